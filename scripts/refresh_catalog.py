@@ -100,7 +100,7 @@ def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
     from gpusetup.catalog.file import read_catalog
     from gpusetup.errors import Blocked
     from gpusetup.install.fetching.page import ask_page
-    from gpusetup.install.refresh.live_catalog import (
+    from gpusetup.install.refresh import (
         backends_to_ask,
         listed_labels,
         new_build,

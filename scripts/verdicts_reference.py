@@ -38,7 +38,6 @@ def _whole() -> Iterator[str]:
     yield "| `communication-bound` | hang: ranks spin to the end | `see-where-it-waits` |\n"
     yield "| `bursty` | hang: nothing happens to the end | `see-where-it-waits` |\n"
     yield "| `good` | encoder, decoder: a video engine is the limit | `spread-the-streams` |\n"
-    yield "| `good` | graphics: only programs that draw | |\n"
     yield "| `null` | no utilisation is told (MIG) | `ask-dcgm` |\n"
     yield "| `null` | no utilisation is told by a card that has no MIG | `ask-the-driver` |\n"
     yield "| `idle` | requests: a server that nobody asks | `send-more-requests` |\n"

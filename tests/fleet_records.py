@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -145,22 +143,3 @@ def write(folder: Path, count: int, planted: int, seed: int) -> dict[str, str]:
         (folder / f"{name}.json").write_text(json.dumps(node), encoding="utf-8")
         (folder / f"{name}.verify.json").write_text(json.dumps(verified), encoding="utf-8")
     return faults
-
-
-SHOW_AND_SAY_MEMORY = """
-import sys
-from gpusetup.cli import main
-main(sys.argv[1:])
-with open("/proc/self/status") as file:
-    print(next(line.split()[1] for line in file if line.startswith("VmHWM")), file=sys.stderr)
-"""
-"""What wait4 tells of a child counts its parent's memory too, from before the child's program."""
-
-
-def odd_nodes(folder: Path) -> tuple[set[str], float]:
-    """Whom `fleet show` finds unlike the others, and the most memory that it had (MiB)."""
-    words = (sys.executable, "-c", SHOW_AND_SAY_MEMORY, "fleet", "show", str(folder), "--json")
-    said = subprocess.run(words, capture_output=True, check=True)
-    nodes = json.loads(said.stdout)["nodes"]
-    odd = {node["name"] for node in nodes if node["status"] != "ok"}
-    return odd, int(said.stderr.split()[-1]) / 1024

@@ -13,7 +13,6 @@ from monitor_composer import (
     A100,
     ALL,
     BIG,
-    H100,
     L40S,
     RTX3060,
     RTX4090,
@@ -94,42 +93,11 @@ def _(d: random.Random) -> Run:
     return compose(d, [Gpu(use=steady(d), weight=d.uniform(0.7, 0.95))], card=card(d))
 
 
-@kind("at the rated power limit with full clocks", "good")
-def _(d: random.Random) -> Run:
-    gpu = Gpu(use=98, weight=1.0, clock=d.uniform(86, 95), reasons=("sw_power_cap",))
-    return compose(d, [gpu], Tree(main=80, workers=4, each=30), HOST, card=card(d), command=TRAIN)
-
-
-@kind("at the rated power limit, the card can take no more, clocks at 72 %", "good")
-def _(d: random.Random) -> Run:
-    gpu = Gpu(use=99, weight=1.0, clock=d.uniform(68, 76), reasons=some(0.9, "sw_power_cap"))
-    return compose(d, [gpu], card=card(d, (A100, H100)))
-
-
-@kind("compiles for a third of the run, then works", "good")
-def _(d: random.Random) -> Run:
-    end = d.uniform(30, 60)
-    use = then((end, random_bursts(d, 1.5, 6, 40)), (9999, steady(d)))
-    tree = Tree(main=then((end, 100), (9999, 60)), helpers=then((end, d.uniform(300, 900)), (9999, 0)),
-                workers=4, each=20)  # fmt: skip
-    gpu = Gpu(use=use, memory=then((end, 30), (9999, 80)))
-    return compose(d, [gpu], tree, HOST, card=card(d, BIG), seconds=160, command=TRAIN)
-
-
 @kind("pauses for evaluation and checkpoints", "good")
 def _(d: random.Random) -> Run:
     use = pausing(steady(d), d.uniform(50, 80), d.uniform(8, 14))
     tree = Tree(main=70, workers=4, each=20)
     return compose(d, [Gpu(use=use)], tree, HOST, card=card(d), seconds=320, command=TRAIN)
-
-
-@kind("eight ranks over NVLink, all at full power", "good")
-def _(d: random.Random) -> Run:
-    gpus = ranks(8, Gpu(use=steady(d), weight=0.9, nvlink=d.uniform(60e9, 200e9)))
-    tree = Tree(main=100, workers=64, each=10, ranks=8, collective=16, cores=128, helpers=700)
-    return compose(
-        d, gpus, tree, Host(cores=128), card=H100, command="torchrun --nproc-per-node 8 t.py"
-    )
 
 
 @kind("a training beside a display card", "good")
@@ -139,23 +107,6 @@ def _(d: random.Random) -> Run:
                            (950, "/usr/bin/gnome-shell", "graphics")))  # fmt: skip
     tree = Tree(main=70, workers=6, each=20)
     return compose(d, [Gpu(use=steady(d)), display], tree, HOST, card=RTX4090, command=TRAIN)
-
-
-@kind("a server under full load that holds nearly all memory", "good")
-def _(d: random.Random) -> Run:
-    gpu = Gpu(use=steady(d), memory=d.uniform(95, 97.5), bus=45,
-              holders=((5000, "VLLM::EngineCore", "compute"),))  # fmt: skip
-    tree = Tree(main=100, helpers=60)
-    return compose(
-        d, [gpu], tree, HOST, card=card(d, BIG), command="vllm serve org/model --port 8000"
-    )
-
-
-@kind("one of eight cards is used by a job of one", "good")
-def _(d: random.Random) -> Run:
-    unused = Gpu(use=0, memory=0.5, holders=())
-    tree = Tree(main=70, workers=4, each=30, ranks=1)
-    return compose(d, [Gpu(use=steady(d)), *[unused] * 7], tree, HOST, card=A100, command=TRAIN)
 
 
 # --- the input ------------------------------------------------------------------------------------
@@ -168,28 +119,6 @@ def _(d: random.Random) -> Run:
     use = loop(d.uniform(0.05, 0.4), d.uniform(0.2, 0.6))
     tree = Tree(main=d.uniform(20, 60), workers=2, each=d.uniform(88, 99), cores=24, reads=1e7)
     return compose(d, [Gpu(use=use)], tree, Host(cores=24), card=card(d), command=TRAIN)
-
-
-@kind(
-    "workers decode without rest, every core is in use",
-    "input-starved",
-    "cheaper-items",
-    "more-cores",
-)
-def _(d: random.Random) -> Run:
-    cores = d.choice((4, 8))
-    use = loop(d.uniform(0.05, 0.3), d.uniform(0.2, 0.6))
-    tree = Tree(main=35, workers=cores, each=d.uniform(88, 95), cores=cores)
-    return compose(
-        d, [Gpu(use=use)], tree, Host(cores=cores, others=5), card=card(d), command=TRAIN
-    )
-
-
-@kind("a container's CPU quota is used up", "input-starved", "more-cores", "cheaper-items")
-def _(d: random.Random) -> Run:
-    tree = Tree(main=45, workers=8, each=d.uniform(40, 46), cores=4, held_back=d.uniform(60, 95))
-    use = loop(0.2, d.uniform(0.4, 0.9))
-    return compose(d, [Gpu(use=use)], tree, Host(cores=64), card=card(d), command=TRAIN)
 
 
 @kind("no workers, the main process reads and decodes", "input-starved", "load-with-workers")
@@ -208,48 +137,12 @@ def _(d: random.Random) -> Run:
     )
 
 
-@kind("data come over the network, workers wait", "input-starved", "faster-storage", "run-ahead")
-def _(d: random.Random) -> Run:
-    tree = Tree(main=15, workers=8, each=d.uniform(5, 18), inputs=1e6)
-    host = Host(network=d.uniform(4e7, 2.5e8))
-    return compose(
-        d, [Gpu(use=loop(0.2, d.uniform(0.3, 0.8)))], tree, host, card=card(d), command=TRAIN
-    )
-
-
-@kind("workers rest, nothing is read: items come slowly", "input-starved", "run-ahead",
-      "see-where-it-waits")  # fmt: skip
-def _(d: random.Random) -> Run:
-    tree = Tree(main=20, workers=4, each=d.uniform(2, 10), reads=d.uniform(0, 2e6))
-    return compose(
-        d, [Gpu(use=loop(0.2, d.uniform(0.3, 0.8)))], tree, HOST, card=card(d), command=TRAIN
-    )
-
-
 @kind("neighbours take the CPU from the workers", "input-starved", "free-the-cpu")
 def _(d: random.Random) -> Run:
     tree = Tree(main=35, workers=8, each=d.uniform(30, 45), cores=16)
     host = Host(others=d.uniform(1150, 1250))
     return compose(
         d, [Gpu(use=loop(0.2, d.uniform(0.2, 0.6)))], tree, host, card=card(d), command=TRAIN
-    )
-
-
-@kind("environments of a reinforcement learner step on the CPU", "input-starved bursty",
-      "speed-up-the-producers")  # fmt: skip
-def _(d: random.Random) -> Run:
-    tree = Tree(main=d.uniform(50, 99), helpers=d.uniform(600, 1100))
-    use = loop(0.2, d.uniform(0.5, 2))
-    return compose(d, [Gpu(use=use, memory=15)], tree, HOST, card=card(d),
-                   command="python ppo.py --env-id HalfCheetah-v5 --num-envs 16")  # fmt: skip
-
-
-@kind("the process itself computes on many cores between the kernels", "input-starved",
-      "load-with-workers", "off-the-loop")  # fmt: skip
-def _(d: random.Random) -> Run:
-    tree = Tree(main=d.uniform(500, 900))
-    return compose(
-        d, [Gpu(use=loop(0.3, d.uniform(0.4, 1.2)))], tree, HOST, card=card(d), command=TRAIN
     )
 
 
@@ -262,13 +155,6 @@ def _(d: random.Random) -> Run:
     tree = Tree(main=d.uniform(94, 101), workers=d.choice((0, 4)), each=4, reads=1e5)
     gpu = Gpu(use=d.uniform(40, 78), weight=d.uniform(0.12, 0.3), bus=12, memory=30)
     return compose(d, [gpu], tree, HOST, card=card(d), command=TRAIN)
-
-
-@kind("kernels all the time that draw no power, one GPU", "launch-bound", "larger-work",
-      "compile-or-graphs")  # fmt: skip
-def _(d: random.Random) -> Run:
-    gpu = Gpu(use=steady(d), weight=d.uniform(0.1, 0.28), bus=8, memory=25)
-    return compose(d, [gpu], card=card(d, BIG))
 
 
 @kind("a molecular simulation of a small system", "launch-bound", "more-in-parallel")
@@ -320,12 +206,6 @@ def _(d: random.Random) -> Run:
 # --- memory ---------------------------------------------------------------------------------------
 
 
-@kind("a memory-bound step", "memory-bound", "fewer-bytes")
-def _(d: random.Random) -> Run:
-    gpu = Gpu(use=98, bus=d.uniform(80, 97), weight=d.uniform(0.5, 0.7))
-    return compose(d, [gpu], Tree(main=70, workers=4, each=20), HOST, card=card(d), command=TRAIN)
-
-
 @kind("memory nearly full all the time", "memory-tight", "leave-a-margin")
 def _(d: random.Random) -> Run:
     gpu = Gpu(use=steady(d), memory=d.uniform(96.5, 98.5))
@@ -350,13 +230,6 @@ def _(d: random.Random) -> Run:
 # --- held down ------------------------------------------------------------------------------------
 
 
-@kind("too hot", "throttled", "cool")
-def _(d: random.Random) -> Run:
-    gpu = Gpu(use=97, heat=d.uniform(87, 92), clock=d.uniform(50, 75),
-              reasons=some(d.uniform(0.4, 1), d.choice(("hw_thermal_slowdown", "sw_thermal_slowdown"))))  # fmt: skip
-    return compose(d, [gpu], Tree(main=70, workers=4, each=20), HOST, card=card(d), command=TRAIN)
-
-
 @kind("one hot card of eight makes all ranks wait", "throttled", "cool")
 def _(d: random.Random) -> Run:
     hot = Gpu(use=99, heat=90, clock=58, weight=0.7, reasons=("hw_thermal_slowdown",))
@@ -365,13 +238,6 @@ def _(d: random.Random) -> Run:
     return compose(
         d, gpus, tree, Host(cores=128), card=A100, command="torchrun --nproc_per_node=8 t.py"
     )
-
-
-@kind("somebody lowered the power limit", "throttled", "raise-the-power-limit")
-def _(d: random.Random) -> Run:
-    gpu = Gpu(use=98, weight=1.0, limit=d.uniform(0.45, 0.6), clock=d.uniform(50, 72),
-              reasons=some(0.95, "sw_power_cap"))  # fmt: skip
-    return compose(d, [gpu], Tree(main=60, workers=4, each=20), HOST, card=card(d), command=TRAIN)
 
 
 @kind("the power supply brakes", "throttled", "check-the-supply")
@@ -397,20 +263,6 @@ def _(d: random.Random) -> Run:
     return compose(d, gpus, tree, Host(cores=64), card=A100, command=RANKS)
 
 
-@kind("one rank works while the others sleep", "uneven", "balance-the-work")
-def _(d: random.Random) -> Run:
-    gpus = ranks(4, Gpu(use=96), Gpu(use=d.uniform(20, 55)))
-    tree = Tree(main=90, helpers=150, ranks=4, collective=8, cores=64)
-    return compose(d, gpus, tree, Host(cores=64), card=A100, command=RANKS)
-
-
-@kind("DataParallel in one process: the first card works most", "uneven", "one-process-each")
-def _(d: random.Random) -> Run:
-    first, rest = Gpu(use=d.uniform(85, 97)), Gpu(use=d.uniform(30, 50))
-    tree = Tree(main=100, workers=4, each=20, ranks=1)
-    return compose(d, [first, rest, rest, rest], tree, HOST, card=A100, command=TRAIN)
-
-
 @kind("the second card holds the process and is left out", "uneven", "one-process-each")
 def _(d: random.Random) -> Run:
     gpus = [Gpu(use=steady(d)), Gpu(use=0, memory=2)]
@@ -427,24 +279,9 @@ def _(d: random.Random) -> Run:
     return compose(d, [Gpu(use=0, memory=0.5, holders=())], tree, HOST, card=card(d), command=TRAIN)
 
 
-@kind("a process holds the card and sleeps", "idle", "see-where-it-waits")
-def _(d: random.Random) -> Run:
-    tree = Tree(main=d.uniform(0, 3), ranks=1)
-    return compose(
-        d, [Gpu(use=0, memory=d.uniform(20, 60))], tree, HOST, card=card(d), command=TRAIN
-    )
-
-
 @kind("nothing runs and nobody holds the card", "idle", "watch-the-command", "")
 def _(d: random.Random) -> Run:
     return compose(d, [Gpu(use=0, memory=0.3, holders=())], card=card(d))
-
-
-@kind("only a display draws", "idle", "watch-the-command", "")
-def _(d: random.Random) -> Run:
-    gpu = Gpu(use=lambda at: at % 5, weight=0.2, memory=6, bus=1,
-              holders=((900, "/usr/lib/xorg/Xorg", "graphics"),))  # fmt: skip
-    return compose(d, [gpu], card=card(d, (RTX3060, RTX4090)))
 
 
 @kind("a server waits for requests", "bursty idle", "send-more-requests")
@@ -469,14 +306,6 @@ def _(d: random.Random) -> Run:
 def _(d: random.Random) -> Run:
     use = d.choice((loop(2, 3), loop(0.2, 0.3), random_bursts(d, 2, 3)))
     return compose(d, [Gpu(use=use)], card=card(d))
-
-
-@kind("evaluation on the CPU takes half of the run", "bursty", "shorter-pauses")
-def _(d: random.Random) -> Run:
-    use = pausing(97, d.uniform(20, 30), d.uniform(25, 40))
-    return compose(
-        d, [Gpu(use=use)], Tree(main=100), HOST, card=card(d), seconds=400, command=TRAIN
-    )
 
 
 @kind("checkpoints take half of the run", "bursty", "shorter-pauses")

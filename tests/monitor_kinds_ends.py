@@ -8,7 +8,6 @@ import random
 from monitor_composer import (
     A100,
     H100,
-    L40S,
     Card,
     Gpu,
     Host,
@@ -16,13 +15,9 @@ from monitor_composer import (
     Tree,
     compose,
     loop,
-    pausing,
     then,
 )
 from monitor_kinds import HOST, TRAIN, card, kind, ranks, steady, workers
-
-from gpusetup.model.frozen import replace
-from gpusetup.monitor.values import Sample
 
 NODES = "torchrun --nnodes 4 --nproc_per_node 8 --rdzv_backend c10d train.py"
 RANKS = "torchrun --nproc_per_node=4 train.py"
@@ -30,25 +25,6 @@ UNSAID = ("power_limit_default_watts", "power_limit_max_watts")
 
 
 # --- several nodes --------------------------------------------------------------------------------
-
-
-@kind("ranks of several nodes exchange over Ethernet, NVLink is told and quiet",
-      "communication-bound", "fewer-bytes-between-gpus")  # fmt: skip
-def _(d: random.Random) -> Run:
-    gpus = ranks(8, Gpu(use=99, weight=d.uniform(0.08, 0.2), bus=20, nvlink=2e9, pcie=6e8))
-    tree = Tree(main=100, helpers=690, ranks=8, collective=24, cores=64)
-    host = Host(cores=64, others=60.0, network=d.uniform(5e8, 1.2e9))
-    return compose(d, gpus, tree, host, card=card(d, (A100, H100)), command=NODES)
-
-
-@kind("one rank a node: its only card waits for the others over the network",
-      "communication-bound", "fewer-bytes-between-gpus")  # fmt: skip
-def _(d: random.Random) -> Run:
-    gpu = Gpu(use=99, weight=d.uniform(0.08, 0.2), bus=15)
-    tree = Tree(main=100, workers=4, each=5, ranks=1, collective=3)
-    host = Host(network=d.uniform(3e8, 1.1e9))
-    command = "torchrun --nnodes=8 --nproc-per-node=1 train.py"
-    return compose(d, [gpu], tree, host, card=card(d, (A100, L40S)), command=command)
 
 
 @kind("ranks wait in collectives, links are told and quiet, the network is not told",
@@ -81,31 +57,6 @@ def _(d: random.Random) -> Run:
                    command=RANKS, exit=137)  # fmt: skip
 
 
-@kind("a collective hangs for a third of the run, the watchdog ends it", "communication-bound",
-      "see-where-it-waits")  # fmt: skip
-def _(d: random.Random) -> Run:
-    gpu = hung(d, 200)
-    gpu = replace(gpu, use=then((200, steady(d)), (290, 100), (9999, 0)))
-    tree = Tree(main=100, helpers=700, ranks=8, collective=24, cores=64)
-    return compose(d, ranks(8, gpu), tree, HOST, card=H100, seconds=296, command=RANKS, exit=1)
-
-
-@kind("four cards work, then spin until the log ends; nobody saw the processes",
-      "communication-bound", "see-where-it-waits")  # fmt: skip
-def _(d: random.Random) -> Run:
-    gpus = ranks(4, hung(d, 120))
-    return compose(d, gpus, card=A100, seconds=330)
-
-
-@kind("the loader deadlocks: the card falls quiet, the process rests, somebody kills it", "bursty",
-      "see-where-it-waits")  # fmt: skip
-def _(d: random.Random) -> Run:
-    since = d.uniform(90, 130)
-    tree = Tree(main=then((since, 60), (9999, 0)), workers=4, each=then((since, 30), (9999, 0)))
-    gpu = Gpu(use=then((since, steady(d)), (9999, 0)))
-    return compose(d, [gpu], tree, HOST, card=card(d), seconds=since + 150, command=TRAIN, exit=143)
-
-
 # --- a card is lost -------------------------------------------------------------------------------
 
 
@@ -132,12 +83,6 @@ T4 = Card(name="Tesla T4", gib=15, watts=70, idle=10, mhz=1590)
 L4 = Card(name="NVIDIA L4", gib=23, watts=72, idle=14, mhz=2040)
 UNKNOWN = Card(name="NVIDIA Graphics Device", gib=48, watts=300, idle=25, mhz=2400)
 RTX3090 = Card(name="NVIDIA GeForce RTX 3090", gib=24, watts=350, idle=25, mhz=2100)
-
-
-@kind("a small card at its rated power, no rated power told", "good")
-def _(d: random.Random) -> Run:
-    gpu = Gpu(use=99, weight=1.0, clock=d.uniform(52, 72), reasons=("sw_power_cap",))
-    return compose(d, [gpu], card=card(d, (T4, L4)), silent=UNSAID)
 
 
 @kind("a card of no known name at its power limit, no rated power told", "good")
@@ -201,9 +146,3 @@ def _(d: random.Random) -> Run:
 def _(d: random.Random) -> Run:
     tree = Tree(main=d.uniform(700, 1500), workers=2, each=3)
     return compose(d, [Gpu(use=0, memory=2)], tree, HOST, card=card(d), command=TRAIN)
-
-
-def pausing_server(seed: int) -> tuple[Sample, ...]:
-    """Work with pauses of half a minute, by whatever program."""
-    gpu = Gpu(use=pausing(96, 40, 30))
-    return compose(random.Random(seed), [gpu], Tree(main=30), HOST, seconds=300).samples

@@ -23,7 +23,7 @@ from monitor_composer import (
     random_bursts,
     then,
 )
-from monitor_kinds import HOST, TRAIN, card, kind, ranks, steady
+from monitor_kinds import HOST, TRAIN, card, kind, steady
 
 from gpusetup.model.frozen import replace
 
@@ -60,23 +60,6 @@ def touching(run: Run, since: float) -> Run:
     return replace(run, samples=samples)
 
 
-@kind("dmon: one of four ranks falls silent, the others spin to the end", "communication-bound",
-      "see-where-it-waits")  # fmt: skip
-def _(d: Dice) -> Run:
-    since = d.uniform(120, 260)
-    gone = Gpu(use=then((since, steady(d)), (9999, 0)), pcie=2e6)
-    gpus = [spinning(d, since) for _ in range(3)]
-    gpus.insert(d.randrange(4), gone)
-    return touching(compose(d, gpus, card=card(d, BIG), seconds=since + 200, silent=BARE), since)
-
-
-@kind("dmon: all ranks spin to the end", "communication-bound", "see-where-it-waits")
-def _(d: Dice) -> Run:
-    since = d.uniform(120, 260)
-    gpus = [spinning(d, since)] * d.choice((2, 4, 8))
-    return touching(compose(d, gpus, card=card(d, BIG), seconds=since + 150, silent=BARE), since)
-
-
 @kind("two cards spin in the last quarter of a log", "communication-bound", "see-where-it-waits")
 def _(d: Dice) -> Run:
     since = d.uniform(160, 220)
@@ -103,12 +86,6 @@ def starved_of_power(d: Dice) -> Gpu:
                reasons=("sw_power_cap",))  # fmt: skip
 
 
-@kind("a laptop on its battery, no limit told", "throttled", "plug-it-in")
-def _(d: Dice) -> Run:
-    tree = Tree(main=70, workers=4, each=30)
-    return compose(d, [starved_of_power(d)], tree, HOST, card=LAPTOP, command=TRAIN, silent=LIMITS)
-
-
 @kind("a laptop that draws a third of its limit", "throttled", "plug-it-in")
 def _(d: Dice) -> Run:
     silent = d.choice(((), LIMITS[1:], LIMITS[2:]))
@@ -129,38 +106,11 @@ def _(d: Dice) -> Run:
     return compose(d, [gpu], card=LAPTOP)
 
 
-@kind("one card of several has locked clocks, no reason is told", "throttled", "unlock-the-clocks")
-def _(d: Dice) -> Run:
-    slow = Gpu(use=99, weight=d.uniform(0.4, 0.6), clock=d.uniform(35, 60))
-    gpus = ranks(d.choice((2, 4, 8)), Gpu(use=99, weight=0.5))
-    gpus[-1] = replace(slow, holders=gpus[-1].holders)
-    told = d.choice((None, RANKS))
-    tree = Tree(main=100, helpers=300, ranks=len(gpus), cores=64) if told else None
-    return compose(d, gpus, tree, card=A100, command=told)
-
-
-@kind("one rank works at its power limit, the light ones clock higher", "uneven good",
-      "balance-the-work", "")  # fmt: skip
-def _(d: Dice) -> Run:
-    light = Gpu(use=98, weight=d.uniform(0.45, 0.6), clock=99)
-    heavy = Gpu(use=98, weight=1.0, clock=68, reasons=d.choice(((), ("sw_power_cap",))))
-    gpus = ranks(4, heavy, light)
-    tree = Tree(main=100, helpers=300, ranks=4, collective=8, cores=64)
-    return compose(d, gpus, tree, Host(cores=64), card=H100, command=RANKS)
-
-
 @kind("a card's clocks are locked far down, no reason is told", "throttled", "unlock-the-clocks")
 def _(d: Dice) -> Run:
     gpu = Gpu(use=98, weight=d.uniform(0.25, 0.6), clock=d.uniform(35, 56))
     silent = d.choice(((), ("throttle_reasons",), ("processes",)))
     return compose(d, [gpu], card=card(d, BIG), silent=silent)
-
-
-@kind("two cards of unlike names beside each other at their own clocks", "good")
-def _(d: Dice) -> Run:
-    gpus = [Gpu(use=96, holders=((10, "python", "compute"),)),
-            Gpu(use=95, card=RTX3060, holders=((20, "python", "compute"),))]  # fmt: skip
-    return compose(d, gpus, card=RTX4090)
 
 
 # --- pauses ---------------------------------------------------------------------------------------
@@ -169,15 +119,6 @@ def _(d: Dice) -> Run:
 def blips(d: Dice, use: float, work: float, pause: float) -> Callable[[float], float]:
     """Pauses in which now and then next to nothing runs."""
     return lambda at: use if at % (work + pause) < work else max(0.0, d.gauss(2, 2))
-
-
-@kind("evaluation on the CPU with a few small kernels in it", "good")
-def _(d: Dice) -> Run:
-    work, pause = d.uniform(80, 110), d.uniform(12, 18)
-    use = blips(d, steady(d), work, pause)
-    tree = Tree(main=lambda at: 66 if at % (work + pause) < work else 100, workers=6,
-                each=lambda at: 35 if at % (work + pause) < work else 1)  # fmt: skip
-    return compose(d, [Gpu(use=use)], tree, HOST, card=card(d, BIG), seconds=380, command=TRAIN)
 
 
 @kind("metrics on one core take a third of the time", "bursty", "shorter-pauses")
@@ -221,18 +162,6 @@ def _(d: Dice) -> Run:
     return compose(d, [gpu], card=card(d, (RTX4090, RTX3060)))
 
 
-@kind("a training beside a desktop on Windows", "good")
-def _(d: Dice) -> Run:
-    gpu = Gpu(use=steady(d), holders=(*DESKTOP, (4000, "python.exe", "both")))
-    return compose(d, [gpu], card=card(d, (RTX4090, RTX3060)))
-
-
-@kind("a few percent on a small part of its memory, nobody told whose", "idle", "watch-the-command")
-def _(d: Dice) -> Run:
-    gpu = Gpu(use=faint(d), weight=0.2, memory=d.uniform(2, 9))
-    return compose(d, [gpu], card=card(d, (RTX4090, RTX3060)), silent=("processes",))
-
-
 # --- the machine beside it ------------------------------------------------------------------------
 
 
@@ -248,27 +177,11 @@ def _(d: Dice) -> Run:
 # --- nothing ran so far ---------------------------------------------------------------------------
 
 
-@kind("a program starts: it reads, and GPU memory fills", "idle", "watch-longer")
-def _(d: Dice) -> Run:
-    seconds = d.choice((8, 25, 60, 100))
-    gpu = Gpu(use=0, memory=then((seconds / 2, 1), (9999, d.uniform(8, 60))), holders=None)
-    tree = Tree(main=d.uniform(60, 110), reads=2e8, ranks=1)
-    return compose(d, [gpu], tree, HOST, card=card(d), seconds=seconds, command=TRAIN)
-
-
 @kind("a program is watched for ten seconds of its start", "idle", "watch-longer")
 def _(d: Dice) -> Run:
     tree = Tree(main=d.uniform(60, 110), reads=5e7)
     gpu = Gpu(use=0, memory=0.5, holders=())
     return compose(d, [gpu], tree, HOST, card=card(d), seconds=10, command=TRAIN)
-
-
-@kind("many processes tokenise, the card holds a context, no process is listed", "idle",
-      "prepare-once")  # fmt: skip
-def _(d: Dice) -> Run:
-    tree = Tree(main=d.uniform(90, 100), helpers=d.uniform(900, 3000), cores=32, ranks=1)
-    gpu = Gpu(use=0, memory=3, holders=None)
-    return compose(d, [gpu], tree, Host(cores=32), card=card(d, BIG), seconds=170, command=TRAIN)
 
 
 @kind("a server waits for requests, no process is listed", "idle", "send-more-requests")
@@ -317,13 +230,6 @@ def _(d: Dice) -> Run:
     return compose(d, [gpu], tree, HOST, card=card(d), seconds=since + 150, command=TRAIN)
 
 
-@kind("a program never touches the card", "idle", "see-whether-torch-can")
-def _(d: Dice) -> Run:
-    gpu = Gpu(use=0, memory=0.1, holders=None)
-    tree = Tree(main=d.uniform(300, 800), ranks=1)
-    return compose(d, [gpu], tree, HOST, card=RTX3060, seconds=150, command=TRAIN)
-
-
 # --- engines, instances, links --------------------------------------------------------------------
 
 
@@ -345,21 +251,6 @@ def _(d: Dice) -> Run:
     return compose(d, [Gpu(use=60, memory=40)], card=card(d, (RTX3060, RTX4090)), silent=silent)
 
 
-@kind("many processes tokenise and the card is not touched", "idle", "prepare-once")
-def _(d: Dice) -> Run:
-    tree = Tree(main=d.uniform(90, 100), helpers=d.uniform(400, 3000), cores=32, writes=1e8)
-    gpu = Gpu(use=0, memory=0.01, holders=())
-    return compose(d, [gpu], tree, Host(cores=32), card=card(d, BIG), seconds=200, command=TRAIN)
-
-
-@kind("the data are fetched over the network and nothing has begun", "idle", "watch-longer")
-def _(d: Dice) -> Run:
-    tree = Tree(main=d.uniform(20, 60), writes=d.uniform(3e7, 1e8))
-    host = Host(network=d.uniform(3e7, 1e8))
-    gpu = Gpu(use=0, memory=0.01, holders=())
-    return compose(d, [gpu], tree, host, card=card(d, BIG), seconds=190, command=TRAIN)
-
-
 @kind("a card behind a riser exchanges with its host in every step", "communication-bound",
       "look-at-the-link")  # fmt: skip
 def _(d: Dice) -> Run:
@@ -368,18 +259,3 @@ def _(d: Dice) -> Run:
     tree = Tree(main=100)
     command = "python sample_with_offload.py"
     return compose(d, [gpu], tree, HOST, card=RTX4090, command=command)
-
-
-@kind("ranks exchange over PCIe beside half of the power", "communication-bound",
-      "fewer-bytes-between-gpus")  # fmt: skip
-def _(d: Dice) -> Run:
-    gpus = ranks(4, Gpu(use=98, weight=d.uniform(0.38, 0.52), bus=22, pcie=d.uniform(23e9, 30e9)))
-    tree = Tree(main=100, helpers=300, workers=8, each=15, ranks=4, collective=8, cores=64)
-    return compose(d, gpus, tree, Host(cores=64), card=card(d, (A100, L40S)), command=RANKS)
-
-
-@kind("ranks exchange over PCIe beside full power", "good")
-def _(d: Dice) -> Run:
-    gpus = ranks(4, Gpu(use=98, weight=d.uniform(0.8, 0.95), bus=30, pcie=d.uniform(15e9, 25e9)))
-    tree = Tree(main=100, helpers=300, workers=8, each=15, ranks=4, collective=8, cores=64)
-    return compose(d, gpus, tree, Host(cores=64), card=card(d, (A100, L40S)), command=RANKS)

@@ -2,9 +2,8 @@
 
     python tests/ray_cluster.py n1 n2 n3
 
-Prints the address, then obeys lines of stdin: `hold NODE` takes its GPUs, `free` gives them back,
-`ok` prints where ten tasks that ask for `gpusetup_ok` ran. Answers each with a line; the end of
-stdin ends the cluster.
+Prints the address, then obeys lines of stdin: `hold NODE` takes its GPUs, `free` gives them back.
+Answers each with a line; the end of stdin ends the cluster.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from typing import Any
 import ray
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-SOUND = {"gpusetup_ok": 10}
 
 
 class Holder:
@@ -31,7 +28,6 @@ def main(names: list[str]) -> None:
     nodes = {
         name: cluster.add_node(
             num_cpus=1, num_gpus=2, node_name=name, env_vars={"NODE": name},
-            resources={} if name == names[-1] else SOUND,
         )
         for name in names
     }  # fmt: skip
@@ -52,11 +48,6 @@ def _obeyed(words: list[str], nodes: dict[str, Any], held: list[Any]) -> str:
         return str(ray.get(held[-1].name.remote()))
     if words[0] == "free":
         ray.kill(held.pop())
-    elif words[0] == "ok":
-        job = ray.remote(lambda: os.environ["NODE"]).options(
-            resources={"gpusetup_ok": 1}, num_cpus=0, scheduling_strategy="SPREAD"
-        )
-        return " ".join(sorted(set(ray.get([job.remote() for _ in range(10)]))))
     return "done"
 
 

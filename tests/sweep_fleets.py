@@ -7,7 +7,7 @@ spread of 3 % and, one in twenty, are disturbed and up to three times slower.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gpusetup.fleet.sweep.answer import NOTES
@@ -90,48 +90,31 @@ def messages(results: Sequence[Result]) -> int:
     return sum(MESSAGES_A_RANK * len(result.round.asked) for result in results)
 
 
-Planted = Callable[[Fleet, random.Random], tuple[str, frozenset[int]]]
+FAULTS = {
+    "link at half": ("slow-link", 0.5), "link at seven tenths": ("slow-link", 0.7),
+    "link down": ("broken-link", 0.0), "path at half": ("slow-path", 0.5),
+    "path down": ("broken-path", 0.0), "computes at half": ("slow-compute", 0.5),
+    "hung": ("hung", 0),
+}  # fmt: skip
 
 
-def _link(share: float) -> Planted:
-    def plant(fleet: Fleet, draw: random.Random) -> tuple[str, frozenset[int]]:
-        rank = draw.randrange(fleet.hosts * fleet.ranks)
-        fleet.links[rank] = share
-        return "slow-link" if share else "broken-link", frozenset((rank,))
-
-    return plant
-
-
-def _path(share: float) -> Planted:
-    """Between two ranks that the matchings of this fleet bring together."""
-
-    def plant(fleet: Fleet, draw: random.Random) -> tuple[str, frozenset[int]]:
+def plant(fleet: Fleet, name: str, draw: random.Random) -> tuple[str, tuple[int, ...]]:
+    """A fault on a rank, or on a pair that the matchings of this fleet bring together."""
+    fault, share = FAULTS[name]
+    rank = draw.randrange(fleet.hosts * fleet.ranks)
+    if fault.endswith("path"):
         stage = planes(fleet.units)[-1]
         turn = draw.randrange(stage.turns)
         pair = draw.choice([pair for group in stage.members for pair in matching(group, turn)])
         fleet.paths[frozenset(pair)] = share
-        return "slow-path" if share else "broken-path", frozenset(pair)
-
-    return plant
-
-
-def _compute(fleet: Fleet, draw: random.Random) -> tuple[str, frozenset[int]]:
-    rank = draw.randrange(fleet.hosts * fleet.ranks)
-    fleet.computing[rank] = 0.5
-    return "slow-compute", frozenset((rank,))
+        return fault, pair
+    if fault == "hung":
+        fleet.hung[rank] = draw.randrange(8)
+    else:
+        (fleet.computing if fault == "slow-compute" else fleet.links)[rank] = share
+    return fault, (rank,)
 
 
-def _hung(fleet: Fleet, draw: random.Random) -> tuple[str, frozenset[int]]:
-    rank = draw.randrange(fleet.hosts * fleet.ranks)
-    fleet.hung[rank] = draw.randrange(8)
-    return "hung", frozenset((rank,))
-
-
-FAULTS: dict[str, Planted] = {
-    "link at half": _link(0.5), "link at seven tenths": _link(0.7), "link down": _link(0.0),
-    "path at half": _path(0.5), "path down": _path(0.0), "computes at half": _compute,
-    "hung": _hung,
-}  # fmt: skip
 FLEETS = {
     "5 hosts": Fleet(5), "8 hosts": Fleet(8), "1 host of 8": Fleet(1, ranks=8),
     "2 hosts of 8": Fleet(2, ranks=8), "17 hosts": Fleet(17), "16 hosts of 8": Fleet(16, ranks=8),
@@ -146,8 +129,8 @@ def count(name: str, fault: str, seeds: int) -> tuple[int, int]:
     for seed in range(seeds):
         draw, fleet = random.Random(f"{name} {fault} {seed}"), FLEETS[name]
         fleet = replace(fleet, links={}, paths={}, computing={}, hung={})
-        planted = FAULTS[fault](fleet, draw) if fault in FAULTS else ("", frozenset[int]())
-        told = {(fault, frozenset(ranks)) for fault, ranks in blamed(swept(fleet, seed))}
+        planted = plant(fleet, fault, draw) if fault in FAULTS else None
+        told = blamed(swept(fleet, seed))
         found += planted in told
         false += bool(told - {planted})
     return found, false

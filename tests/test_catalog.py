@@ -15,21 +15,12 @@ from each_row import each
 from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.companions import serves_backend
 from gpusetup.catalog.default_wheels import default_backend
-from gpusetup.catalog.facts import (
-    TABLES,
-    DriverBranch,
-    Generation,
-    Integrated,
-    JetPack,
-    PciName,
-    facts,
-)
 from gpusetup.catalog.file import load_catalog, read_catalog
 from gpusetup.catalog.gpus import gpu_described, rows_named
 from gpusetup.catalog.kernels import release
 from gpusetup.catalog.rows import Name
 from gpusetup.errors import BadInput
-from gpusetup.install.refresh.live_catalog import backends_to_ask
+from gpusetup.install.refresh import backends_to_ask
 from gpusetup.model.machine import Gpu, Os, Snapshot, Torch
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import Capability, parsed
@@ -223,46 +214,12 @@ def test_every_gpu_has_the_first_driver_that_knows_it(
     assert CATALOG.first_driver(named, "windows") == windows
 
 
-def test_every_first_driver_is_of_a_branch_that_serves_its_gpu_and_names_a_source() -> None:
-    for row in LIVE.first_drivers:
-        assert row.source and parsed(row.linux).major >= 367, row
-        last = LIVE.last_branch(row.capability)
-        assert last is None or parsed(row.linux).major <= last, row
-
-
 def test_every_backend_of_a_build_has_a_driver_floor_and_a_toolkit() -> None:
     for cuda in {build.cuda for build in LIVE.builds if build.cuda}:
         assert LIVE.driver_floor(cuda), f"{cuda}: a row in `families`"
         assert LIVE.toolkit_driver(cuda), f"{cuda}: a row in `toolkits`"
         served = LIVE.driver_cuda(LIVE.toolkit_driver(cuda) or "")
         assert served is not None and release(served) >= release(cuda)
-
-
-def test_what_the_default_index_has_is_a_build_of_the_catalog() -> None:
-    places = (("linux", "x86_64"), ("linux", "aarch64"), ("windows", "x86_64"))
-    for row in LIVE.releases:
-        for place in (*places, ("macos", "aarch64")):
-            backend = default_backend(LIVE, row.torch, *place)
-            assert backend and LIVE.row_of(row.torch, backend, *place), (row.torch, place)
-
-
-def test_a_compiler_is_known_for_every_kernel_that_a_build_carries() -> None:
-    for kernel in {code for build in LIVE.builds for code in build.kernels}:
-        assert LIVE.compiler_for(kernel) is not None, kernel
-    for row in LIVE.compilers:
-        if row.from_cuda and row.until_cuda:
-            assert release(row.from_cuda) < release(row.until_cuda), row
-
-
-def test_facts_are_what_they_are_taken_for() -> None:
-    ids = [id for row in facts(PciName) for id in row.ids.split()]
-    assert len(ids) == len(set(ids)) and all(re.fullmatch(r"[0-9a-f]{4}", id) for id in ids)
-    boards = {row.capability for row in facts(Integrated)}
-    assert {c for row in facts(JetPack) for c in row.torch_for} <= boards
-    newest_first = [int(row.from_id, 16) for row in facts(Generation)]
-    assert newest_first == sorted(newest_first, reverse=True)
-    assert all(facts(kind) for kind in TABLES) and len(set(TABLES.values())) == len(TABLES)
-    assert {row.name for row in facts(DriverBranch)} == {"good", "last closed"}
 
 
 GOLDEN_GPUS = ("GTX 1080 Ti", "T4", "RTX 3090", "RTX 4090", "H100", "RTX 5090", "B200", "GB10")

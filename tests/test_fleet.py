@@ -59,15 +59,16 @@ SOUND = {f"n{i}": node() for i in range(5)}
     ("nodes", "planted"), [(120, 50), pytest.param(10_000, 500, marks=pytest.mark.slow)]
 )
 def test_planted_faults_are_found_among_nodes_that_differ_by_nature(
-    nodes: int, planted: int, tmp_path: Path
+    nodes: int, planted: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     faults = fleet_records.write(tmp_path, nodes, planted, seed=7)
     assert planted >= len(fleet_records.FAULTS)
-    odd, most = fleet_records.odd_nodes(tmp_path)
+    odd = {
+        node["name"] for node in shown(capsys, str(tmp_path))[1]["nodes"] if node["status"] != "ok"
+    }
     # Many GPUs of another name are a kind of their own, and compared among themselves.
     left = {faults.get(name, name) for name in odd ^ set(faults)}
     assert left <= {"name"} and odd <= set(faults), left
-    assert most < 300
 
 
 def test_a_node_that_differs_has_the_field_its_value_and_the_majoritys(

@@ -49,25 +49,6 @@ def test_what_is_printed_is_what_kubectl_reads(capsys: pytest.CaptureFixture[str
     assert [one["kind"] for one in printed["items"]] == [one["kind"] for one in OBJECTS[2:]]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--namespace", "a b"),
-        ("--namespace", "a\n---\nkind: Pod"),
-        ("--runtime-class", "-x"),
-        ("--image", 'x"; rm -rf /'),
-    ],
-)
-def test_what_no_cluster_takes_is_refused_before_anything_is_printed(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, str]
-) -> None:
-    given = ("--print", "--image", "train:1", "--nodes", "n1", *words)
-    for kind in ("jobs", "daemonset"):
-        assert main(["fleet", "run", "--kubernetes", kind, *given]) == 2
-        said = capsys.readouterr()
-        assert said.out == "" and words[0] in said.err
-
-
 def test_no_object_sets_a_taint_and_the_watcher_may_do_two_things() -> None:
     assert "taint" not in json.dumps(OBJECTS)
     (role,) = [one for one in OBJECTS if one["kind"] == "ClusterRole"]
@@ -143,7 +124,7 @@ def test_jobs_prove_idle_nodes_and_name_those_that_do_not_answer(
         "n1": "ok", "n2": "ok", "n3": "ok", "noimage": "failed",
     }  # fmt: skip
     assert rows["noimage"]["problem"].startswith("ImagePullBackOff")
-    assert {one["name"]: one["why"] for one in answer["not_asked"]} == {
+    assert answer["not_asked"] == {
         "used": "6 of its 8 GPUs are in use", "full": "no room: no GPU",
         "cordoned": "cordoned", "lost": "not ready",
     }  # fmt: skip

@@ -114,12 +114,11 @@ def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ray]:
 
 
 @pytest.mark.slow
-def test_sound_nodes_are_green_and_jobs_may_ask_for_them(ray: Ray) -> None:
+def test_sound_nodes_are_green(ray: Ray) -> None:
     code, answer, said = ray.fleet("green")
     assert states(answer) == dict.fromkeys(NODES, "ok"), (answer, said)
     assert code == 0
-    assert [one["why"] for one in answer["not_asked"]] == ["it has no GPU in Ray"]
-    assert set(ray.told("ok").split()) <= {"n1", "n2"}
+    assert [*answer["not_asked"].values()] == ["it has no GPU in Ray"]
 
 
 @pytest.mark.slow
@@ -131,7 +130,7 @@ def test_a_node_that_hangs_and_a_busy_one_are_told_apart(ray: Ray) -> None:
     ray.told("free")
     assert (code, states(answer)) == (1, {"n1": "ok", "n2": "failed"})
     assert answer["nodes"][0]["problem"] == "no answer in 30 s (no verify)"
-    assert "its GPUs are in use" in {one["name"]: one["why"] for one in answer["not_asked"]}["n3"]
+    assert "its GPUs are in use" in answer["not_asked"]["n3"]
 
 
 @pytest.mark.slow

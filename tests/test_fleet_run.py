@@ -257,7 +257,6 @@ def test_the_plan_is_shown_and_nothing_asked(
         (("show", "x", "--slurm"), "has no option `--slurm`"),
         (("sweep", "--strict"), "has no option `--strict`"),
         (("run", "--hosts", __file__), "is no list of nodes"),
-        (("run", "--slurm", "--ranks", "all"), "--ranks"),
         (("run", "--slurm", "--limit", "1"), "from 5 to 604800"),
         (("run", "--hosts", "/nonexistent"), "cannot be read"),
         (("run", "--hosts", "x", "--partition", "p"), "`--partition` is for `--slurm`"),

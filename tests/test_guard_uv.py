@@ -91,14 +91,3 @@ def test_settings_that_are_there_are_pointed_at_and_guarded_when_asked(
     assert held.returncode != 0 and f"torch=={TORCH}" in held.stderr, held.stderr
     assert guard(folder / ".venv", "--project", str(folder / name), "--undo").exit == 0
     assert (folder / name).read_text() == own
-
-
-def test_no_uv_toml_is_put_above_somebodys_home_or_below_others_settings(
-    world: World, guard: Guard, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "home", lambda: folder)
-        assert str(folder / "uv.toml") not in guard(folder / ".venv").out
-    (world.folder / "uv.toml").write_text("")
-    said = guard(folder / ".venv").out
-    assert str(folder / "uv.toml") not in said and str(world.folder / "uv.toml") in said

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from index_server import Fault
@@ -29,9 +26,6 @@ from installing import (
     versions_in,
     with_a_gpu,
 )
-
-from gpusetup.model.frozen import replace
-from gpusetup.probe.saved import dump_snapshot, machine_named
 
 pytestmark = needs_linux
 
@@ -93,17 +87,6 @@ def test_the_shown_fallback_is_taken_where_an_index_has_no_such_wheel(
     shown = said.err.partition("Steps")[0]
     assert f"passed over {FIRST}" in shown
     assert f"torch {TORCH} from {SECOND}" in shown
-
-
-def test_an_explicit_backend_has_no_fallback(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.add_torch(SECOND)
-    with_a_gpu(monkeypatch)
-    said = install("--venv", "env", "--torch", TORCH, "--backend", FIRST, *YES)
-    assert said.exit == 3
-    assert f"{FIRST}  " in said.err and "torch was not found in the package registry" in said.err
-    assert not world.index.asked_for(f"*{SECOND}*")
 
 
 def test_no_such_wheel_on_any_fallback_is_blocked_and_every_index_is_named(
@@ -209,96 +192,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", Terminal())
 
 
-def cache_below_a_file(_world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    Path("file").touch()
-    monkeypatch.setenv("GPUSETUP_CACHE_DIR", str(Path("file/uv").absolute()))
-    return ("--venv", "env")
-
-
-def environment_below_a_file(_world: World, _monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    Path("file").touch()
-    return ("--venv", "file/env")
-
-
-def download_below_a_file(_world: World, _monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    Path("file").touch()
-    return ("--download", "file/cache")
-
-
-def read_only_parent(_world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    Path("closed").mkdir()
-    honest = os.access
-    monkeypatch.setattr(
-        os, "access", lambda path, mode: not str(path).endswith("closed") and honest(path, mode)
-    )
-    return ("--venv", "closed/env")
-
-
-def torch_without_a_record(world: World, _monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"))
-    next(venv.glob("lib/python*/site-packages/torch-*/RECORD")).unlink()
-    return ("--python", str(venv))
-
-
-def full_disk_of_the_wheels(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    from gpusetup.install import make_plan
-    from gpusetup.install.target import disk_space
-
-    def with_another_disk(path: str, needed_bytes: int) -> Any:
-        found = disk_space.disk_need(path, needed_bytes)
-        return replace(found, disk=99, free_bytes=9) if "cache/gpusetup" in path else found
-
-    monkeypatch.setattr(make_plan, "disk_need", with_another_disk)
-    return ("--venv", "env")
-
-
-KNOWN_BEFORE = {
-    cache_below_a_file: "set GPUSETUP_CACHE_DIR",
-    environment_below_a_file: "`--venv DIR`",
-    download_below_a_file: "`--download DIR`",
-    read_only_parent: "closed is not writable for this user",
-    torch_without_a_record: "keeps no list of its files",
-    full_disk_of_the_wheels: "cache/gpusetup/wheels: needs ",
-}
-
-
-@pytest.mark.usefixtures("terminal")
-@pytest.mark.parametrize("obstacle", KNOWN_BEFORE)
-@pytest.mark.one_in(4)
-def test_what_can_be_known_is_told_before_anybody_is_asked(
-    world: World,
-    install: Install,
-    monkeypatch: pytest.MonkeyPatch,
-    obstacle: Callable[[World, pytest.MonkeyPatch], tuple[str, ...]],
-) -> None:
-    world.add_torch("cpu")
-    target = obstacle(world, monkeypatch)
-    said = install(*target, *WANTED)
-    assert said.exit == 3
-    assert KNOWN_BEFORE[obstacle] in " ".join(said.err.split())
-    assert not world.index.asked_for("GET *.whl")
-    assert not Path("env").exists()
-
-
-def test_a_managed_python_is_refused_with_the_way_out(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from gpusetup.install.target import find
-    from gpusetup.model.frozen import replace
-
-    honest = find.layout_of
-    marker = "/usr/lib/python3/EXTERNALLY-MANAGED"
-    monkeypatch.setattr(
-        find,
-        "layout_of",
-        lambda system, python: replace(honest(system, python), externally_managed=marker),
-    )
-    said = install("--python", str(world.venv()), *WANTED, *YES)
-    assert said.exit == 3
-    assert "managed by the operating system" in said.err
-    assert "gpusetup install --venv .venv" in said.err
-
-
 USAGE = {
     "neither a terminal nor --yes": ((), "no terminal to ask on"),
     "the same for an undo": (("--undo",), "`--yes` undoes without asking"),
@@ -360,21 +253,6 @@ def test_ctrl_c_in_a_long_download_ends_it_soon(world: World) -> None:
     assert state_of(venv) == before
 
 
-def test_a_read_only_environment_is_refused(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever runs the tests may be root, for whom nothing is read-only."""
-    venv = world.venv()
-    honest = os.access
-    monkeypatch.setattr(
-        os, "access", lambda path, mode: "site-packages" not in str(path) and honest(path, mode)
-    )
-    said = install("--python", str(venv), *WANTED, *YES)
-    assert said.exit == 3
-    assert "site-packages cannot be written by this user" in said.err
-    assert "gpusetup install --venv .venv" in said.err
-
-
 def test_another_machine_gets_the_steps_to_type_there(world: World, install: Install) -> None:
     said = install("--from", "rtx3050-laptop", "--dry-run", "--torch", "2.5.1", "--json")
     assert said.exit == 0, said.err
@@ -384,31 +262,3 @@ def test_another_machine_gets_the_steps_to_type_there(world: World, install: Ins
     assert "--no-deps" in first["argv"]
     assert not [word for word in second["argv"] if "index" in word]
     assert world.index.asked == []
-
-
-LONG = "C:\\" + 4 * f"{30 * 'x'}\\"
-PLACES: tuple[tuple[dict[str, str], str, int, str], ...] = (
-    ({"prefix": f"{LONG}.venv"}, "windows", 0, "longer than 260 characters"),
-    ({"prefix": f"{LONG}.venv"}, "linux", 0, ""),
-    ({"prefix": "C:\\python", "manager": "system"}, "windows", 0, "the system's own Python"),
-    ({"prefix": "/usr/local", "manager": "system"}, "linux", 0, ""),
-    ({"manager": "system", "chosen_by": "self"}, "windows", 3, "install --venv .venv"),
-    ({"manager": "conda", "chosen_by": "self"}, "windows", 0, ""),
-    ({}, "windows", 0, ""),
-)
-
-
-@pytest.mark.parametrize(("python", "family", "exit", "told"), PLACES)
-def test_a_plan_says_what_windows_makes_of_its_folder(
-    install: Install, python: dict[str, str], family: Any, exit: int, told: str
-) -> None:
-    laptop = machine_named("rtx3050-laptop")
-    changed = {"chosen_by": "--python", **python}
-    there = replace(
-        laptop, python=replace(laptop.python, **changed), os=replace(laptop.os, family=family)
-    )
-    Path("there.json").write_text(dump_snapshot(there), encoding="utf-8")
-    said = install("--from", "there.json", "--dry-run")
-    assert said.exit == exit, said.err
-    assert told in said.out + said.err
-    assert told or not re.search(r"260|own Python", said.out)

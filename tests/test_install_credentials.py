@@ -141,18 +141,6 @@ def links_with_logins(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]
     return ()
 
 
-def redirected(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
-    place = f"{with_login(world.index.url)}/elsewhere/?token={SECRET}"
-    world.index.faults["/whl/cpu/torch/"] = Fault(status=302, headers={"Location": place})
-    return ()
-
-
-def redirected_to_nobody(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
-    place = f"http://{LOGIN}127.0.0.1:9/x?token={SECRET}"
-    world.index.faults["/whl/cpu/torch/"] = Fault(status=302, headers={"Location": place})
-    return ()
-
-
 def no_address(_world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
     return ("--index", f"http://{LOGIN}[/whl")
 
@@ -160,18 +148,6 @@ def no_address(_world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
 def wrong_password(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
     world.index.login = ("wer", "another")
     return ("--index", with_login(world.index.index_root))
-
-
-def ill_default_index(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
-    set_.setenv("UV_DEFAULT_INDEX", with_login(world.index.simple))
-    world.index.faults["/simple/filelock/"] = Fault(status=500)
-    return ()
-
-
-def web_page_for_an_index(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
-    set_.setenv("UV_DEFAULT_INDEX", with_login(world.index.simple))
-    world.index.faults["/simple/filelock/"] = Fault(body=b"<html>" + b"<p>Log in</p>" * 400)
-    return ()
 
 
 def keyring(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
@@ -212,12 +188,8 @@ WAYS: dict[str, Way] = {
     "a proxy": proxy,
     "links that are signed": signed_links,
     "links with logins": links_with_logins,
-    "a redirect": redirected,
-    "a redirect to nobody": redirected_to_nobody,
     "no address": no_address,
     "a wrong password": wrong_password,
-    "an ill index": ill_default_index,
-    "a web page for an index": web_page_for_an_index,
 }
 FAILS = {
     *("a proxy", "a redirect", "a redirect to nobody"),

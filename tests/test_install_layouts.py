@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 import test_install_forms as forms
-from filelock import FileLock
 from index_server import IndexServer, build_wheel, index_server
 from installing import (
     LEFT_ASIDE,
@@ -34,7 +33,6 @@ from installing import (
 pytestmark = needs_linux
 
 ROOT = Path(__file__).resolve().parent.parent
-NOBODY = 65534
 FILES = {"torch/lib/libtorch.so": "new" * 999, "nvidia/b/lib.so": "b", "shared/new.txt": "new"}
 FORMER = {"torch/__init__.py": "", "torch/old.py": "", "nvidia/a/lib.so": "a"}
 TORCHES = {"3.8": "2.4.1", "3.13": "2.9.1", "3.14": "2.9.1"}
@@ -121,18 +119,6 @@ def called(name: str) -> Callable[[Case], None]:
     return made
 
 
-def leading_dash(case: Case) -> None:
-    case.venv = case.world.folder / "home" / "-env"
-    plain(case)
-    case.named = "-env"
-
-
-def base_is_gone(case: Case) -> None:
-    plain(case)
-    (case.venv / "bin/python").unlink()
-    (case.venv / "bin/python").symlink_to("/nowhere/bin/python3")
-
-
 def own_base(case: Case) -> Path:
     """An interpreter with a prefix of its own: the real one's library, by links."""
     real = Path(os.path.realpath(sys.executable))
@@ -188,24 +174,11 @@ def shadow(folder: Path) -> None:
     (folder / "torch/__init__.py").write_text("__version__ = '0.1'\n")
 
 
-def users_own_site(case: Case) -> None:
-    """A torch in ~/.local, which an interpreter without an environment takes first."""
-    no_environment(case)
-    shadow(case.world.folder / f"home/.local/lib/{Path(os.__file__).parent.name}/site-packages")
-
-
 def path_of_the_shell(case: Case) -> None:
     plain(case)
     shadow(case.outside / "mine")
     case.environment["PYTHONPATH"] = str(case.outside / "mine")
     case.launcher = ("env",)
-
-
-def path_file(case: Case) -> None:
-    plain(case)
-    shadow(case.outside / "mine")
-    line = f"import sys; sys.path.insert(0, {str(case.outside / 'mine')!r})\n"
-    (case.site / "mine.pth").write_text(line)
 
 
 def system_packages_with_torch(case: Case) -> None:
@@ -247,13 +220,6 @@ def odd_modes(case: Case) -> None:
     torch.chmod(0o3711)
 
 
-def hard_links(case: Case) -> None:
-    """As uv installs from its cache: the content has another name elsewhere."""
-    plain(case)
-    os.link(case.site / "torch/old.py", case.outside / "old.py")
-    os.link(case.site / "nvidia/a/lib.so", case.outside / "lib.so")
-
-
 # --- what the file system refuses ----------------------------------------------------------------
 
 
@@ -271,50 +237,10 @@ def mounted(case: Case, folder: Path, *words: str) -> None:
     case.ends.callback(subprocess.run, ["umount", "--lazy", str(folder)], check=True)
 
 
-def small_disk(
-    options: str, full: Callable[[Path], None], *, checked: bool = True
-) -> Callable[[Case], None]:
-    """A disk of its own; not `checked`: it fills up after its room was found enough."""
-
-    def made(case: Case) -> None:
-        if not checked:
-            case.patches.setattr("gpusetup.install.target.disk_space.shortage", lambda needs: None)
-        disk = case.world.folder / "disk"
-        mounted(case, disk, "-t", "tmpfs", "-o", options, "tmpfs")
-        case.venv = disk / "env"
-        plain(case)
-        full(disk)
-
-    return made
-
-
-def filled(disk: Path) -> None:
-    with contextlib.suppress(OSError), (disk / "ballast").open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))
-
-
-def filled_but(count: int) -> Callable[[Path], None]:
-    """DiskNeed for so many pages."""
-
-    def full(disk: Path) -> None:
-        filled(disk)
-        size = (disk / "ballast").stat().st_size
-        os.truncate(disk / "ballast", size - count * 4096)
-
-    return full
-
-
 def read_only_mount(case: Case) -> None:
     plain(case)
     mounted(case, case.venv, "--bind", str(case.venv))
     subprocess.run(["mount", "-o", "remount,ro,bind", str(case.venv)], check=True)
-
-
-def bind_mount(case: Case) -> None:
-    plain(case)
-    elsewhere = case.venv.rename(case.world.folder / "lower")
-    mounted(case, case.venv, "--bind", str(elsewhere))
 
 
 def overlay(case: Case) -> None:
@@ -328,67 +254,6 @@ def overlay(case: Case) -> None:
     options = f"lowerdir={case.venv},upperdir={store}/upper,workdir={store}/work"
     case.venv = case.world.folder / "env"
     mounted(case, case.venv, "-t", "overlay", "-o", options, "overlay")
-
-
-def torch_is_a_mount(case: Case) -> None:
-    """As a container mounts one package: it cannot be moved aside."""
-    plain(case)
-    mounted(case, case.site / "torch", "--bind", str(case.site / "torch"))
-
-
-def libraries_are_a_mount(case: Case) -> None:
-    """The libraries are another disk than the prefix: nothing can be renamed."""
-    case.world.venv("env")
-    mounted(case, case.site, "-t", "tmpfs", "tmpfs")
-    former(case)
-
-
-def owned_by_another(case: Case) -> None:
-    as_root()
-    plain(case)
-    for path in (case.venv, *case.venv.rglob("*")):
-        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
-
-
-def foreign_to_this_user(case: Case) -> None:
-    """The environment of a third one, changed by who is not root."""
-    owned_by_another(case)
-    case.launcher = unshared()
-
-
-def unshared() -> tuple[str, ...]:
-    """A user of another number, whom no password file knows; root's files are this user's."""
-    words = ("unshare", "--user", "--map-user=54321", "--map-group=54321", "--")
-    said = subprocess.run([*words, "id", "-u"], capture_output=True, text=True, check=False)
-    if said.stdout.strip() != "54321":
-        pytest.skip(f"this system has no user namespaces: {said.stderr.strip()}")
-    return words
-
-
-def user_without_a_name(case: Case) -> None:
-    plain(case)
-    case.launcher = unshared()
-    case.environment |= {"USER": None, "LOGNAME": None}
-
-
-def user_without_name_and_home(case: Case) -> None:
-    user_without_a_name(case)
-    case.environment["HOME"] = None
-
-
-def immutable(inner: str) -> Callable[[Case], None]:
-    def made(case: Case) -> None:
-        as_root()
-        plain(case)
-        path = case.site / inner
-        said = subprocess.run(["chattr", "+i", str(path)], capture_output=True, text=True)
-        if said.returncode:
-            pytest.skip(f"this file system has no such mark: {said.stderr.strip()}")
-        case.ends.callback(
-            subprocess.run, ["chattr", "-R", "-i", str(case.venv)], capture_output=True
-        )
-
-    return made
 
 
 # --- the interpreter -----------------------------------------------------------------------------
@@ -431,83 +296,6 @@ def customized(text: str) -> Callable[[Case], None]:
     return made
 
 
-# --- what goes on around it ----------------------------------------------------------------------
-
-
-def in_use(case: Case) -> None:
-    """A process that has torch's library loaded."""
-    plain(case)
-    library = case.site / "torch/lib.so"
-    library.write_bytes(b"x" * 8192)
-    record = case.site / "torch-2.0.0.dist-info/RECORD"
-    record.write_text(record.read_text() + "torch/lib.so,,\n")
-    code = (
-        "import mmap, sys; f = open(sys.argv[1], 'rb')\n"
-        "m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ); print(m[0], flush=True)\n"
-        "sys.stdin.read(); print(m[5000], flush=True)"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, str(library)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stdout is not None and child.stdout.readline() == f"{ord('x')}\n"
-
-    def ended() -> None:
-        said, _ = child.communicate(timeout=20)
-        assert (said, child.returncode) == (f"{ord('x')}\n", 0)
-
-    case.ends.callback(ended)
-
-
-def lock_is_held(case: Case) -> None:
-    plain(case)
-    (case.venv / ".gpusetup").mkdir()
-    lock = FileLock(case.venv / ".gpusetup/lock")
-    lock.acquire()
-    case.ends.callback(lock.release)
-
-
-def lock_is_stale(case: Case) -> None:
-    plain(case)
-    (case.venv / ".gpusetup").mkdir()
-    (case.venv / ".gpusetup/lock").touch()
-    (case.venv / ".gpusetup/installer").touch()
-
-
-def folder_is_gone(case: Case) -> None:
-    plain(case)
-    gone = case.world.folder / "gone"
-    gone.mkdir()
-    case.folder = str(gone)
-    case.launcher = ("sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh")
-
-
-def variables(**changes: str | None) -> Callable[[Case], None]:
-    """Variables with other values; `{}` stands for the folder of the case."""
-
-    def made(case: Case) -> None:
-        plain(case)
-        folder = str(case.world.folder)
-        case.environment |= {k: v and v.replace("{}", folder) for k, v in changes.items()}
-        case.launcher = ("env",)
-
-    return made
-
-
-def no_home(case: Case) -> None:
-    """Not even the folders that stand for parts of it."""
-    variables(HOME=None, XDG_CACHE_HOME="{}/cache", XDG_STATE_HOME=None)(case)
-
-
-def full_temporary_folder(case: Case) -> None:
-    variables(TMPDIR="{}/tmp")(case)
-    folder = case.world.folder / "tmp"
-    mounted(case, folder, "-t", "tmpfs", "-o", "size=64k", "tmpfs")
-    filled(folder)
-
-
 # --- the table -----------------------------------------------------------------------------------
 
 NEW = (0, "")
@@ -529,48 +317,15 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     "dist-packages": (scheme_of_debian, NEW),
     # where it lies and how it is named
     "an odd name": (called('it\'s "Übung 数" [1] 100%s;&#|,= $HOME \\n `y`'), NEW),
-    "very long": (called("/".join(["long" * 50] * 4)), NEW),
-    "leading dash": (leading_dash, NEW),
-    "base is gone": (base_is_gone, (2, "is not there")),
     # another torch before it
-    "torch in the user's site": (users_own_site, (3, "imports before any of")),
     "torch on PYTHONPATH": (path_of_the_shell, (3, "imports before any of")),
-    "torch by a .pth": (path_file, (3, "imports before any of")),
     # the form of the former torch
     "namespace leftover": (namespace_leftover, NEW),
     "pipe, socket, loops": (odd_entries, NEW),
     "odd modes": (odd_modes, NEW),
-    "hard links from outside": (hard_links, NEW),
     # what the file system refuses
-    "of another owner": (foreign_to_this_user, (3, "cannot be written by this user")),
     "read-only mount": (read_only_mount, (3, "cannot be written")),
-    "immutable file": (immutable("torch/old.py"), NEW),
-    "immutable package": (immutable("torch"), (3, "Operation not permitted")),
-    "disk is full": (small_disk("size=4m", filled), (3, "No room on the disk of")),
-    "disk is full in between": (
-        small_disk("size=4m", filled_but(12), checked=False),
-        (3, "No space left on device"),
-    ),
-    "bind mount": (bind_mount, NEW),
     "overlay": (overlay, NEW),
-    "torch is a mount": (torch_is_a_mount, (3, "Device or resource busy")),
-    "site-packages is a mount": (libraries_are_a_mount, NEW),
-    # the interpreter
-    "Python 3.8": (interpreter("3.8"), NEW),
-    "free-threaded Python": (interpreter("3.13t"), NEW),
-    "sitecustomize prints": (
-        customized("print('hello'); print({})\n"),
-        (4, "the wheels cannot be unpacked: "),
-    ),
-    # what goes on around it
-    "torch is in use": (in_use, NEW),
-    "lock is held": (lock_is_held, (3, "Another gpusetup is changing")),
-    "lock is stale": (lock_is_stale, NEW),
-    "current folder is gone": (folder_is_gone, NEW),
-    "no HOME": (no_home, NEW),
-    "TMPDIR is full": (full_temporary_folder, NEW),
-    "TMPDIR is not there": (variables(TMPDIR="{}/nowhere"), NEW),
-    "user without name and home": (user_without_name_and_home, NEW),
 }
 """Name -> how it is made; its exit code, and what the one line says where it is refused."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,12 @@ from machines_named import machine_named, there
 from gpusetup import cli
 from gpusetup.catalog.file import load_catalog
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Package, Python, Snapshot
+from gpusetup.model.machine import Package, Snapshot
 from gpusetup.probe.saved import dump_snapshot
 
 YES = ("--yes", "--no-verify")
 ACCELERATED = ("cu130", "rocm6.4", "xpu")
 LAPTOP = machine_named("rtx3050-laptop")
-HEALTHY = machine_named("healthy")
 
 
 @pytest.fixture
@@ -68,15 +66,6 @@ def test_without_a_request_it_stays_and_the_three_reasons_are_named(
     assert "+cpu" not in said.err and "whl/cpu" not in said.err
     assert state_of(venv) == before
     assert not world.index.asked
-
-
-@needs_linux
-def test_a_package_that_is_there_changes_nothing(world: World, install: Install) -> None:
-    einops = world.add_default("einops", "0.8.0", requires=("torch>=2",))
-    venv = holding(world, "cu130", einops, world.wheel("filelock", "3.20.0"),
-                   world.wheel("typing-extensions", "4.15.0"))  # fmt: skip
-    said = install("einops", "--python", str(venv), *YES, "--json")
-    assert (said.exit, said.answer["state"]) == (0, "unchanged")
 
 
 @needs_linux
@@ -128,34 +117,6 @@ def test_an_image_is_made_for_the_host_that_is_named(world: World, install: Inst
     assert said.exit == 0, said.err
     assert said.answer["after"]["torch"] == "2.7.1+cu118"
     assert install("--python", "env", *host, *YES, "--json").answer["state"] == "unchanged"
-
-
-HOSTS = (
-    ("B200", "535.183.01", "2.9.1+cu128"),
-    ("RTX 5090", "550.54.14", "2.9.1+cu128"),
-)
-
-
-@needs_linux
-@pytest.mark.parametrize(("gpu", "driver", "torch"), HOSTS)
-def test_a_driver_that_is_older_than_the_gpu_is_named_though_torch_serves_it(
-    gpu: str,
-    driver: str,
-    torch: str,
-    world: World,
-    install: Install,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    version, _, backend = torch.partition("+")
-    venv = holding(world, backend, version=version)
-    words = ["--python", str(venv), "--gpu", gpu, "--driver", driver]
-    assert cli.main(["doctor", *words, "--json"]) == 1
-    answer = json.loads(capsys.readouterr().out)
-    root = next(finding for finding in answer["findings"] if finding["root"])
-    assert "driver" in root["title"] and driver in root["title"]
-    said = install(*words, "--dry-run")
-    assert said.exit == 1
-    assert driver in said.err
 
 
 # --- what serves, what is wrong ------------------------------------------------------------------
@@ -306,16 +267,6 @@ def test_a_replay_refuses_what_a_live_run_refuses(
     assert said in text and "--venv .venv" in text
 
 
-def test_a_replayed_package_leaves_torch_as_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, text = replayed(LAPTOP, tmp_path, capsys, "numpy")
-    (line,) = (line for line in text.splitlines() if "install" in line and "numpy" in line)
-    assert code == 0
-    assert "numpy torch==2.5.1+cpu torchvision==" in line
-    assert "download.pytorch.org" not in line
-
-
 def test_doctor_says_what_moves_with_torch_and_what_cannot(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -343,92 +294,7 @@ def test_a_broken_install_is_installed_again(capsys: pytest.CaptureFixture[str])
     assert "--reinstall-package=torch " in text
 
 
-def test_an_environment_that_knows_no_packages_is_no_hindrance(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bare = Snapshot(os=LAPTOP.os, python=Python(version="3.11.9"), gpus=LAPTOP.gpus)
-    code, text = replayed(replace(bare, driver=LAPTOP.driver), tmp_path, capsys)
-    assert code == 0 and "pip install" in text
-
-
-# --- a target that may not be changed ------------------------------------------------------------
-
-CLOSED = ({"externally_managed": True}, {"site_writable": False})
-
-
-def closed(machine: Snapshot, python: dict[str, bool]) -> Snapshot:
-    return replace(machine, python=replace(machine.python, **python))
-
-
-@pytest.mark.parametrize("python", CLOSED)
-def test_what_serves_is_unchanged_where_nothing_may_be_written(
-    python: dict[str, bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, text = replayed(closed(HEALTHY, python), tmp_path, capsys)
-    assert code == 0 and "Nothing to do" in text
-    assert replayed(closed(HEALTHY, python), tmp_path, capsys, "numpy")[0] == 3
-
-
-# --- two installs --------------------------------------------------------------------------------
-
-
-def test_two_installs_that_lie_over_each_other_are_told_and_nothing_serves(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = Package(
-        name="torch", version="2.5.1+cpu", installer="pip", location=HEALTHY.torch.location
-    )
-    twice = replace(HEALTHY, packages=(*(HEALTHY.packages or ()), other))
-    code, text = replayed(twice, tmp_path, capsys)
-    version = str(HEALTHY.torch.version)
-    assert code == 1 and "two-torch-installs" in text
-    assert f"--torch {version.partition('+')[0]}" in text
-    code, text = replayed(twice, tmp_path, capsys, "numpy")
-    assert code == 0 and "First: torch is installed 2 times" in text
-    assert f"now torch {version}" in text
-    code, text = replayed(machine_named("conda-and-pip"), tmp_path, capsys)
-    assert code == 1 and "mixed-conda-pip" in text
-
-
-# --- every printed command gives what its line says ----------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["hidden-gpu", "gpu-lost", "library-mismatch", "no-driver"])
-def test_a_package_is_installed_and_trouble_is_told_first(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine = machine_named(name)
-    code, text = replayed(machine, tmp_path, capsys, "numpy")
-    assert code == 0 and "First: " in text
-    assert f"Install  numpy; torch=={machine.torch.version}" in text
-    assert re.search(r"Install  numpy; torch==\S+.* stays?\b", text)
-
-
 # --- what a package requires, what is beside torch -----------------------------------------------
-
-
-@needs_linux
-def test_a_companion_that_was_left_behind_is_no_part_of_another_package(
-    world: World, install: Install
-) -> None:
-    wrong = f"{load_catalog().releases[0].torchvision}+cpu"
-    venv = holding(world, "cpu", world.wheel("torchvision", wrong))
-    world.add_default("einops", "0.8")
-    before = versions_in(venv)
-    said = install("einops", "--python", str(venv), *YES)
-    assert said.exit == 0, said.err
-    assert {**versions_in(venv), **before, "einops": "0.8"} == versions_in(venv)
-    assert f"torchvision=={wrong} does not belong to torch" in said.out + said.err
-    row = load_catalog().row_of(TORCH, "cpu", "linux", "x86_64")
-    assert row is not None and row.torchvision
-    vision = world.wheel("torchvision", f"{row.torchvision}+cpu", requires=(f"torch=={TORCH}",))
-    world.index.add("whl/cpu", vision)
-    assert "`gpusetup install torchvision` exchanges it" in said.out + said.err
-    (venv / "gpusetup-constraints.txt").write_text(f"torch=={TORCH}+cpu\ntorchvision=={wrong}\n")
-    named = install("torchvision", "--python", str(venv), *YES)
-    assert named.exit == 0, named.err
-    assert versions_in(venv)["torchvision"] == f"{row.torchvision}+cpu"
-    assert f"the guard here holds torchvision {wrong}: afterwards" in named.err
 
 
 @needs_linux

@@ -127,20 +127,6 @@ def test_an_environment_that_somebody_else_changed_is_not_undone(
     assert state_of(venv) == changed
 
 
-@pytest.mark.slow
-def test_a_spoiled_undo_is_told(venv: Path, install: Install) -> None:
-    assert install("--python", str(venv), *WANTED).exit == 0
-    (venv / ".gpusetup/undo.json").write_text('{"schema')
-    said = install("--undo", "--python", str(venv), "--yes")
-    assert said.exit == 2
-    assert "remove the file" in said.err
-    (venv / ".gpusetup/undo.json").unlink()
-    (venv / ".gpusetup/journal.json").write_text("")
-    said = install("--python", str(venv), *WANTED)
-    assert said.exit == 2
-    assert "copy away the folders former-*" in " ".join(said.err.split())
-
-
 def test_nothing_is_kept_in_an_image_build(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,15 +135,6 @@ def test_nothing_is_kept_in_an_image_build(
     assert said.exit == 0
     assert "--undo" not in said.out
     assert [path.name for path in (venv / ".gpusetup").iterdir()] == ["receipt.json"]
-
-
-def test_the_plan_of_an_undo_is_shown_and_nothing_is_done(venv: Path, install: Install) -> None:
-    install("--python", str(venv), *WANTED)
-    after = state_of(venv)
-    said = install("--python", str(venv), "--undo", "--dry-run", "--json")
-    assert (said.exit, said.answer["state"]) == (0, "planned")
-    assert f"torch {TORCH}+cpu -> 2.0.0, filelock 3.20.0 goes" in said.err
-    assert state_of(venv) == after
 
 
 # --- recovery ------------------------------------------------------------------------------------
@@ -218,22 +195,6 @@ def test_a_retry_after_a_kill_ends_what_was_interrupted_first_and_the_rest_only_
     assert versions_in(venv)["torch"] == wanted
     assert journal_in(venv) is None
     assert again.exit == 0, again.err
-
-
-@pytest.mark.parametrize("phase", ["staging", "moving", "installing", "verifying", "keeping"])
-@pytest.mark.one_in(6)
-def test_recovery_after_each_phase(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, phase: str
-) -> None:
-    before = state_of(venv)
-    killed_in(phase, venv, install, monkeypatch)
-    unfinished = journal_in(venv)
-    assert unfinished is not None and unfinished.phase == phase
-    said = install("--python", str(venv), "--undo", "--yes", "--json")
-    assert said.exit == 0, said.err
-    assert said.answer["state"] == "restored" and journal_in(venv) is None
-    assert state_of(venv) == before
-    assert install("--python", str(venv), "--undo", "--yes").exit == 3
 
 
 @pytest.mark.parametrize("phase", ["staging", "moving", "installing", "verifying", "keeping"])
@@ -310,19 +271,6 @@ def test_what_is_kept_comes_back_only_as_it_went(
     said = install("--python", str(venv), "--undo", "--yes")
     assert said.exit == 0, said.err
     assert state_of(venv) == before
-
-
-@pytest.mark.slow
-def test_an_environment_that_was_moved_meanwhile_is_recovered_where_it_is(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = state_of(venv)
-    killed_in("installing", venv, install, monkeypatch)
-    moved = venv.with_name("moved")
-    venv.rename(moved)
-    assert recover_unfinished(moved, lambda _text: None) is not None
-    assert state_of(moved) == before
-    assert not venv.exists()
 
 
 def test_an_environment_that_was_being_made_goes_altogether(install: Install) -> None:
@@ -407,27 +355,6 @@ def test_a_folder_that_a_program_holds_on_windows_is_named_with_the_program(
     assert state_of(venv) == before and not (venv / ".gpusetup").exists()
 
 
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-@pytest.mark.one_in(2)
-def test_who_is_asked_to_end_puts_the_former_state_back(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
-) -> None:
-    """`kill`, a closed terminal, Ctrl-C, in the middle of the switch."""
-    from gpusetup.install.switching import switch
-
-    before = state_of(venv)
-
-    def told_to_end(*_: object) -> None:
-        assert state_of(venv) != before
-        os.kill(os.getpid(), ending)
-        time.sleep(60)
-
-    monkeypatch.setattr(switch, "place", told_to_end)
-    assert install("--python", str(venv), *WANTED).exit == 130
-    assert state_of(venv) == before
-    assert not (venv / ".gpusetup").exists()
-
-
 # --- one at a time -------------------------------------------------------------------------------
 
 
@@ -508,20 +435,6 @@ def state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return "Z"
-
-
-def test_an_installation_that_still_runs_is_not_called_interrupted(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gpusetup.install.switching.lock.LOCK_SECONDS", 0.2)
-    store = venv / ".gpusetup"
-    with locked(store):
-        write_journal(store, Journal(phase="installing"))
-        said = install("--python", str(venv), *WANTED)
-        (store / "journal.json").unlink()
-    assert said.exit == 3
-    assert "Another gpusetup is changing" in said.err
-    assert "interrupted" not in said.err
 
 
 @contextmanager

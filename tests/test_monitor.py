@@ -57,6 +57,30 @@ def documents(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+class Watching:
+    """A monitor that runs beside us."""
+
+    def __init__(self, *words: str) -> None:
+        # Without a buffer: `readline` takes nothing that `communicate` is to give.
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "bufsize": 0}
+        self.child = subprocess.Popen((*OURS, *words), start_new_session=True, **pipes)
+
+    def line(self) -> Any:
+        assert self.child.stdout is not None
+        return json.loads(self.child.stdout.readline())
+
+    def end(self, number: int = signal.SIGINT) -> tuple[int, str, str]:
+        self.child.send_signal(number)
+        out, err = self.child.communicate(timeout=ENOUGH_SECONDS)
+        return self.child.returncode, out.decode(), err.decode()
+
+
+def change(state: Path, *gpus: dict[str, Any]) -> None:
+    """What the driver tells from now on."""
+    state.with_suffix(".half").write_text(standin.state(gpus), encoding="utf-8")
+    state.with_suffix(".half").replace(state)
+
+
 # --- samples --------------------------------------------------------------------------------------
 
 
@@ -93,24 +117,15 @@ def test_once_prints_one_sample_that_the_schema_accepts(
 
 
 def test_links_limits_and_the_use_of_each_process_are_told(machine: Machine) -> None:
-    links = {
-        "pcie_rx_bytes": 10**9,
-        "pcie_tx_bytes": 5 * 10**8,
-        "nvlink_rx_kib": 7,
-        "nvlink_tx_kib": 9,
-    }
-    more = {"temperature_slowdown": 92, "power_limit_default_mw": 400000, "pcie_gen": 4,
-            "power_limit_max_mw": 500000, "process_use": "4711:96", "pcie_width": 16}  # fmt: skip
-    state = machine({**BUSY, **links, **more})
-    child = subprocess.Popen((*OURS, "--json", "--interval", "0.2"), stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    first = json.loads(child.stdout.readline())["gpus"][0]
-    links["pcie_rx_bytes"] += 3 * 10**9
-    state.with_suffix(".half").write_text(standin.state(({**BUSY, **links, **more},)), "utf-8")
-    state.with_suffix(".half").replace(state)
-    rates = [json.loads(child.stdout.readline())["gpus"][0] for _ in range(5)]
-    child.send_signal(signal.SIGINT)
-    child.communicate(timeout=30)
+    gpu = {**BUSY, "pcie_rx_bytes": 10**9, "nvlink_tx_kib": 9, "temperature_slowdown": 92,
+           "pcie_gen": 4, "pcie_width": 16, "power_limit_max_mw": 500000,
+           "process_use": "4711:96"}  # fmt: skip
+    state = machine(gpu)
+    watching = Watching("--json", "--interval", "0.2")
+    first = watching.line()["gpus"][0]
+    change(state, {**gpu, "pcie_rx_bytes": 4 * 10**9})
+    rates = [watching.line()["gpus"][0] for _ in range(5)]
+    watching.end()
     assert first["pcie_rx_bytes_per_second"] is None, "a rate needs two readings"
     assert (first["temperature_slowdown_celsius"], first["power_limit_max_watts"]) == (92, 500)
     assert first["pcie_limit_bytes_per_second"] == pytest.approx(31.5e9, rel=0.01)
@@ -195,38 +210,27 @@ def test_the_variable_that_hides_gpus_counts(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_that_ends_the_watching_leaves_its_verdict(machine: Machine, number: int) -> None:
     machine()
-    words = (*OURS, "--json", "--interval", "0.1")
-    # Without a buffer: `readline` takes nothing that `communicate` is to give.
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, bufsize=0)
-    assert child.stdout is not None
+    watching = Watching("--json", "--interval", "0.1")
     for _ in range(4):
-        child.stdout.readline()
-    child.send_signal(number)
-    out, _ = child.communicate(timeout=30)
-    assert child.returncode == 0
-    assert documents(out.decode())[-1]["verdict"] == "good"
+        watching.line()
+    code, out, _ = watching.end(number)
+    assert code == 0
+    assert documents(out)[-1]["verdict"] == "good"
 
 
 def test_a_gpu_that_is_lost_is_said_once_and_the_others_go_on(machine: Machine) -> None:
     state = machine(BUSY, BUSY)
-    words = (*OURS, "--json", "--interval", "0.1")
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
-    assert child.stdout is not None
-    child.stdout.readline()
-    gone = standin.state((BUSY, dict.fromkeys(BUSY, "!15")))
-    state.with_suffix(".half").write_text(gone, encoding="utf-8")
-    state.with_suffix(".half").replace(state)
-    for line in child.stdout:
-        if json.loads(line)["gpus"][1]["lost"]:
-            break
-    child.stdout.readline()
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=30)
-    end = documents(out.decode())[-1]
-    assert child.returncode == 0, "a Ctrl-C is how one ends it"
-    assert err.decode() == f"GPU 1 ({standin.uuid(1)}) is lost; going on\n"
-    assert end["kind"] == "summary" and end["gpus"][1]["lost_at"]
-    assert end["gpus"][0]["lost_at"] is None
+    watching = Watching("--json", "--interval", "0.1")
+    watching.line()
+    change(state, BUSY, dict.fromkeys(BUSY, "!15"))
+    while not watching.line()["gpus"][1]["lost"]:
+        pass
+    watching.line()
+    code, out, err = watching.end()
+    assert code == 0, "a Ctrl-C is how one ends it"
+    assert err == f"GPU 1 ({standin.uuid(1)}) is lost; going on\n"
+    first, second = documents(out)[-1]["gpus"]
+    assert second["lost_at"] and first["lost_at"] is None
 
 
 def test_a_driver_that_hangs_does_not_hang_us(
@@ -363,18 +367,12 @@ def test_signals_are_passed_on(machine: Machine, number: int) -> None:
     script = (
         "import signal, sys, time\n"
         f"signal.signal({int(number)}, lambda *_: sys.exit(40))\n"
-        "print('ready', flush=True)\ntime.sleep(60)"
+        "print('\"ready\"', flush=True)\ntime.sleep(60)"
     )
-    child = subprocess.Popen(
-        (*OURS, "--", sys.executable, "-c", script),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
-    assert child.stdout is not None and child.stdout.readline() == b"ready\n"
-    child.send_signal(number)
-    _, said = child.communicate(timeout=30)
-    assert child.returncode == 40
-    assert b"Verdict" in said
+    watching = Watching("--", sys.executable, "-c", script)
+    assert watching.line() == "ready"
+    code, _, said = watching.end(number)
+    assert code == 40 and "Verdict" in said
 
 
 def test_the_command_runs_where_no_gpu_can_be_watched(machine: Machine) -> None:
@@ -470,6 +468,7 @@ def test_a_recording_that_was_cut_is_judged_by_what_it_holds(
     ("text", "said"),
     [
         ("", "holds no sample"),
+        ("2026/11/20 06:00:00.000, 0, 45 %, 8123\n", "rows without their heading"),
         ("hello\n{}\n", "line 1 is no JSON"),
         ("+-----+\n| NVIDIA-SMI 580.95.05 |\n", "`gpusetup doctor --report FILE`"),
         ("{}\n", "line 1 is no sample of `gpusetup monitor --json`"),

@@ -11,11 +11,10 @@ from each_row import each
 from monitor_composer import A100, RTX4090, Gpu, Run, Tree, compose, pausing
 from monitor_kinds import TRAIN
 
-from gpusetup.model.frozen import replace
 from gpusetup.monitor import logs
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.values import ProcessUse, Sample, Summary
+from gpusetup.monitor.values import Sample, Summary
 
 assert monitor_kinds_told.__doc__, "its kinds are composed here"
 TREE = Tree(main=70, workers=4, each=20)
@@ -29,19 +28,9 @@ def judged(run: Run) -> Summary:
     return summarise(Tally(run.samples), command=run.command, exit_code=run.exit)
 
 
-def shared(run: Run) -> Run:
-    """Another process takes half of the multiprocessors."""
-    both = tuple(
-        ProcessUse(pid=pid, name="python", kind="compute", sm_percent=48) for pid in (4100, 9177)
-    )
-    samples = (replace(one, gpus=(replace(one.gpus[0], processes=both),)) for one in run.samples)
-    return replace(run, samples=tuple(samples))
-
-
 SAID: dict[str, tuple[Callable[[], Run], str]] = {
     "memory errors": (lambda: run(Gpu(use=95, ecc=3)), "3 errors of its memory"),
-    "a slow link": (lambda: run(Gpu(use=95, pcie=2e8, link=1.97e9)), "PCIe link carries 2.0 GB/s"),
-    "two processes": (lambda: shared(run(Gpu(use=97))), "2 processes share"),
+    "a slow link": (lambda: run(Gpu(use=95, pcie=2e8, link=1.97e9)), "PCIe link carries 1970 MB/s"),
     "a game": (
         lambda: run(Gpu(use=95, holders=((7, "Game.exe", "graphics"),))), "only programs that"),
     "locked clocks": (lambda: run(Gpu(use=97, clock=70, weight=0.6)), "SM clock at 70 %"),

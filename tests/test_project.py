@@ -139,18 +139,6 @@ def test_written_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "Nothing to do" in capsys.readouterr().out
 
 
-def test_the_line_ends_of_windows_stay_and_are_not_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = project_in(tmp_path)
-    path.write_bytes(PROJECT.replace("\n", "\r\n").encode())
-    for ending in ("--dry-run", "--yes"):
-        assert main([*WORDS, str(path), ending]) == 0
-        said = "".join(capsys.readouterr())
-        assert '+    "torch==2.5.1",  # the engine\n' in said and "?" not in said
-    assert path.read_bytes().count(b"\r\n") == path.read_bytes().count(b"\n")
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -170,14 +158,6 @@ def test_a_bad_project_file_gets_2_and_stays(
     assert main([*WORDS, str(path), "--yes"]) == 2
     assert said in capsys.readouterr().err
     assert (path.read_text(encoding="utf-8") if path.exists() else None) == text
-
-
-def test_packages_beside_torch_are_left_to_uv(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = project_in(tmp_path)
-    assert main(["install", "numpy", *WORDS[1:], str(path), "--yes"]) == 2
-    assert "`uv add numpy`" in capsys.readouterr().err
 
 
 IN_BASE = (

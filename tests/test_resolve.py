@@ -47,16 +47,6 @@ def test_a_whole_screen(name: str, capsys, same_as_file) -> None:  # type: ignor
     same_as_file(f"$ gpusetup resolve {words}\n{said.out}exit {code}\n", RENDERED / f"{name}.txt")
 
 
-def test_of_this_machine_only_the_system_is_read_where_the_rest_is_described(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    whole = ("--os", "linux", "--python", "3.12", "--driver", "580.95.05", "--gpu", "A100 80GB")
-    assert main(["resolve", *whole, "-v"]) == 0
-    asked = {line.split(":")[0] for line in capsys.readouterr().err.splitlines()}
-    assert any(line.startswith("read /") for line in asked)
-    assert not [line for line in asked if line.startswith(("run ", "which ", "ask "))]
-
-
 def test_the_first_answer_is_that_of_doctor_and_install_and_the_newest_stands_next_to_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -126,12 +116,6 @@ def test_a_wrong_question_is_exit_2_with_a_hint(words, said, hint, capsys) -> No
     told = out + err
     assert said in told and "Traceback" not in told
     assert hint is None or hint in told
-
-
-def test_a_format_without_an_answer_is_exit_1(capsys) -> None:  # type: ignore[no-untyped-def]
-    assert main(["resolve", *LAPTOP, "--torch", "9.9", "--format", "requirements"]) == 1
-    said = capsys.readouterr()
-    assert said.out == "" and "No torch build fits" in said.err
 
 
 def test_refresh_asks_the_index_and_a_dead_one_is_exit_3(

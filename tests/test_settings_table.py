@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 from installing import (
-    TORCH,
     World,
     enter,
-    installer,
     needs_linux,
     new_world,
 )
@@ -24,8 +22,6 @@ from installing import (
 from gpusetup.install.settings.pip_config import pip_settings
 
 pytestmark = needs_linux
-
-WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
 
 
 @pytest.fixture(scope="module")
@@ -52,35 +48,6 @@ def home(world: World) -> Iterator[Path]:
 
 
 # --- files that are none -------------------------------------------------------------------------
-
-NO_PIP_CONF: dict[str, bytes] = {
-    "no section": b"index-url = https://me:secret@i.example/simple\n",
-    "a key twice": b"[global]\nindex-url = a\nindex-url = https://me:secret@i.example\n",
-    "a section twice": b"[global]\n[global]\n",
-    "a line that is none": b"[global]\nsecret\n",
-    "bytes": bytes(range(256)),
-    "TOML": b'index = ["secret"]\n[global]\n',
-}
-
-
-@pytest.mark.parametrize("body", NO_PIP_CONF.values(), ids=NO_PIP_CONF.keys())
-def test_a_pip_conf_that_is_none_is_told_and_not_passed_over(
-    world: World,
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    body: bytes,
-) -> None:
-    """Without it, packages would come from elsewhere."""
-    monkeypatch.delenv("PIP_CONFIG_FILE")
-    monkeypatch.delenv("UV_DEFAULT_INDEX")
-    (home / ".config/pip").mkdir(parents=True)
-    (home / ".config/pip/pip.conf").write_bytes(body)
-    said = installer(world, capsys)("--venv", "env", *WANTED)
-    assert said.exit == 2, said.err
-    assert "pip.conf is no configuration of pip" in said.err and "hint: mend it" in said.err
-    assert "secret" not in said.err
-    assert not Path("env").exists()
 
 
 def test_pips_files_in_its_own_order(tmp_path: Path) -> None:

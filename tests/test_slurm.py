@@ -118,18 +118,6 @@ IDLE = "State=IDLE ThreadsPerCore=1\n"
 
 
 @LINUX
-def test_a_node_that_somebody_set_down_is_left_alone(
-    asked: list[tuple[str, ...]], tmp_path: Path
-) -> None:
-    down = "State=DOWN\nReason=bad PSU [root@2026-11-20T10:00:00]\n"
-    driver(tmp_path, "n1", **SICK)
-    assert [health(tmp_path, down) for _ in range(3)] == [1, 1, 1]
-    driver(tmp_path, "n1")
-    assert [health(tmp_path, down) for _ in range(3)] == [0, 0, 0]
-    assert {call[1] for call in asked} == {"show"}
-
-
-@LINUX
 def test_a_node_whose_state_slurm_does_not_tell_is_left_alone(
     asked: list[tuple[str, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,13 +212,10 @@ def test_what_is_installed_goes_through_no_link(tmp_path: Path) -> None:
     victim, prefix = tmp_path / "victim", tmp_path / "files"
     victim.write_text("precious")
     prefix.mkdir()
-    for name in ("prolog.sh", "slurm.conf.gpusetup"):
+    for name in ("prolog.sh", "health.sh", "slurm.conf.gpusetup"):
         (prefix / name).symlink_to(victim)
-    (prefix / "health.sh").symlink_to(tmp_path / "absent")
     assert main(["fleet", "slurm", "install", "--prefix", str(prefix)]) == 0
-    assert victim.read_text() == "precious" and not (tmp_path / "absent").exists()
-    names = {"prolog.sh", "health.sh", "slurm.conf.gpusetup"}
-    assert {path.name for path in prefix.iterdir()} == names
+    assert victim.read_text() == "precious"
     assert all(path.is_file() and not path.is_symlink() for path in prefix.iterdir())
     assert os.access(prefix / "prolog.sh", os.X_OK)
 

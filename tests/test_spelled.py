@@ -77,37 +77,6 @@ def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
     assert f"`{meant}`" in (told.value.hint or "")
 
 
-@each(
-    "text, meant",
-    [
-        ("2.5.x", "2.5.1"),
-        ("=2.5.1", "2.5.1"),
-        ("v2.5.1", "2.5.1"),
-        ("2.5.1+cu12.4", "2.5.1"),
-        ("stable", "2.15.0"),
-    ],
-)
-def test_a_torch_is_read_as_people_write_it(text: str, meant: str, capsys: Said) -> None:
-    argv = ["resolve", "--gpu", "RTX 3090", "--driver", "580.95.05", "--os", "linux", "--json"]
-    assert main([*argv, "--python", "3.12", "--torch", text]) == 0
-    assert json.loads(capsys.readouterr().out)["torch"] == meant
-
-
-@pytest.mark.parametrize(
-    ("driver", "taken"), [("580", "580.65.06"), ("R535", "535.54.03"), ("535.x", "535.54.03")]
-)
-def test_a_driver_that_is_a_branch_serves_what_its_first_release_serves(
-    driver: str, taken: str, capsys: Said
-) -> None:
-    argv = ["resolve", "--gpu", "RTX 4090", "--os", "linux", "--python", "3.12"]
-    answers = []
-    for version in (driver, taken):
-        assert main([*argv, "--driver", version, "--json"]) == 0
-        answers.append(json.loads(capsys.readouterr().out))
-    assert answers[0]["backend"] == answers[1]["backend"]
-    assert f"is taken as {taken}" in " ".join(answers[0]["notes"])
-
-
 @pytest.mark.parametrize(
     ("gpu", "told", "index"),
     [

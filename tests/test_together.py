@@ -109,12 +109,6 @@ def test_a_package_constrains_torch_and_not_the_reverse(ask: Ask) -> None:
     assert "asked: " in said.err
 
 
-def test_what_needs_no_torch_of_its_own_gets_the_newest(ask: Ask) -> None:
-    said = ask("plain", "--json")
-    assert (said.answer["torch"], said.answer["held_back"]) == ("2.15.0", [])
-    assert said.answer["backend"] == "cu130"
-
-
 def test_torch_takes_the_cuda_of_what_comes_along(ask: Ask) -> None:
     """xformers is built for CUDA 12: beside a torch of 13 it does not load."""
     assert ask("kernels", "--json").answer["backend"] == "cu130"
@@ -123,7 +117,7 @@ def test_torch_takes_the_cuda_of_what_comes_along(ask: Ask) -> None:
     assert "xformers 0.0.35 is built for CUDA 12" in said["held_back"][-1]["by"]
     named = ask("trainer", "--backend", "cu130")
     assert (named.exit, named.out) == (1, "")
-    assert "xformers >=0.0.35 is built for CUDA 12, torch for CUDA 13.0" in named.err
+    assert "xformers 0.0.35 is built for CUDA 12, torch for CUDA 13.0" in named.err
 
 
 def test_a_wheel_of_the_default_index_is_built_as_torch_is_there(ask: Ask) -> None:
@@ -157,7 +151,7 @@ def test_what_its_driver_cannot_load_is_taken_in_an_older_release(ask: Ask, worl
     assert (beside.exit, versions(beside)["torchcodec"]) == (0, "0.9.1"), beside.err
     named = ask("decoder==2.0", *OLD_DRIVER)
     assert (named.exit, named.out) == (1, "")
-    assert "torchcodec 0.17.0 needs torch>=2.11" in named.err
+    assert "torchcodec 0.17.0 is built for CUDA 13, torch for CUDA 12" in named.err
 
 
 CARDS = ("T4", "V100", "A100 80GB", "RTX 4090", "RTX 5090")
@@ -204,13 +198,6 @@ def test_every_yes_of_the_table_is_served_by_the_driver(
             majors = usual[2:-1] if cuda == "default" else cuda
             assert not majors[:1].isdigit() or own in majors.split(), (who, driver, limits)
     assert yes > 50
-
-
-def test_a_release_of_years_ago_gets_the_torch_of_its_time(ask: Ask) -> None:
-    old = ask("aged==1.0", "--json")
-    assert (old.exit, old.answer["torch"]) == (0, "2.4.0"), old.err
-    vision = ask("torchvision==0.20.0", "--json")
-    assert (vision.exit, vision.answer["torch"]) == (0, "2.5.0"), vision.err
 
 
 def test_an_extra_that_brings_a_cuda_takes_torch_of_the_same(ask: Ask) -> None:
@@ -301,33 +288,6 @@ def test_offline_asks_nobody_and_answers_from_the_table(ask: Ask, world: World) 
     assert len(world.index.asked) == asked
 
 
-FORMATS = {
-    "requirements": "server==3.0",
-    "command": "server==3.0",
-    "uv": '    "server==3.0",',
-    "pixi": 'server = "==3.0"',
-    "dockerfile": "server==3.0",
-}
-
-
-def test_every_format_has_the_whole_set(ask: Ask) -> None:
-    for name, line in FORMATS.items():
-        said = ask("server", "--format", name)
-        assert said.exit == 0, said.err
-        assert line in said.out, name
-        assert "2.13.0" in said.out, name
-
-
-def test_what_has_no_build_for_a_machine_says_what_to_take(
-    ask: Ask, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = main(["resolve", "vllm", "--from", "rtx3050-laptop"])
-    assert code == 1
-    said = capsys.readouterr().err
-    assert "windows-x86_64" in said
-    assert "WSL" in said
-
-
 # --- what a hostile pass found -------------------------------------------------------------------
 
 
@@ -336,15 +296,3 @@ def test_a_file_for_pip_looks_for_torch_on_its_own_page_and_names_no_second_inde
     assert "--find-links https://download.pytorch.org/whl/cu130/torch/\n" in said
     assert "--extra-index-url" not in said
     assert "torchvision" not in said
-
-
-def test_torchvision_is_one_that_torchs_own_index_has(ask: Ask, world: World) -> None:
-    """0.29.2 takes torch 2.14.1 too, and has no wheel for CUDA 12: its torch has none."""
-    for version in ("0.29.1", "0.29.2"):
-        world.add_default("torchvision", version, requires=("torch>=2.14.0",))
-    said = ask("xformers", "torchvision", "--json")
-    assert "torch 2.14.1 of cu126 goes with torchvision 0.29.1" in said.out
-    found = versions(said)
-    assert (found["torch"], found["torchvision"]) == ("2.14.1+cu126", "0.29.1+cu126")
-    newest = versions(ask("torchvision", "--json"))
-    assert (newest["torch"], newest["torchvision"]) == ("2.15.0+cu130", "0.29.2+cu130")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from machines_named import machine_named
 
-from gpusetup.configs.config import Config, addition, change, read_config, written
+from gpusetup.configs.config import Config, addition, changed, read_config
 from gpusetup.errors import BadInput
 from gpusetup.tune.case import Facts, Option, Proposal, facts_of
 from gpusetup.tune.propose import propose
@@ -33,7 +33,7 @@ def tuned(
 ) -> tuple[bytes, Proposal]:
     config = read_config(raw, name)
     proposal = propose(config, facts, option or Option())
-    return written(config, proposal.edits), proposal
+    return changed(config, proposal.edits).raw, proposal
 
 
 def outside(config: Config, proposal: Proposal) -> tuple[str, list[str]]:
@@ -105,18 +105,9 @@ def document(draw: random.Random) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("facts", [LAPTOP, BIG, SMALL], ids=["laptop", "big", "small"])
-@pytest.mark.slow
-def test_thirty_generated_configs_keep_every_byte_outside_the_values(facts: Facts) -> None:
-    keep_every_byte(facts, range(30))
-
-
-@pytest.mark.parametrize("facts", [LAPTOP, BIG, SMALL], ids=["laptop", "big", "small"])
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(3)
 def test_generated_configs_keep_every_byte_outside_the_values(facts: Facts) -> None:
-    keep_every_byte(facts, range(10))
-
-
-def keep_every_byte(facts: Facts, seeds: range) -> None:
+    seeds = range(10)
     changed = 0
     for seed in seeds:
         raw = generated(seed)
@@ -130,40 +121,6 @@ def keep_every_byte(facts: Facts, seeds: range) -> None:
         again, second = tuned(new, "c.yaml", facts)
         assert (again, second.changes) == (new, ()), seed
     assert changed > len(seeds) / 2
-
-
-@pytest.mark.parametrize(
-    "seeds", [range(60, 70), pytest.param(range(70, 90), marks=pytest.mark.slow)]
-)
-def test_another_parser_reads_the_same_but_for_the_changed_settings(seeds: range) -> None:
-    for seed in seeds:
-        raw = generated(seed)
-        try:
-            before = list(yaml.compose_all(raw.decode("utf-8-sig")))
-        except yaml.YAMLError:
-            continue
-        new, proposal = tuned(raw, "c.yaml", BIG)
-        after = list(yaml.compose_all(new.decode("utf-8-sig")))
-        old_leaves, new_leaves = list(leaves(before)), list(leaves(after))
-        assert len(old_leaves) == len(new_leaves)
-        differing = sum(one != other for one, other in zip(old_leaves, new_leaves, strict=True))
-        assert differing == len(proposal.changes)
-
-
-def leaves(nodes: list[yaml.Node]) -> Iterator[str]:
-    seen: set[int] = set()
-    waiting = list(reversed(nodes))
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.ScalarNode):
-            yield node.value
-        elif isinstance(node, yaml.MappingNode):
-            waiting += [part for pair in reversed(node.value) for part in reversed(pair)]
-        else:
-            waiting += reversed(node.value)
 
 
 # --- the effective batch ------------------------------------------------------------------------
@@ -196,13 +153,6 @@ def test_a_larger_effective_batch_comes_only_when_asked_for_with_its_word_on_the
     assert any(
         word.startswith("lr is not written: a batch 4 times as large") for word in said.words
     )
-
-
-def test_a_measured_size_counts_more_than_a_preset() -> None:
-    raw = b"batch_size: 64\naccumulation_steps: 1\n"
-    new, proposal = tuned(raw, "c.yaml", LAPTOP, Option(measured=40))
-    assert new == b"batch_size: 32\naccumulation_steps: 2\n"
-    assert {one.source for one in proposal.changes} == {"measured on this machine"}
 
 
 # --- what the machine allows ----------------------------------------------------------------------
@@ -300,19 +250,6 @@ def test_validation_and_other_texts_are_not_taken_for_training() -> None:
     assert propose(read_config(raw, "c.yaml"), LAPTOP).found == 0
 
 
-def test_an_edit_that_reaches_further_than_its_value_is_refused() -> None:
-    config = read_config(b"batch_size: 64\nother: 1\n", "c.yaml")
-    setting = next(one for one in config.settings if one.path == ("batch_size",))
-    edit = change(config, setting, "16")
-    assert edit is not None
-    from gpusetup.model.frozen import replace
-
-    with pytest.raises(BadInput):
-        written(config, [replace(edit, text="16\nmore: 2")])
-    with pytest.raises(BadInput):
-        written(config, [replace(edit, end=edit.end + 9)])
-
-
 def test_a_new_key_is_a_line_of_its_own_with_the_indent_of_its_neighbour() -> None:
     rows = (
         (b"a:\r\n batch_size: 8 #\r\n z: 1\r\n", b"a:\r\n batch_size: 8 #\r\n new: 1\r\n z: 1\r\n"),
@@ -324,20 +261,10 @@ def test_a_new_key_is_a_line_of_its_own_with_the_indent_of_its_neighbour() -> No
         config = read_config(raw, "c.yaml")
         beside = next(one for one in config.settings if one.path[-1:] == ("batch_size",))
         edit = addition(config, beside, "new", "1")
-        assert (written(config, [edit]) if edit else None) == expected
+        assert (changed(config, [edit]).raw if edit else None) == expected
 
 
 # --- JSON -----------------------------------------------------------------------------------------
-
-
-def test_json_is_changed_by_places_too() -> None:
-    raw = b'{\n\t"train_micro_batch_size_per_gpu": 64,\t"x": [1.0, "\\u00e9"],\n\t"seq_len": 8\n}'
-    new, _ = tuned(raw, "ds.json", LAPTOP)
-    assert new == (
-        b'{\n\t"train_micro_batch_size_per_gpu": 16,\n\t"gradient_accumulation_steps": 4,'
-        b'\t"x": [1.0, "\\u00e9"],\n\t"seq_len": 8\n}'
-    )
-    assert tuned(new, "ds.json", LAPTOP)[0] == new
 
 
 @pytest.mark.parametrize(
@@ -376,7 +303,3 @@ def test_configs_of_known_trainers_change_only_where_meant(
     text = "\n".join([*lines, *(f"· {word}" for word in proposal.words)]) + "\n"
     same = request.getfixturevalue("same_as_file")
     same(text, CONFIGS.parent / "rendered" / "tune" / f"{name}.txt")
-
-
-def test_at_least_five_known_trainers_are_among_them() -> None:
-    assert len(KNOWN) >= 5

@@ -88,26 +88,11 @@ def test_only_a_size_that_ran_is_answered_and_none_is_tried_twice(
     assert found is None or found in [one.batch for one in trials if one.status == "ok"]
 
 
-@given(static=some.integers(1, 30), each=some.integers(1, 20))
-def test_where_memory_is_a_straight_line_the_largest_is_found(static: int, each: int) -> None:
-    limit, goal = 64 * GIB, Goal(limit_bytes=64 * GIB)
-    trials = search(lambda one: straight(static * GIB, each * (GIB >> 2), limit, one), goal)
-    best = (limit - static * GIB) // (each * (GIB >> 2))
-    assert (answer(trials, goal) or 0) >= 0.975 * best
-    assert sum(trial.status == "oom" for trial in trials) <= 1
-
-
 def test_nothing_fits_where_one_sample_is_too_much() -> None:
     goal = Goal(limit_bytes=GIB)
     trials = search(lambda batch: Trial(batch=batch, status="oom"), goal)
     assert [trial.batch for trial in trials] == [2, 1]
     assert answer(trials, goal) is None
-
-
-def test_an_error_ends_the_search_at_once() -> None:
-    goal = Goal(limit_bytes=GIB)
-    trials = search(lambda batch: Trial(batch=batch, status="error", detail="no data"), goal)
-    assert len(trials) == 1
 
 
 @pytest.mark.parametrize("detail", ["RuntimeError: index out of range", "no answer in 300 s"])
@@ -124,16 +109,6 @@ def test_an_error_above_a_size_that_ran_bounds_the_search(fails_from: int, detai
     found = answer(trials, goal)
     assert found is not None and 0.95 * (fails_from - 1) <= found < fails_from
     assert len(trials) <= 14 and detail in (stopped(trials, goal) or "")
-
-
-def test_a_first_size_that_takes_too_long_is_no_error_of_the_code() -> None:
-    def probe(batch: int) -> Trial:
-        if batch > 3:
-            return Trial(batch=batch, status="error", detail="no answer in 300 s")
-        return straight(GIB, GIB // 16, 200 * GIB, batch)
-
-    goal = Goal(limit_bytes=100 * GIB)
-    assert answer(search(probe, goal), goal) == 3
 
 
 def test_a_size_that_ran_above_the_limit_is_not_answered_and_tells_where_the_limit_is() -> None:
@@ -175,15 +150,6 @@ def test_the_way_to_the_fastest_ends_at_the_knee_however_much_memory_there_is(
         trials.append(replace(ran, samples_per_second=SPEEDS[batch]))
     assert [trial.batch for trial in trials] == tried
     assert fastest(trials, goal) == found
-
-
-def test_on_the_way_to_the_fastest_no_size_is_tried_that_memory_will_not_hold() -> None:
-    goal, trials = Goal(limit_bytes=2 * GIB), list[Trial]()
-    while (batch := next_for_speed(trials, goal)) is not None:
-        ran = straight(GIB, 100 << 20, 2 * GIB, batch)
-        trials.append(replace(ran, samples_per_second=100.0 * batch))
-    assert {trial.status for trial in trials} == {"ok"}
-    assert fastest(trials, goal) == 10
 
 
 def test_where_nvml_tells_the_smallest_that_keeps_the_gpu_busy_is_taken() -> None:

@@ -18,8 +18,8 @@ from verifying import FOLDER, IN_THE_WAY, ROOT, states
 from gpusetup.verify.checks.rows_cluster import RANKS
 from gpusetup.verify.checks.table import LEVELS
 from gpusetup.verify.ranks.gathering import Hub, Spoke
-from gpusetup.verify.ranks.launch import Rank, port_of, rank_in
-from gpusetup.verify.values import Blocked, WrongQuestion
+from gpusetup.verify.ranks.launch import Rank, rank_in
+from gpusetup.verify.values import WrongQuestion
 
 FAULTS = ROOT / "tests" / "rank_faults"
 TOGETHER = tuple(check.name for check in RANKS)
@@ -267,17 +267,6 @@ def test_only_a_whole_set_of_variables_makes_a_rank(environ: dict[str, str], fou
         assert (made and made[:5]) == found
 
 
-def test_two_runs_on_one_host_are_told_apart() -> None:
-    """Without --rdzv-id torchrun calls every run `none`; mpirun's ranks have one parent each."""
-    runs = [{**TORCHRUN, **MEETING, "MASTER_PORT": port} for port in ("29500", "29501")]
-    assert len({made.job for run in runs if (made := rank_in(run))}) == 2
-    mpi = [rank_in(open_mpi(0, 2, 2), parent=parent) for parent in (4711, 4712)]
-    assert len({made.port for made in mpi if made}) == 2
-    ports = {port_of({"SLURM_JOB_ID": str(job), "SLURM_STEP_ID": "0"}) for job in range(100)}
-    assert len(ports) == 100
-    assert all(20_000 <= port < 30_000 for port in ports)
-
-
 # --- gathering ---
 
 
@@ -286,31 +275,6 @@ def test_a_rank_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     hub = Hub(rank(0, world=3, port=free_port()))
     assert hub.come_to("meet") == ["rank 1 was never heard of", "rank 2 was never heard of"]
     assert hub.settle(1) == 1
-
-
-def test_a_rank_that_dies_is_named_with_its_last_check() -> None:
-    port = free_port()
-    hub = Hub(rank(0, port=port))
-    spoke = Spoke(rank(1, port=port))
-    spoke.doing("matmul")
-    spoke.told.close()
-    spoke.link.close()
-    assert hub.come_to("meet") == ["rank 1 on n2 was last heard of in matmul"]
-    hub.settle(1)
-
-
-def test_a_rank_that_finds_no_rank_0_of_its_job_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpusetup.verify.ranks.gathering.NEVER_HEARD_SECONDS", 0.5)
-    monkeypatch.setattr("gpusetup.verify.ranks.gathering.CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr("gpusetup.verify.ranks.gathering.PLACES", 1)
-    port = free_port()
-    hub = Hub(rank(0, port=port))
-    with pytest.raises(Blocked, match=str(port + 1)):  # the one port is taken
-        Hub(rank(0, port=port))
-    with pytest.raises(Blocked, match="cannot reach rank 0"):
-        Spoke(rank(1, port=port, job="b"))
-    assert hub.come_to("meet") == ["rank 1 was never heard of"]
-    hub.settle(1)
 
 
 @pytest.mark.parametrize("said", [b"[1]\n", b"GET / HTTP/1.1\r\n", b"\xff\n", b'{"job": "x"}\n'])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -14,13 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifying import ROOT, started
 
-from gpusetup.commands import verify as command
 from gpusetup.model.codec import from_json
 from gpusetup.model.documents import VerifyAnswer
 from gpusetup.verify.answer.junit import as_junit
 from gpusetup.verify.answer.render import as_github, as_json, as_text
 from gpusetup.verify.judging.baseline import compared, read_baseline
-from gpusetup.verify.options import read_options
 from gpusetup.verify.program import main
 from gpusetup.verify.values import Outcome, Report, Result, WrongQuestion
 
@@ -205,14 +202,3 @@ def test_a_wrong_question_is_refused_before_anything_runs(
     told = "".join(capsys.readouterr())
     assert said in told
     assert "hint" in told
-
-
-def test_gpusetup_verify_passes_every_option_on() -> None:
-    parser = argparse.ArgumentParser()
-    command.configure(parser)
-    said = ["--level", "stress", "--seconds", "9.5", "--seed", "3", "--junit", "a b.xml",
-            "--baseline", "k.json", "--save-baseline", "s.json", "--format", "github",
-            "--with", "jax", "--skip", "load"]  # fmt: skip
-    options = parser.parse_args(said)
-    options.json, options.output, options.verbose = False, None, False
-    assert read_options(command.words(options)) == read_options(said)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 from each_row import each
 from verifying import FOLDER, ROOT, states
 
-from gpusetup.verify import child, worker
+from gpusetup.verify import child
 from gpusetup.verify.answer.render import as_text
 from gpusetup.verify.answer.screen import as_screen
 from gpusetup.verify.checks.table import LEVELS
@@ -183,7 +182,6 @@ sys.exit(worker.main())
 LIMIT = (
     "import resource; return Outcome('passed', str(resource.getrlimit(resource.RLIMIT_DATA)[0]))"
 )
-KERNELS = "return Outcome('passed', os.environ['TORCHINDUCTOR_CACHE_DIR'])"
 
 
 class Asked:
@@ -240,18 +238,6 @@ def test_only_on_a_cpu_memory_is_limited(ask: Asked) -> None:
     before, limited, after = (int(ask(LIMIT, on)["detail"]) for on in ("cuda:0", "cpu", "auto"))
     assert before == after
     assert 2**31 < limited < 2**50
-
-
-def test_what_the_child_compiles_is_its_own_and_goes_with_it(
-    ask: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else torch takes kernels of an earlier run, and the compiler is not asked at all."""
-    folder = Path(ask(KERNELS)["detail"])
-    assert folder.exists()
-    ask.child.end()
-    assert not folder.exists()
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    assert ask(KERNELS)["detail"] == str(tmp_path)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux ties a process to a core")
@@ -332,24 +318,3 @@ def test_a_parent_that_is_killed_leaves_no_process_and_no_folder(tmp_path: Path)
         time.sleep(0.05)
     assert children
     assert not list(tmp_path.glob("verify-*"))
-
-
-def _warns(device: str) -> Outcome:
-    warnings.warn(f"a layer on {device} is called in a way that is seldom meant", stacklevel=1)
-    return Outcome("passed", "fine")
-
-
-@pytest.mark.parametrize(
-    ("name", "verbose", "heard"),
-    [("matmul", False, 0), ("matmul", True, 1), ("import", False, 1)],
-)
-def test_what_torch_says_of_odd_calls_is_for_those_who_ask(
-    name: str, verbose: bool, heard: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The census calls every layer in every way; a census printed 600 warnings."""
-    monkeypatch.setattr(worker, "function_of", lambda check: _warns)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        found = worker.served({"name": name, "device": "cpu"}, verbose)
-    assert found["outcome"]["detail"] == "fine"
-    assert len(said) == heard

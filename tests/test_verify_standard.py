@@ -17,7 +17,7 @@ from verify_faults.mutants import MUTANTS, Mutant
 from verify_faults.runs import bad, checks, run, run_all
 
 from gpusetup.verify.answer.render import as_text
-from gpusetup.verify.checks import memory, products, programs, training
+from gpusetup.verify.checks import memory, products, programs
 from gpusetup.verify.checks.ration import SOURCES
 from gpusetup.verify.checks.table import LEVELS, every, function_of, named
 from gpusetup.verify.child import Child
@@ -152,7 +152,7 @@ def test_the_effective_precision(
 def test_only_gpus_without_bfloat16_may_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "multiplied", says(NOT_SUPPORTED))
     monkeypatch.setattr(precision, "capability_of", lambda *_: (7, 5))
-    assert products.bfloat16("cpu").status == training.amp_bfloat16("cpu").status == "skipped"
+    assert products.bfloat16("cpu").status == "skipped"
     monkeypatch.setattr(precision, "capability_of", lambda *_: (8, 0))
     with pytest.raises(RuntimeError):
         products.bfloat16("cpu")

@@ -142,20 +142,6 @@ def test_a_product_that_is_wrong_once_is_counted(monkeypatch: pytest.MonkeyPatch
     assert done.products > 5
 
 
-def test_a_bit_that_flips_in_memory_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = torch.Tensor.clone
-
-    def clone(tensor: Any, *arguments: Any, **named: Any) -> Any:
-        copy = real(tensor, *arguments, **named)
-        copy.view(-1)[17] ^= 1 << 40
-        return copy
-
-    monkeypatch.setattr(stress, "MOST_BYTES", {"cpu": 1 << 16})
-    monkeypatch.setattr(torch.Tensor, "clone", clone)
-    copied = stress._memory("cpu")
-    assert copied(3) == 8
-
-
 def test_stress_on_the_cpu_of_this_machine_passes() -> None:
     done = started("--device", "cpu", "--level", "stress", "--seconds", "1", "--json")
     document = json.loads(done.stdout)
@@ -220,17 +206,3 @@ def test_a_gpu_that_disappears_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path
     file = install(monkeypatch, tmp_path, state((A100,)))
     gone = {**A100, "temperature": "!15", "throttle": "!15", "ecc_uncorrected": "!15"}
     assert watched(file, state((gone,)), f"GPU-{UUID}")["lost"] is True
-
-
-def test_a_uuid_of_unknown_kind_is_looked_for_as_both(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    file = install(monkeypatch, tmp_path, state((A100,)))
-    assert watched(file, None, f"MIG-{UUID}") is not None
-
-
-def test_without_the_gpu_there_is_nothing_to_watch(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    file = install(monkeypatch, tmp_path, state((A100,)))
-    assert watched(file, None, "GPU-of-another-host") is None

@@ -200,15 +200,6 @@ def nvlinks_of(name: str) -> int | None:
     return next((row.count for row in facts(Switched) if row.count and row.part in name), None)
 
 
-def on_switched_board(name: str) -> bool:
-    """Whether a GPU's name says that it sits on a board for NVSwitch.
-
-    >>> on_switched_board("NVIDIA A100-SXM4-80GB"), on_switched_board("NVIDIA A100 80GB PCIe")
-    (True, False)
-    """
-    return any(row.board and row.part in name for row in facts(Switched))
-
-
 def extension(name: str) -> Extension:
     """What is known of a distribution; a row without anything for the others."""
     rows = facts(Extension)

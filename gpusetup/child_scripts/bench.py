@@ -1,15 +1,14 @@
 """Runs real training steps of one setting and says what they took: the trials of `gpusetup tune`.
 
 Run by the target interpreter by path; each line of standard input is a request in JSON, each line
-of standard output its answer (what the user's code prints goes to standard error). torch is
-imported once; each request runs in a fork of its own, so that its memory counts from zero and
-running out of it ends nothing else. Without forks (Windows) the answer says `"spent": true`, and
-the next request needs a fresh process. Python 3.8 syntax.
+of standard output its answer (what the user's code prints goes to standard error). `bench_serve.py`
+says which requests share a process; after `"spent": true` the next one needs a fresh one. Python
+3.8 syntax.
 
     {"code": "module:function" | null, "reference": "conv" | null, "pickle": path | null,
      "wish": {"base_channels": 64}, "batch": 32, "steps": 12, "warm": 1, "device": "auto|cpu|cuda",
      "amp": "bf16|fp16" | null, "compile": false, "optimizer": "adamw", "workers": null | 4,
-     "memory_limit_bytes": null, "mode": "steps|losses|loader|devices", "seconds": 60,
+     "memory_limit_bytes": null, "mode": "steps|loader|devices", "seconds": 60,
      "timed": true}
 """
 
@@ -18,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import sys
 import time
@@ -99,11 +99,14 @@ def memory_of(device: str, request: Answer) -> Any:
     return kind(request.get("memory_limit_bytes"))
 
 
-def scaler_of(torch: Any, scale: float) -> Any:
-    """`torch.amp.GradScaler` came with torch 2.3."""
+def scaler_of(torch: Any) -> Any:
+    """`torch.amp.GradScaler` came with torch 2.3.
+
+    A small scale: where a step is skipped for an overflow, the optimizer's states are not there.
+    """
     if hasattr(torch.amp, "GradScaler"):
-        return torch.amp.GradScaler("cuda", init_scale=scale)
-    return torch.cuda.amp.GradScaler(init_scale=scale)
+        return torch.amp.GradScaler("cuda", init_scale=256.0)
+    return torch.cuda.amp.GradScaler(init_scale=256.0)
 
 
 def loader(samples: Any, request: Answer, device: str) -> Iterator[Any]:
@@ -130,8 +133,12 @@ class Trial:
     """One setting, ready to run steps."""
 
     def __init__(self, request: Answer) -> None:
+        import random
+
         import torch
 
+        random.seed(0)  # the same weights and samples in every trial
+        torch.manual_seed(0)
         self.torch, self.request = torch, request
         self.device = device_of(request)
         self.steps = steps = sibling("trace_step")
@@ -147,11 +154,9 @@ class Trial:
             self.optimizer = (self.optimizer or kind)(trained)
         self.loss, self.batch = job.loss, self.moved(job.batch)
         self.model = torch.compile(model) if request.get("compile") else model
-        self.scaler = None
-        if request.get("amp") == "fp16" and self.device.startswith("cuda"):
-            # Where memory is read no step may be skipped for an overflow: the optimizer's states
-            # would not be there yet.
-            self.scaler = scaler_of(torch, 65536.0 if request.get("mode") == "losses" else 1.0)
+        scaled = request.get("amp") == "fp16" and self.device.startswith("cuda")
+        self.scaler = scaler_of(torch) if scaled else None
+        self.losses: List[Any] = []
 
     def moved(self, batch: Any) -> Any:
         def to(one: Any) -> Any:
@@ -166,8 +171,8 @@ class Trial:
         while True:
             yield self.batch
 
-    def step(self, batch: Any, phase: Callable[[str], None] = lambda _: None) -> Any:
-        """One training step, as training does it; its loss. `phase` is told the end of each."""
+    def step(self, batch: Any, phase: Callable[[str], None] = lambda _: None) -> None:
+        """One training step, as training does it. `phase` is told the end of each."""
         cast: Any = contextlib.nullcontext()
         if self.request.get("amp"):
             kind = self.device.partition(":")[0]
@@ -183,9 +188,9 @@ class Trial:
         else:
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        loss = loss.detach()
+        if len(self.losses) < (self.request.get("steps") or 12):
+            self.losses.append(loss.detach())
         phase("optimizer")
-        return loss
 
     def read(self, batch: Any) -> Dict[str, Optional[int]]:
         """One step, synchronised after each phase: phase -> its peak, where the device tells."""
@@ -254,7 +259,13 @@ def run_steps(request: Answer) -> Answer:
         length = None if request.get("reference") else len(trial.samples)
     return {**summary(rows, seconds, request["batch"]), "static_bytes": stands[0],
             "leak_bytes": sibling("bench_memory").leaked(stands), "samples": length,
-            "utilization_percent": busy}  # fmt: skip
+            "utilization_percent": busy, **last_of(trial.losses)}  # fmt: skip
+
+
+def last_of(losses: List[Any]) -> Answer:
+    """The loss after the first steps; None where it is no finite number."""
+    last = float(losses[-1])
+    return {"loss": last if math.isfinite(last) else None, "loss_steps": len(losses)}
 
 
 def in_rounds(seconds: List[float], workers: int) -> List[float]:
@@ -291,21 +302,6 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
     }
 
 
-def run_losses(request: Answer) -> Answer:
-    """The loss at each of the first steps, from the same weights on the same samples."""
-    import random
-
-    import torch
-
-    random.seed(0)
-    torch.manual_seed(0)
-    trial = Trial({**request, "workers": 0})
-    torch.manual_seed(1)
-    batches = trial.batches()
-    found = [trial.step(next(batches)) for _ in range(request.get("steps") or 12)]
-    return {"status": "ok", "losses": [float(one) for one in found]}
-
-
 def run_loader(request: Answer) -> Answer:
     """The loader alone: samples a second with so many workers, after the first batches."""
     samples = sibling("trace_step").made(function_of(request), request["batch"]).dataset
@@ -336,7 +332,6 @@ def run_devices(request: Answer) -> Answer:
 
 MODES: Dict[str, Callable[[Answer], Answer]] = {
     "steps": run_steps,
-    "losses": run_losses,
     "loader": run_loader,
     "devices": run_devices,
 }

@@ -12,15 +12,18 @@ from typing import Any, Callable, Dict, Tuple
 import torch
 from torch import nn
 
+Wish = Dict[str, int]
+FEATURES, CLASSES = 32, 10
+
 
 class Samples(torch.utils.data.Dataset):  # type: ignore[misc]
     """Random samples that are normalised one by one, as a loader does."""
 
-    def __init__(self, make: Callable[[torch.Generator], Tuple[Any, Any]], count: int) -> None:
-        self.make, self.count = make, count
+    def __init__(self, make: Callable[[torch.Generator], Tuple[Any, Any]]) -> None:
+        self.make = make
 
     def __len__(self) -> int:
-        return self.count
+        return 1 << 20
 
     def __getitem__(self, index: int) -> Tuple[Any, Any]:
         inputs, target = self.make(torch.Generator().manual_seed(index))
@@ -45,32 +48,16 @@ class Block(nn.Module):  # type: ignore[misc]
         return inputs + self.body(inputs)
 
 
-class Recurrent(nn.Module):  # type: ignore[misc]
-    """An LSTM over a sequence, and a class from its last step."""
+class Classifier(nn.Module):  # type: ignore[misc]
+    """Layers over a sequence, and a class from their mean, of an LSTM from its last step."""
 
-    def __init__(self, features: int, hidden: int, layers: int, classes: int) -> None:
+    def __init__(self, enter: Any, body: Any, hidden: int) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(features, hidden, layers, batch_first=True)
-        self.head = nn.Linear(hidden, classes)
+        self.enter, self.body, self.head = enter, body, nn.Linear(hidden, CLASSES)
 
     def forward(self, inputs: Any) -> Any:
-        return self.head(self.lstm(inputs)[0][:, -1])
-
-
-class Encoder(nn.Module):  # type: ignore[misc]
-    """A transformer encoder over a sequence, and a class from its mean."""
-
-    def __init__(self, features: int, hidden: int, layers: int, classes: int) -> None:
-        super().__init__()
-        self.enter = nn.Linear(features, hidden)
-        layer = nn.TransformerEncoderLayer(
-            hidden, heads_of(hidden), 4 * hidden, dropout=0.0, batch_first=True
-        )
-        self.body = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
-        self.head = nn.Linear(hidden, classes)
-
-    def forward(self, inputs: Any) -> Any:
-        return self.head(self.body(self.enter(inputs)).mean(1))
+        found = self.body(self.enter(inputs))
+        return self.head(found[0][:, -1] if isinstance(found, tuple) else found.mean(1))
 
 
 class Language(nn.Module):  # type: ignore[misc]
@@ -80,11 +67,7 @@ class Language(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, hidden)
         self.places = nn.Embedding(length, hidden)
-        layer = nn.TransformerEncoderLayer(
-            hidden, heads_of(hidden), 4 * hidden, dropout=0.0, activation="gelu",
-            batch_first=True, norm_first=True,
-        )  # fmt: skip
-        self.body = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.body = blocks(hidden, layers, activation="gelu", norm_first=True)
         self.last = nn.LayerNorm(hidden)
 
     def forward(self, inputs: Any) -> Any:
@@ -95,15 +78,15 @@ class Language(nn.Module):  # type: ignore[misc]
         return hidden @ self.tokens.weight.T
 
 
-def heads_of(hidden: int) -> int:
-    """
-    >>> heads_of(768), heads_of(96)
-    (12, 1)
-    """
-    return hidden // 64 if hidden % 64 == 0 else 1
+def blocks(hidden: int, layers: int, **how: Any) -> Any:
+    heads = hidden // 64 if hidden % 64 == 0 else 1
+    layer = nn.TransformerEncoderLayer(
+        hidden, heads, 4 * hidden, dropout=0.0, batch_first=True, **how
+    )
+    return nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
 
 
-def conv(wish: Dict[str, int]) -> Tuple[Any, Samples]:
+def conv(wish: Wish) -> Tuple[Any, Samples]:
     channels, size = wish.get("base_channels", 64), wish.get("patch_size", 48)
     model = nn.Sequential(
         nn.Conv2d(3, channels, 3, padding=1),
@@ -115,27 +98,27 @@ def conv(wish: Dict[str, int]) -> Tuple[Any, Samples]:
         picture = torch.rand(3, size, size, generator=draw)
         return picture, picture.flip(2)
 
-    return model, Samples(make, 1 << 20)
+    return model, Samples(make)
 
 
-def lstm(wish: Dict[str, int]) -> Tuple[Any, Samples]:
+def lstm(wish: Wish, recurrent: bool = True) -> Tuple[Any, Samples]:
     hidden, layers = wish.get("hidden_size", 128), wish.get("num_layers", 2)
-    return Recurrent(32, hidden, layers, 10), _sequences(wish.get("seq_len", 64))
+    length = wish.get("seq_len", 64)
 
-
-def transformer(wish: Dict[str, int]) -> Tuple[Any, Samples]:
-    hidden, layers = wish.get("hidden_size", 128), wish.get("num_layers", 2)
-    return Encoder(32, hidden, layers, 10), _sequences(wish.get("seq_len", 64))
-
-
-def _sequences(length: int) -> Samples:
     def make(draw: torch.Generator) -> Tuple[Any, Any]:
-        return torch.randn(length, 32, generator=draw), torch.randint(0, 10, (), generator=draw)
+        target = torch.randint(0, CLASSES, (), generator=draw)
+        return torch.randn(length, FEATURES, generator=draw), target
 
-    return Samples(make, 1 << 20)
+    body = nn.LSTM(FEATURES, hidden, layers, batch_first=True) if recurrent else None
+    enter = nn.Identity() if recurrent else nn.Linear(FEATURES, hidden)
+    return Classifier(enter, body or blocks(hidden, layers), hidden), Samples(make)
 
 
-def gpt2(wish: Dict[str, int]) -> Tuple[Any, Samples]:
+def transformer(wish: Wish) -> Tuple[Any, Samples]:
+    return lstm(wish, recurrent=False)
+
+
+def gpt2(wish: Wish) -> Tuple[Any, Samples]:
     vocabulary, length = wish.get("vocab_size", 50257), wish.get("block_size", 256)
     model = Language(vocabulary, length, wish.get("n_embd", 768), wish.get("n_layer", 12))
 
@@ -143,10 +126,10 @@ def gpt2(wish: Dict[str, int]) -> Tuple[Any, Samples]:
         text = torch.randint(0, vocabulary, (length + 1,), generator=draw)
         return text[:-1], text[1:]
 
-    return model, Samples(make, 1 << 20)
+    return model, Samples(make)
 
 
-REFERENCES: Dict[str, Callable[[Dict[str, int]], Tuple[Any, Samples]]] = {
+REFERENCES: Dict[str, Callable[[Wish], Tuple[Any, Samples]]] = {
     "conv": conv,
     "lstm": lstm,
     "transformer": transformer,
@@ -155,14 +138,13 @@ REFERENCES: Dict[str, Callable[[Dict[str, int]], Tuple[Any, Samples]]] = {
 """Name -> the model and its data set, from the numbers in the user's config."""
 
 
-def reference(name: str, wish: Dict[str, int]) -> Callable[[int], Dict[str, Any]]:
+def reference(name: str, wish: Wish) -> Callable[[int], Dict[str, Any]]:
     """A function as `--code` takes it: model and batch for a batch size, and the data set."""
 
     def build(batch: int) -> Dict[str, Any]:
         torch.manual_seed(0)
         model, samples = REFERENCES[name](wish)
-        one = samples[0]
-        inputs, target = (part.expand(batch, *part.shape).clone() for part in one)
+        inputs, target = (part.expand(batch, *part.shape).clone() for part in samples[0])
         return {"model": model, "batch": (inputs, target), "dataset": samples}
 
     return build

@@ -1,4 +1,4 @@
-"""Answers one request after the other, each in a fork of this process: for `bench.py`.
+"""Answers one request after the other, so that torch is imported once: for `bench.py`.
 
 Python 3.8 syntax.
 """
@@ -6,6 +6,7 @@ Python 3.8 syntax.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -17,6 +18,8 @@ from typing import Any, Callable, Dict
 Answer = Dict[str, Any]
 Run = Callable[[Answer], Answer]
 PR_SET_PDEATHSIG = 1
+LEFT_BYTES = 64 << 20
+"""cuBLAS keeps workspaces of up to 32 MiB; what stays above is the user's."""
 
 
 def tried(run: Run, request: Answer) -> Answer:
@@ -71,23 +74,53 @@ def import_torch() -> None:
     torch.optim.AdamW([one]).step()
 
 
+def on_gpu(request: Answer) -> bool:
+    with contextlib.suppress(ImportError):  # each request raises it again, and tells
+        import torch
+
+        wished = str(request.get("device") or "auto")
+        return torch.cuda.is_available() if wished == "auto" else wished != "cpu"
+    return False
+
+
+def emptied() -> bool:
+    """Give back what the last request took of a GPU; whether next to nothing is left of it."""
+    import torch
+
+    try:
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        return int(torch.cuda.memory_allocated()) <= LEFT_BYTES
+    except Exception:  # whatever a driver in a bad state raises
+        return False
+
+
+def answered(run: Run, request: Answer) -> Answer:
+    """On the CPU by a fork. On a GPU, which forks cannot share, by this process, until a compiled
+    model, a loader's workers, another error than the allocator's or memory that stays spoils it."""
+    gpu = on_gpu(request)
+    if not gpu and hasattr(os, "fork"):
+        with contextlib.suppress(Exception):
+            import_torch()
+        return in_fork(lambda: tried(run, request))
+    answer = tried(run, request)
+    if gpu and request.get("mode") == "devices" and answer["status"] == "ok":
+        return answer
+    sound = answer["status"] == "ok" or "OutOfMemoryError" in answer.get("kinds", ())
+    kept = bool(request.get("compile")) or request.get("workers") is not None
+    return {**answer, "spent": not gpu or kept or not sound or not emptied()}
+
+
 def serve(run: Run) -> None:
     """Answer each line, on streams that no other code reads or prints on."""
     asked, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    with contextlib.suppress(Exception):  # what it raises is raised again by each request, and told
-        import_torch()
     for line in asked:
         answer = answered(run, json.loads(line))
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
         if answer.get("spent"):
             break
-
-
-def answered(run: Run, request: Answer) -> Answer:
-    if hasattr(os, "fork"):
-        return in_fork(lambda: tried(run, request))
-    return {**tried(run, request), "spent": True}

@@ -3,12 +3,11 @@
     exchange.py DEVICE      cpu:LOCAL, cuda:LOCAL or auto:LOCAL, with the place among a host's ranks
     exchange.py store       only the store where groups meet: it computes nothing, and cannot hang
 
-The first line it says is {"said": "ready", "device": "NVIDIA H100 80GB HBM3", "torch": "2.9.0"},
-that of a store {"said": "store", "port": 41234}.
+The first line it says is {"said": "ready"}, that of a store {"said": "store", "port": 41234}.
 Then each line on stdin is a question, and one line answers it:
 
     {"do": "join", "address": "10.0.0.1", "port": 41234}
-    {"said": "joined"}                                                    it is connected
+    {"said": "joined", "device": "NVIDIA H100 80GB HBM3"}                 it is connected
     {"do": "compute", "round": 3}
     {"said": "computed", "round": 3, "rate": 512.3}                       runs per second
     {"do": "exchange", "round": 4, "group": "4/0", "place": 0, "size": 2,
@@ -71,9 +70,9 @@ def main(device: str) -> int:
         say(said="broken", problem=first_line(problem))
         return 1
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
-    say(said="ready", device=name, torch=str(torch.__version__))
+    say(said="ready")
     for asked in questions():
-        answered(torch, device, asked)
+        answered(torch, device, asked, name)
     return 0
 
 
@@ -132,12 +131,12 @@ def questions() -> Iterator[Message]:
                 yield message
 
 
-def answered(torch: Any, device: str, asked: Message) -> None:
+def answered(torch: Any, device: str, asked: Message, name: str) -> None:
     number = asked.get("round")
     try:
         if asked["do"] == "join":
             JOINED.join(torch, asked, JOIN_SECONDS)
-            say(said="joined")
+            say(said="joined", device=name)
         elif asked["do"] == "compute":
             say(said="computed", round=number, rate=computed(torch, device))
         else:

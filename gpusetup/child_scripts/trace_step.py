@@ -13,7 +13,7 @@ import inspect
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 import torch
 from torch import nn
@@ -235,15 +235,13 @@ def blocks(model: nn.Module) -> List[nn.Module]:
     A part inside another one is left out; so is one without parameters.
     """
     found: List[nn.Module] = []
-    for child in model.children():
-        if isinstance(child, (nn.ModuleList, nn.Sequential)):
-            kinds = [type(one) for one in child]
-            found += [one for one in child if kinds.count(type(one)) > 1 and heavy(one)]
-        if not any(one in found for one in child.children()):
-            found += blocks(child)
-    if isinstance(model, nn.Sequential) and not found:
-        kinds = [type(one) for one in model.children()]
-        found = [one for one in model.children() if kinds.count(type(one)) > 1 and heavy(one)]
+    inside: Set[int] = set()
+    for module in model.modules():
+        if id(module) not in inside and isinstance(module, (nn.ModuleList, nn.Sequential)):
+            kinds = [type(one) for one in module]
+            twins = [one for one in module if kinds.count(type(one)) > 1 and heavy(one)]
+            inside.update(id(inner) for one in twins for inner in one.modules())
+            found += twins
     return found
 
 

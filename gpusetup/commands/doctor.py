@@ -118,11 +118,11 @@ def _as_last_seen(catalog: Catalog, snapshot: Snapshot, out: Console) -> Catalog
     """The catalog that `install` goes by on this machine: with what its index last listed."""
     if snapshot.origin != "live":
         return catalog
-    from gpusetup.install.refresh.saved_file import is_saved
+    from gpusetup.install.refresh import saved_file
 
-    if not is_saved():
+    if not saved_file().exists():
         return catalog
-    from gpusetup.install.refresh.saved import known_catalog
+    from gpusetup.install.refresh import known_catalog
 
     return known_catalog(snapshot, out.talk, None)
 

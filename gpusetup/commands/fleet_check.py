@@ -1,4 +1,4 @@
-"""`gpusetup fleet check`: may this node take jobs, within seconds and beside a running one."""
+"""`gpusetup fleet check`: may this node take jobs, within seconds and while one runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SUMMARY = (
     "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without torch "
-    "and without CUDA, so that a running job notices nothing; against a profile where one is "
+    "and without CUDA, so that a running job notices nothing; against a profile if one is "
     "given. Prints one line with the reason. Exit 0: sound; 1: not."
 )
 EXAMPLES = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -35,14 +34,13 @@ EXAMPLES = (
     "gpusetup fleet run --slurm --partition train --print",
     "gpusetup fleet run --slurm --partition train --level standard --into records/",
 )
-LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 ONLY = {
-    "partition": ("slurm", r".*"),
-    "image": ("kubernetes", r"[\w][\w.:/@-]{0,500}"),
-    "namespace": ("kubernetes", rf"{LABEL}(\.{LABEL})*"),
-    "runtime_class": ("kubernetes", rf"{LABEL}(\.{LABEL})*"),
+    "partition": "slurm",
+    "image": "kubernetes",
+    "namespace": "kubernetes",
+    "runtime_class": "kubernetes",
 }
-"""What one engine alone takes: its name, and the form that it has there."""
+"""What one engine alone takes."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,11 +69,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--level", choices=("quick", "standard", "stress"), default="quick", help="verify's level"
     )
     group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
-    group.add_argument(
-        "--ranks",
-        metavar="N|gpu",
-        help="verify as torchrun's processes, one a GPU: the collectives of a node too",
-    )
     group.add_argument("--python", metavar="PATH", help="the interpreter whose torch is proven")
     group.add_argument(
         "--node-python",
@@ -124,18 +117,12 @@ def _refuse_what_is_not_meant(options: argparse.Namespace) -> None:
             "`fleet run` asks by an engine, and none is named",
             hint="one of `--slurm`, `--ray ADDRESS`, `--kubernetes`, `--hosts FILE`",
         )
-    for name, (owner, form) in ONLY.items():
-        value, flag = getattr(options, name), f"--{name.replace('_', '-')}"
-        if value is not None and owner != engine:
+    for name, owner in ONLY.items():
+        if getattr(options, name) is not None and owner != engine:
+            flag = f"--{name.replace('_', '-')}"
             raise UsageError(f"`{flag}` is for `--{owner}`", hint="name that engine, too")
-        if value is not None and not re.fullmatch(form, value):
-            raise UsageError(
-                f"`{flag} {value}` is no name of Kubernetes", hint="as `kubectl get` shows them"
-            )
     if options.after and engine != "slurm":
         raise UsageError("what follows `--` is for `--slurm`: options of srun")
-    if options.ranks and options.ranks != "gpu" and not options.ranks.isdigit():
-        raise UsageError(f"`--ranks` is {options.ranks!r}", hint="write `gpu` or a number")
 
 
 def _wish(options: argparse.Namespace) -> Wish:
@@ -149,7 +136,6 @@ def _wish(options: argparse.Namespace) -> Wish:
         target=options.python,
         level=options.level,
         device=options.device,
-        ranks=options.ranks,
         limit=options.limit or LIMIT_SECONDS[options.level],
     )
     return Wish(work=work, named=expanded(options.nodes) if options.nodes else ())

@@ -9,7 +9,7 @@ from pathlib import Path
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.fleet.folder import Records, read_folder
 from gpusetup.fleet.judge import Judge
-from gpusetup.fleet.show import FleetAnswer, NotAsked, answer
+from gpusetup.fleet.show import answer
 from gpusetup.model.frozen import replace
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
@@ -17,7 +17,7 @@ from gpusetup.render.console import Console
 SUMMARY = (
     "Reads a folder of records (snapshots, doctor's answers, reports of verify and `fleet check`, "
     "a file a node) and shows one row a node, the worst first: its findings, and in what it is not "
-    "like most nodes of its kind. Exit 1 where a node failed or did not answer."
+    "like most nodes of its kind. Exit 1 if a node failed or did not answer."
 )
 EXAMPLES = (
     "gpusetup fleet show records/",
@@ -61,9 +61,7 @@ def shown(
     judge = Judge(load_catalog())
     records = _read(options.folder, judge)
     records = replace(records, nodes=tuple(held_against(profile, one) for one in records.nodes))
-    found: FleetAnswer = answer(records, nodes)
-    rest = tuple(NotAsked(name=name, why=why) for name, why in not_asked.items())
-    found = replace(found, not_asked=rest)
+    found = replace(answer(records, nodes), not_asked=not_asked)
     out.answer(found, fleet_screen(found))
     states = {node.status for node in found.nodes}
     bad = states - {"ok"} if options.strict else states & {"failed"}

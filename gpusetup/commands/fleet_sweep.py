@@ -29,7 +29,7 @@ LAUNCHERS = (
 
 SUMMARY = (
     "Is started by a launcher as every rank, exchanges in pairs, and names the rank, "
-    "node or path that is slow, broken or silent. Exit 1 where one is."
+    "node or path that is slow, broken or silent. Exit 1 if one is."
 )
 EXAMPLES = (
     "srun --ntasks-per-node=8 gpusetup fleet sweep",
@@ -105,9 +105,9 @@ def _follow(rank: Rank, options: argparse.Namespace, out: Console) -> int:
     from gpusetup.verify.ranks.gathering import Spoke
 
     spoke = Spoke(rank)
-    beside = {"host": rank.host, "local": rank.local}
+    home = {"host": rank.host, "local": rank.local}
     worker = _worker(options, f"{options.device}:{rank.local}")
-    end = take_part(spoke, worker, beside)
+    end = take_part(spoke, worker, home)
     if not end:
         out.talk(
             f"error: rank {rank.rank} on {plain(rank.host)}: rank 0 at {plain(rank.address)} ended "

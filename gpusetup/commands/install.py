@@ -90,7 +90,6 @@ def _installed(
         kept_bytes,
         plan_screen,
         show_unchanged,
-        tell_if_held,
     )
     from gpusetup.install.answers import plan_answer
     from gpusetup.install.decide import decide
@@ -128,7 +127,6 @@ def _installed(
         out.answer(plan_answer(job, plan, task), plan_screen(plan))
         return 0
     out.talk(plan_screen(plan))
-    tell_if_held(plan.target, job.talk)
     if is_refused(request, out):
         return 1
     outcome = execute(job, System(), target, plan, verify=not request.no_verify)

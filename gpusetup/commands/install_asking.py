@@ -40,15 +40,6 @@ def is_refused(request: InstallRequest, out: Console, what: str = "changed") -> 
     return True
 
 
-def tell_if_held(prefix: str, talk: Callable[[str], None]) -> None:
-    """Before anybody is asked: another gpusetup is at work there."""
-    from gpusetup.install.switching.journal import STORE
-    from gpusetup.install.switching.lock import is_held
-
-    if is_held(Path(prefix, STORE)):
-        talk(f"Another gpusetup is changing {prefix} right now.")
-
-
 def plan_screen(plan: Plan) -> str:
     """The plan as text, with what is free on the disk."""
     from gpusetup.install.target.disk_space import disk_need

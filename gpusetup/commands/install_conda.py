@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.install_asking import is_refused, talk_of, tell_if_held
+from gpusetup.commands.install_asking import is_refused, talk_of
 from gpusetup.install.conda import (
     CondaUndo,
     builds,
@@ -60,7 +60,6 @@ def install_by_conda(
         out.answer(conda_answer(job, plan, "planned"), conda_text(plan, conda_says(plan)))
         return 0
     require_cuda_seen(plan, machine)
-    tell_if_held(plan.prefix, job.talk)
     out.talk(conda_text(plan, "" if request.yes else conda_says(plan)))
     if is_refused(request, out):
         return 1
@@ -85,7 +84,6 @@ def undo(request: InstallRequest, out: Console, log: Log, folder: Path, kept: Co
         log=str(log.path),
     )
     text = undo_text(str(folder), f"revision {kept.reached} -> {kept.revision}", (step,), ())
-    tell_if_held(str(folder), talk_of(out))
     if request.dry_run:
         out.answer(answer, text)
         return 0

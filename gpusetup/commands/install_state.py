@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from gpusetup.commands.install_asking import is_refused, talk_of, tell_if_held
+from gpusetup.commands.install_asking import is_refused, talk_of
 from gpusetup.commands.install_conda import undo as undo_by_conda
 from gpusetup.install.conda import read_undo
 from gpusetup.install.job import new_job
@@ -53,7 +53,6 @@ def undo(request: InstallRequest, out: Console, log: Log) -> int:
     users = users_of(layout.libraries) if "torch" in journal.after else ()
     out.tell(undo_text(str(folder), undo_changes(journal), (), users))
     check_leaving(layout, journal.after)
-    tell_if_held(str(folder), talk_of(out))
     if request.dry_run:
         return _show(out, log, folder, "planned", journal.after, "", journal.before)
     if is_refused(request, out):

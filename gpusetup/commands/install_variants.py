@@ -73,7 +73,7 @@ def download(
         return 0
     if is_refused(request, out, "fetched"):
         return 1
-    text = fetch_into_folder(job, target, plan)
+    text = fetch_into_folder(job, plan)
     out.answer(plan_answer(job, plan, None), plain(f"{text}\n"))
     return 0
 

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.sample import Nvml, SourceEnded
+    from gpusetup.monitor.sample import Nvml
     from gpusetup.monitor.tree import Tree
 
 SUMMARY = """Watch utilisation, memory, temperature, power and clocks of the NVIDIA GPUs; end with
@@ -41,6 +41,7 @@ DEMO_COMMAND = ("python", "train.py", "--config", "conf/base.yaml")
 DEMO_SECONDS = 0.1
 """Between two samples of the demonstration on a terminal."""
 STDERR = 2
+SOURCE = "nvml"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -87,11 +88,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
             raise UsageError("`--demo` shows a recording of its own", hint="leave the rest out")
         options.replay, options.after = str(DEMO), DEMO_COMMAND
     checked(options)
-    if options.replay:
-        return _replay(options, out)
-    if options.after:
-        return _beside(options, out)
-    return _alone(options, out)
+    return _replay(options, out) if options.replay else _watch(options, out)
 
 
 def checked(options: argparse.Namespace) -> None:
@@ -109,35 +106,35 @@ def checked(options: argparse.Namespace) -> None:
         )
 
 
-def _alone(options: argparse.Namespace, out: Console) -> int:
-    """Without a command: no GPU that can be watched is a no."""
-    source, problem = _opened(options, out, 1 if options.once else 0)
-    if source is None:
-        raise _no_gpu(problem)
-    with closing(source):
-        _choose(source, options, out)
-        if options.once:
-            return _once(source, options, out)
-        return _watch(source, options, out)
-
-
-def _opened(
-    options: argparse.Namespace, out: Console, count: int = 0
-) -> tuple[Nvml | None, SourceEnded | None]:
+def _watch(options: argparse.Namespace, out: Console) -> int:
     """The child starts while the rest of us is still being imported."""
     from gpusetup.monitor.child import start_nvml
 
-    nvml = start_nvml(options.interval, count)
+    nvml = start_nvml(options.interval, 1 if options.once else 0)
     from gpusetup.monitor.sample import SourceEnded, opened
     from gpusetup.probe.patience import Patience
 
-    try:
-        return opened(nvml, Patience(patience_of(options), out.talk)), None
-    except SourceEnded as problem:
-        return None, problem
+    source: Nvml | None = None
+    with ExitStack() as stack:
+        try:
+            source = opened(nvml, Patience(patience_of(options), out.talk))
+        except SourceEnded as problem:
+            if not options.after:  # no GPU that can be watched is a no
+                kind = Blocked if problem.blocked else Unsatisfiable
+                told = f"No NVIDIA GPU can be watched ({problem})"
+                raise kind(told, hint="`gpusetup doctor` names the cause") from None
+            out.talk(plain(f"no GPU can be watched ({problem})"))
+        if source is not None:
+            stack.callback(source.close)
+            _choose(source, options, out)
+            if options.once:
+                return _once(source, options, out)
+        recording = stack.enter_context(_recording(options, out))
+        watch = _command if options.after else _until_ended
+        return watch(source, options, recording)
 
 
-def _watch(source: Nvml, options: argparse.Namespace, out: Console) -> int:
+def _until_ended(source: Nvml | None, options: argparse.Namespace, recording: Recording) -> int:
     """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
     import signal
 
@@ -146,21 +143,36 @@ def _watch(source: Nvml, options: argparse.Namespace, out: Console) -> int:
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     tree, command = _running(options.pid) if options.pid is not None else (None, None)
-
-    with _recording(options, out) as recording:
-        with recording.live(command), suppress(KeyboardInterrupt):
-            patience = options.timeout or PATIENCE_SECONDS
-            samples = watching(
+    with recording.live(command), suppress(KeyboardInterrupt):
+        recording.take(
+            watching(
                 source,
                 recording.say,
                 seconds=options.seconds,
                 interval=options.interval,
-                patience=patience,
+                patience=options.timeout or PATIENCE_SECONDS,
                 tree=tree,
             )
-            recording.take(samples)
-        recording.finish(source=source.name, command=command, aside=False)
+        )
+    recording.finish(source=SOURCE, command=command, aside=False)
     return 0
+
+
+def _command(source: Nvml | None, options: argparse.Namespace, recording: Recording) -> int:
+    """A command runs whatever can be watched, and its exit code is ours."""
+    from gpusetup.monitor.session import Command, watching
+
+    recording.stream()
+    argv, aside = tuple(options.after), options.json and not options.output
+    command = Command(argv, stdout=STDERR if aside else None)
+    length, every = options.seconds, options.interval
+    watched = watching(source, recording.say, seconds=length, interval=every, command=command)
+    try:
+        recording.take(watched)
+    finally:  # whatever ends the watching, it does not end the command
+        code = command.exit_code()
+    recording.finish(source=SOURCE if source else None, command=argv, exit_code=code)
+    return code
 
 
 def _running(pid: int) -> tuple[Tree, tuple[str, ...] | None]:
@@ -195,31 +207,6 @@ def _once(source: Nvml, options: argparse.Namespace, out: Console) -> int:
     return 0
 
 
-def _beside(options: argparse.Namespace, out: Console) -> int:
-    """With a command: it runs whatever can be watched, and its exit code is ours."""
-    from gpusetup.monitor.session import Command, watching
-
-    argv = tuple(options.after)
-    source, problem = _opened(options, out)
-    with ExitStack() as stack:
-        if source is None:
-            out.talk(plain(f"no GPU can be watched ({problem})"))
-        else:
-            stack.callback(source.close)
-            _choose(source, options, out)
-        recording = stack.enter_context(_recording(options, out))
-        recording.stream()
-        command = Command(argv, stdout=STDERR if out.json and not out.output else None)
-        length, every = options.seconds, options.interval
-        watched = watching(source, recording.say, seconds=length, interval=every, command=command)
-        try:
-            recording.take(watched)
-        finally:  # whatever ends the watching, it does not end the command
-            code = command.exit_code()
-        recording.finish(source=source.name if source else None, command=argv, exit_code=code)
-    return code
-
-
 def _replay(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.monitor.record import recorded
     from gpusetup.monitor.values import Sample
@@ -247,12 +234,6 @@ def _replay(options: argparse.Namespace, out: Console) -> int:
         screen.close()
         recording.finish(source=source, command=command, exit_code=code, aside=False)
     return 0
-
-
-def _no_gpu(problem: SourceEnded | None) -> Unsatisfiable | Blocked:
-    kind = Blocked if problem and problem.blocked else Unsatisfiable
-    hint = "`gpusetup doctor` names the cause"
-    return kind(f"No NVIDIA GPU can be watched ({problem})", hint=hint)
 
 
 def _choose(source: Nvml, options: argparse.Namespace, out: Console) -> None:

@@ -314,14 +314,11 @@ def _catalog(options: argparse.Namespace, root: str, out: Console) -> Catalog:
     from datetime import date
 
     from gpusetup.catalog.file import load_catalog
-    from gpusetup.install.refresh.saved_file import is_saved
+    from gpusetup.install.refresh import ask_root, keep, merged, saved_file, with_saved
 
     catalog = load_catalog()
-    if not options.refresh and (options.machine_from or not is_saved()):
+    if not options.refresh and (options.machine_from or not saved_file().exists()):
         return catalog
-
-    from gpusetup.install.refresh.live_catalog import ask_root, merged
-    from gpusetup.install.refresh.saved import keep, with_saved
 
     if not options.refresh:
         return with_saved(catalog, root, out.talk)

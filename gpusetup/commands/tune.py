@@ -14,7 +14,6 @@ from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
-    from gpusetup.configs.config import Config
     from gpusetup.tune.measure import Asked
 
 SUMMARY = (
@@ -201,13 +200,15 @@ def _batch_only(options: argparse.Namespace, out: Console) -> int:
 
 
 def _config(options: argparse.Namespace, out: Console) -> int:
-    from gpusetup.configs.config import read_config, written
+    from gpusetup.configs.config import changed, read_config
+    from gpusetup.configs.keys import looked_for
     from gpusetup.render.tune import measuring, tune_screen
     from gpusetup.tune.answer import TuneAnswer, difference, flags_of
     from gpusetup.tune.case import Option, facts_of
     from gpusetup.tune.files import read_bytes, write_tuned
     from gpusetup.tune.propose import propose
     from gpusetup.tune.refusals import fixed_beside
+    from gpusetup.tune.trainers import meant
 
     if options.preset:
         from gpusetup.tune.starts import start_file
@@ -217,7 +218,9 @@ def _config(options: argparse.Namespace, out: Console) -> int:
         raw, name = read_bytes(options.config), Path(options.config).name
     config = read_config(raw, name)
     facts, option, answer = facts_of(gather(options, out)), Option(), TuneAnswer()
-    _refuse_unknown(config, propose(config, facts).found)
+    if all(key.plan for _, key in meant(config)):
+        known = f"known: {looked_for()}"
+        raise BadInput(f"{config.name} has no setting that is known", hint=known)
     if options.benchmark or options.batch_size:
         from gpusetup.tune.measure import measure, start_of
 
@@ -230,17 +233,17 @@ def _config(options: argparse.Namespace, out: Console) -> int:
         fixed_beside=fixed_beside(options.config or name, config),
     )
     proposal = propose(config, facts, option)
-    tuned, written_to = written(config, proposal.edits), None
+    tuned, written_to = changed(config, proposal.edits), None
     if options.target or options.in_place:
-        written_to = write_tuned(options.config or name, options.target, raw, tuned)
+        written_to = write_tuned(options.config or name, options.target, raw, tuned.raw)
     answer = replace(
         answer,
         changes=proposal.changes,
         cannot_fit=proposal.cannot_fit,
         recommendations=proposal.words,
-        diff=difference(config.name, config.text, tuned.decode().removeprefix("\ufeff")),
+        diff=difference(config.name, config.text, tuned.text),
         written=written_to,
-        flags=flags_of(read_config(tuned, config.name)) if options.flags else None,
+        flags=flags_of(tuned) if options.flags else None,
         device=answer.device or facts.gpu,
     )
     shown = f"{answer.flags}\n" if options.flags else tune_screen(answer, config=options.config)
@@ -248,10 +251,3 @@ def _config(options: argparse.Namespace, out: Console) -> int:
     if answer.interrupted:
         return INTERRUPTED
     return Unsatisfiable.exit_code if answer.cannot_fit else 0
-
-
-def _refuse_unknown(config: Config, found: int) -> None:
-    if found == 0:
-        from gpusetup.configs.keys import looked_for
-
-        raise BadInput(f"{config.name} has no setting that is known", hint=f"known: {looked_for()}")

@@ -16,7 +16,7 @@ from gpusetup.configs.settings import Path, Setting, in_words, unquoted
 from gpusetup.configs.toml_text import read_toml
 from gpusetup.configs.yaml_text import read_json, read_yaml
 from gpusetup.errors import BadInput
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 
 BOM = "\ufeff"
 SIZE_LIMIT_BYTES = 1 << 20
@@ -33,6 +33,10 @@ class Config(Frozen):
     settings: tuple[Setting, ...]
     bom: bool = False
     newline: str = "\n"
+
+    @property
+    def raw(self) -> bytes:
+        return ((BOM if self.bom else "") + self.text).encode()
 
 
 class Edit(Frozen):
@@ -71,14 +75,16 @@ def read_config(raw: bytes, name: str) -> Config:
     )
 
 
-def written(config: Config, edits: Sequence[Edit]) -> bytes:
-    """The bytes with the edits made; `BadInput` where anything else would change with them."""
+def changed(config: Config, edits: Sequence[Edit]) -> Config:
+    """The config with the edits made; `BadInput` where anything else would change with them."""
+    if not edits:
+        return config
     text = config.text
     for edit in sorted(edits, key=lambda one: (one.start, one.end), reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]
-    raw = ((BOM if config.bom else "") + text).encode()
-    _proven(config, read_config(raw, config.name), edits)
-    return raw
+    after = read_config(replace(config, text=text).raw, config.name)
+    _proven(config, after, edits)
+    return after
 
 
 def _proven(before: Config, after: Config, edits: Sequence[Edit]) -> None:

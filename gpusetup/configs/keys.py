@@ -20,33 +20,26 @@ from gpusetup.model.frozen import Frozen
 
 ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "keys.json"
 
-BATCH, ACCUMULATION, TOTAL = "batch", "accumulation", "total"
-WORKERS, PIN, PERSISTENT, PREFETCH = "workers", "pin", "persistent", "prefetch"
-NOT_A_LOADER = "not a loader"
-COMPILE, AMP, PRECISION, BF16, FP16 = "compile", "amp", "precision", "bf16", "fp16"
-ALLOCATOR, LEARNING_RATE, ROLLOUT = "allocator", "learning-rate", "rollout-batch"
-LENGTH, MODEL, LOSS, CLIP, TOKENS = "length", "model", "loss", "clip", "tokens"
-
-NAMED, ADAPTER, RANK, TARGETS = "named-model", "adapter", "rank", "targets"
-FOUR_BIT, EIGHT_BIT, QUANTIZE, DOUBLE = "four-bit", "eight-bit", "quantize", "double-quantize"
-CHECKPOINTS, NO_CHECKPOINTS, OPTIMIZER = "checkpoints", "no-checkpoints", "optimizer"
-ZERO, FSDP, STRATEGY, OFFLOAD = "zero", "fsdp", "strategy", "offload"
-OPTIMIZER_OFFLOAD, CHECKPOINT_OFFLOAD = "optimizer-offload", "checkpoint-offload"
-GPUS, NODES, TP, PP, CP, SP, EP = "gpus", "nodes", "tp", "pp", "cp", "sp", "ep"
-REPLICAS, ATTENTION, DTYPE, PURE = "replicas", "attention", "dtype", "pure-16-bit"
-LOSS_KERNEL, KERNELS, IN_BACKWARD = "loss-kernel", "kernels", "step-in-backward"
-TRAINED_TOO, PROMPT, RESPONSE = "trained-too", "prompt", "response"
-TOTAL_LENGTH, DYNAMIC, STAGE, FLAVOR = "total-length", "dynamic", "stage", "flavor"
-BESIDE_MLP, DISTRIBUTED, TP_SP = "beside-mlp", "distributed-optimizer", "tp-sp"
+# The roles that `plan` asks for by name.
+BATCH, ACCUMULATION, TOTAL, COMPILE = "batch", "accumulation", "total", "compile"
+AMP, PRECISION, BF16, FP16 = "amp", "precision", "bf16", "fp16"
+ROLLOUT, LENGTH, TOKENS, NAMED = "rollout-batch", "length", "tokens", "named-model"
+ADAPTER, RANK, TARGETS, FOUR_BIT = "adapter", "rank", "targets", "four-bit"
+EIGHT_BIT, QUANTIZE, DOUBLE, CHECKPOINTS = "eight-bit", "quantize", "double-quantize", "checkpoints"
+NO_CHECKPOINTS, OPTIMIZER, ZERO, FSDP = "no-checkpoints", "optimizer", "zero", "fsdp"
+STRATEGY, OFFLOAD, OPTIMIZER_OFFLOAD, CHECKPOINT_OFFLOAD = (
+    "strategy",
+    "offload",
+    "optimizer-offload",
+    "checkpoint-offload",
+)
+GPUS, NODES, TP, PP = "gpus", "nodes", "tp", "pp"
+CP, SP, EP, REPLICAS = "cp", "sp", "ep", "replicas"
+ATTENTION, DTYPE, PURE, LOSS_KERNEL = "attention", "dtype", "pure-16-bit", "loss-kernel"
+KERNELS, IN_BACKWARD, TRAINED_TOO, PROMPT = "kernels", "step-in-backward", "trained-too", "prompt"
+RESPONSE, TOTAL_LENGTH, DYNAMIC, STAGE = "response", "total-length", "dynamic", "stage"
+FLAVOR, BESIDE_MLP, DISTRIBUTED, TP_SP = "flavor", "beside-mlp", "distributed-optimizer", "tp-sp"
 TRAINED_LAYERS = "trained-layers"
-PLANS = frozenset((
-    NAMED, ADAPTER, RANK, TARGETS, FOUR_BIT, EIGHT_BIT, QUANTIZE, DOUBLE, CHECKPOINTS,
-    NO_CHECKPOINTS, OPTIMIZER, ZERO, FSDP, STRATEGY, OFFLOAD, OPTIMIZER_OFFLOAD, GPUS, NODES,
-    CHECKPOINT_OFFLOAD, TP, PP, CP, SP, EP, REPLICAS, ATTENTION, DTYPE, PURE, LOSS_KERNEL,
-    KERNELS, IN_BACKWARD, TRAINED_TOO, PROMPT, RESPONSE, TOTAL_LENGTH, DYNAMIC, STAGE,
-    FLAVOR, BESIDE_MLP, DISTRIBUTED, TP_SP, TRAINED_LAYERS,
-))  # fmt: skip
-"""Roles that only `plan` asks for: they say what memory takes, and `tune` never writes them."""
 
 
 class Key(Frozen):
@@ -59,6 +52,8 @@ class Key(Frozen):
     """One of these words is the key of a map that it stands in; "" anywhere."""
     written: bool = True
     """False where the program derives other things from it: then only words."""
+    plan: bool = False
+    """Whether only `plan` asks for it: it says what memory takes, and `tune` never writes it."""
 
 
 class Added(Frozen):
@@ -141,7 +136,7 @@ def key_of(path: Iterable[str | int]) -> Key | None:
     return None if found and found.role in LOADER and ELSEWHERE & around else found
 
 
-LOADER = frozenset((BATCH, WORKERS, PIN, PERSISTENT, PREFETCH))
+LOADER = ("batch", "workers", "pin", "persistent", "prefetch")
 
 
 def not_training(word: str) -> bool:
@@ -157,7 +152,7 @@ def not_training(word: str) -> bool:
 
 def looked_for() -> str:
     """The names that are written, for the message when none of them is there."""
-    rows = [row for row in table().keys if row.written and not row.under]
+    rows = [row for row in table().keys if row.written and not (row.under or row.plan)]
     return ", ".join(dict.fromkeys(name for row in rows for name in row.names.split()))
 
 

@@ -293,11 +293,10 @@ def pip(context: RuleContext, *words: str) -> Line:
 def torch_index(context: RuleContext, backend: str) -> tuple[str, ...]:
     """The words with which this environment's installer looks at torch's own index only."""
     from gpusetup.installers.options import InstallerOptions
-    from gpusetup.installers.pip import torch_index as by_pip
-    from gpusetup.installers.uv import torch_index as by_uv
+    from gpusetup.installers.wheels import torch_index as index_of
 
-    words = by_uv if context.installer == "uv" else by_pip
-    return words(backend, InstallerOptions(python=python(context)))
+    options = InstallerOptions(python=python(context))
+    return index_of("uv" if context.installer == "uv" else "pip", backend, options)
 
 
 IN_UV = {"--force-reinstall": "--reinstall"}

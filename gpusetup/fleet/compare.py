@@ -1,7 +1,8 @@
-"""Two records beside each other: two machines, or one machine at two dates."""
+"""Two records compared: two machines, or one machine at two dates."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from gpusetup.fleet.facts import severity_of
@@ -12,7 +13,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class Difference(Frozen):
-    """A fact in which the two differ; null where one does not tell it."""
+    """A fact in which the two differ; null if one does not tell it."""
 
     field: str
     first: str | None
@@ -23,16 +24,15 @@ class Difference(Frozen):
 class Side(Frozen):
     name: str
     taken_at: str | None
-    findings: tuple[NodeFinding, ...]
 
 
 class CompareAnswer(Frozen):
     schema: Literal["gpusetup.compare/1"] = "gpusetup.compare/1"
     first: Side
     second: Side
-    only_first: tuple[str, ...]
+    only_first: tuple[NodeFinding, ...]
     """Findings that only the first has."""
-    only_second: tuple[str, ...]
+    only_second: tuple[NodeFinding, ...]
     differences: tuple[Difference, ...]
     """The gravest first."""
 
@@ -45,26 +45,28 @@ class CompareAnswer(Frozen):
 
 def compared(first: Node, second: Node) -> CompareAnswer:
     """What differs between two records, and what of it matters."""
-    names = sorted({*first.facts, *second.facts})
-    pairs = ((name, first.facts.get(name), second.facts.get(name)) for name in names)
-    rows = (
-        Difference(field=name, first=one, second=other, severity=severity_of(name))
-        for name, one, other in pairs
-        if one != other
-    )
-    ids_first, ids_second = _ids(first), _ids(second)
+    rows = [
+        Difference(
+            field=name,
+            first=first.facts.get(name),
+            second=second.facts.get(name),
+            severity=severity_of(name),
+        )
+        for name in {*first.facts, *second.facts}
+        if first.facts.get(name) != second.facts.get(name)
+    ]
     return CompareAnswer(
-        first=_side(first),
-        second=_side(second),
-        only_first=tuple(id for id in ids_first if id not in ids_second),
-        only_second=tuple(id for id in ids_second if id not in ids_first),
+        first=Side(name=first.name, taken_at=first.taken_at),
+        second=Side(name=second.name, taken_at=second.taken_at),
+        only_first=_without(first.findings, second.findings),
+        only_second=_without(second.findings, first.findings),
         differences=tuple(sorted(rows, key=lambda one: (-GRAVITY[one.severity], one.field))),
     )
 
 
-def _ids(node: Node) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.id for one in node.findings))
+def _without(findings: Sequence[NodeFinding], others: Sequence[NodeFinding]) -> Findings:
+    known = {one.id for one in others}
+    return tuple(one for one in findings if one.id not in known)
 
 
-def _side(node: Node) -> Side:
-    return Side(name=node.name, taken_at=node.taken_at, findings=node.findings)
+Findings = tuple[NodeFinding, ...]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
 from gpusetup.model.finding import Severity
 from gpusetup.model.machine import Snapshot
@@ -19,68 +18,62 @@ ABSENT = "absent"
 """The value of a package or a variable that the machine does not have."""
 
 
-class Fact(NamedTuple):
-    """One field that is compared: its place in a snapshot, what a person calls it, and how grave
-    it is where one machine differs from the others."""
-
-    name: str
-    words: str
-    severity: Severity
-
-
-E, W, N = Severity.ERROR, Severity.WARNING, Severity.NOTE
-COUNT = Fact("gpus.count", "number of GPUs", E)
-MACHINE = (
-    Fact("driver.version", "driver", W),
-    Fact("driver.cuda", "CUDA of the driver", W),
-    Fact("driver.library_version", "driver library", W),
-    Fact("driver.open_module", "open kernel module", N),
-    Fact("driver.persistence", "persistence mode", N),
-    Fact("os.name", "system", N),
-    Fact("os.kernel", "kernel", N),
-    Fact("os.machine", "architecture", W),
-    Fact("os.libc", "C library", N),
-    Fact("python.version", "Python", N),
-    Fact("torch.version", "torch", W),
-    Fact("torch.backend", "torch's backend", W),
-    Fact("torch.cudnn", "cuDNN", N),
-    Fact("toolkit.nvcc", "CUDA toolkit", N),
-    Fact("container.kind", "container", N),
-    Fact("cpu.name", "processor", N),
-    Fact("cpu.usable_cores", "usable cores", N),
-    Fact("memory.total_bytes", "memory", W),
-    Fact("memory.shm_total_bytes", "/dev/shm", N),
-    Fact("memory.memlock_bytes", "locked memory", N),
-)
-"""What a machine has once."""
-GPUS = (
-    Fact("gpus.name", "GPU", W),
-    Fact("gpus.memory_total_bytes", "GPU memory", W),
-    Fact("gpus.lost", "fallen off the bus", E),
-    Fact("gpus.mig_enabled", "MIG", W),
-    Fact("gpus.mig_instances", "MIG instances", W),
-    Fact("gpus.compute_mode", "compute mode", W),
-    Fact("gpus.ecc_enabled", "ECC", W),
-    Fact("gpus.recovery_action", "recovery action", W),
-    Fact("gpus.power_limit_watts", "power limit", W),
-    Fact("gpus.power_limit_default_watts", "rated power", N),
-    Fact("gpus.pcie_generation_max", "PCIe generation", W),
-    Fact("gpus.pcie_width", "PCIe lanes", W),
-    Fact("gpus.pcie_width_max", "PCIe lanes of the slot", W),
-    Fact("gpus.nvlinks_active", "active NVLinks", W),
-    Fact("gpus.fabric_state", "fabric", W),
-    Fact("gpus.vbios_version", "VBIOS", W),
-    Fact("gpus.inforom_version", "InfoROM", N),
-    Fact("gpus.clock_sm_max_mhz", "highest SM clock", W),
-    Fact("gpus.clock_memory_max_mhz", "highest memory clock", W),
-    Fact("gpus.clock_sm_application_mhz", "application clock", W),
-    Fact("gpus.driver_model", "driver model", W),
-    Fact("gpus.virtualization", "virtualisation", N),
-)
-"""What each GPU has."""
-
+FACTS: dict[Severity, dict[str, str]] = {
+    Severity.ERROR: {
+        "gpus.count": "number of GPUs",
+        "gpus.lost": "fallen off the bus",
+    },
+    Severity.WARNING: {
+        "driver.version": "driver",
+        "driver.cuda": "CUDA of the driver",
+        "driver.library_version": "driver library",
+        "os.machine": "architecture",
+        "torch.version": "torch",
+        "torch.backend": "torch's backend",
+        "memory.total_bytes": "memory",
+        "gpus.name": "GPU",
+        "gpus.memory_total_bytes": "GPU memory",
+        "gpus.mig_enabled": "MIG",
+        "gpus.mig_instances": "MIG instances",
+        "gpus.compute_mode": "compute mode",
+        "gpus.ecc_enabled": "ECC",
+        "gpus.recovery_action": "recovery action",
+        "gpus.power_limit_watts": "power limit",
+        "gpus.pcie_generation_max": "PCIe generation",
+        "gpus.pcie_width": "PCIe lanes",
+        "gpus.pcie_width_max": "PCIe lanes of the slot",
+        "gpus.nvlinks_active": "active NVLinks",
+        "gpus.fabric_state": "fabric",
+        "gpus.vbios_version": "VBIOS",
+        "gpus.clock_sm_max_mhz": "highest SM clock",
+        "gpus.clock_memory_max_mhz": "highest memory clock",
+        "gpus.clock_sm_application_mhz": "application clock",
+        "gpus.driver_model": "driver model",
+    },
+    Severity.NOTE: {
+        "driver.open_module": "open kernel module",
+        "driver.persistence": "persistence mode",
+        "os.name": "system",
+        "os.kernel": "kernel",
+        "os.libc": "C library",
+        "python.version": "Python",
+        "torch.cudnn": "cuDNN",
+        "toolkit.nvcc": "CUDA toolkit",
+        "container.kind": "container",
+        "cpu.name": "processor",
+        "cpu.usable_cores": "usable cores",
+        "memory.shm_total_bytes": "/dev/shm",
+        "memory.memlock_bytes": "locked memory",
+        "gpus.power_limit_default_watts": "rated power",
+        "gpus.inforom_version": "InfoROM",
+        "gpus.virtualization": "virtualisation",
+    },
+}
+"""How grave it is if one machine differs from the others -> the facts that are compared: each one's
+place in a snapshot, and what a person calls it."""
+WORDS = {name: words for rows in FACTS.values() for name, words in rows.items()}
+COUNT, OF_A_GPU = "gpus.count", "gpus."
 PACKAGES, VARIABLES = "packages.", "environment."
-FACTS = {fact.name: fact for fact in (*MACHINE, COUNT, *GPUS)}
 FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
 """Packages whose difference stops or slows a training of several machines."""
 
@@ -92,12 +85,15 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
     >>> facts_of(Snapshot(gpus=(Gpu(name="L4", pcie_width=16), Gpu(name="L4", pcie_width=8))))
     {'gpus.count': '2', 'gpus.name': 'L4', 'gpus.pcie_width': '1 x 16, 1 x 8 (GPU 1)'}
     """
-    gpus = snapshot.gpus
-    found = {fact.name: shown(fact.name, attrgetter(fact.name)(snapshot)) for fact in MACHINE}
-    found[COUNT.name] = None if gpus is None else str(len(gpus))
-    for fact in GPUS:
-        read = attrgetter(fact.name.removeprefix("gpus."))
-        found[fact.name] = summed([shown(fact.name, read(gpu)) for gpu in gpus or ()])
+    gpus, found = snapshot.gpus, dict[str, str | None]()
+    for name in WORDS:
+        read = attrgetter(name.removeprefix(OF_A_GPU))
+        if name == COUNT:
+            found[name] = None if gpus is None else str(len(gpus))
+        elif name.startswith(OF_A_GPU):
+            found[name] = summed([shown(name, read(gpu)) for gpu in gpus or ()])
+        else:
+            found[name] = shown(name, read(snapshot))
     found |= {f"{PACKAGES}{one.name}": one.version for one in snapshot.packages or ()}
     found |= {f"{VARIABLES}{name}": value for name, value in snapshot.environment.items()}
     return {name: value for name, value in found.items() if value is not None}
@@ -147,8 +143,7 @@ def words_of(name: str) -> str:
     >>> words_of("packages.numpy"), words_of("environment.NCCL_DEBUG"), words_of("os.kernel")
     ('numpy', 'NCCL_DEBUG', 'kernel')
     """
-    known = FACTS.get(name)
-    return known.words if known else name.removeprefix(PACKAGES).removeprefix(VARIABLES)
+    return WORDS.get(name) or name.removeprefix(PACKAGES).removeprefix(VARIABLES)
 
 
 def severity_of(name: str) -> Severity:
@@ -157,10 +152,9 @@ def severity_of(name: str) -> Severity:
     >>> severity_of("gpus.count").value, severity_of("packages.numpy").value
     ('error', 'note')
     """
-    if name in FACTS:
-        return FACTS[name].severity
-    package = name.removeprefix(PACKAGES)
-    return W if name.startswith(PACKAGES) and package.startswith(FAMILY) else N
+    known = next((severity for severity, rows in FACTS.items() if name in rows), Severity.NOTE)
+    is_family = name.startswith(PACKAGES) and name.removeprefix(PACKAGES).startswith(FAMILY)
+    return Severity.WARNING if is_family else known
 
 
 def value_of(name: str, facts: Mapping[str, str]) -> str | None:

@@ -131,7 +131,7 @@ def on_one_line(name: str) -> str:
 
 
 class _NoRecord(Exception):
-    """A file that is none of ours."""
+    """A file that gpusetup did not write."""
 
 
 def read_record(path: Path, name: str, judged: Judged) -> Node:
@@ -156,7 +156,7 @@ def read_record(path: Path, name: str, judged: Judged) -> Node:
 
 
 def named_record(path: Path, judged: Judged) -> Node:
-    """The record in a file that somebody named; `BadInput` where it is none."""
+    """The record in a file that somebody named; `BadInput` if it is none."""
     try:
         return read_record(path, on_one_line(path.stem), judged)
     except _NoRecord as problem:

@@ -1,7 +1,7 @@
 """What a node says that takes it out of no job: doctor quotes it where something else is wrong.
 
 Source: NVIDIA, "Xid Errors", catalog (2025-10): Xid 63 is a row that was remapped or a page that
-was retired, Xid 94 a memory error that stayed within its program. Where a reset is due, or spare
+was retired, Xid 94 a memory error that stayed within its program. If a reset is due, or spare
 rows are used up, NVML says so by itself. An Xid of NVLink 5 (144 to 150) says whether it is fatal.
 """
 

@@ -45,7 +45,7 @@ def slurm_list(names: Iterable[str]) -> str:
 
 
 def expanded(text: str) -> tuple[str, ...]:
-    """The names that such a list stands for.
+    """The names in such a list.
 
     >>> expanded("gpu[09-11,13],login")
     ('gpu09', 'gpu10', 'gpu11', 'gpu13', 'login')
@@ -59,7 +59,7 @@ def expanded(text: str) -> tuple[str, ...]:
         numbers = _numbers(inside) if inside else [""]
         names |= dict.fromkeys(f"{prefix}{number}{end}" for number in numbers)
         if len(names) > MOST_NAMES:
-            raise UsageError(f"{text[:80]!r} stands for more than {MOST_NAMES} nodes")
+            raise UsageError(f"{text[:80]!r} names more than {MOST_NAMES} nodes")
     names.pop("", None)
     if not names:
         raise UsageError(f"{text[:80]!r} names no node", hint="write gpu[001-016],login1")

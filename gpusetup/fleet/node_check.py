@@ -22,7 +22,7 @@ from gpusetup.model.machine import Event, Snapshot
 from gpusetup.readings.side import slot_key
 
 NOT_OF_THE_NODE = (GPU_MEMORY_TAKEN.id,)
-"""A job that runs beside the check is no fault of the node."""
+"""A job that runs during the check is no fault of the node."""
 
 
 class NodeCheckAnswer(Frozen):
@@ -97,7 +97,6 @@ def only(job: Job, gpus: str | None) -> Job:
     own = tuple(gpu for gpu in every if gpu.nvml_index is None or gpu.nvml_index in numbers)
     others = {g.nvml_index: slot_key(g.pci_bus_id) for g in every if g not in own}
     slots = frozenset(slot for slot in others.values() if slot)
-    events = (_without(event, slots, others) for event in snapshot.events)
     hung = any(event.kind == "child-failed" for event in snapshot.events)
     known = snapshot.gpus is not None and not hung and not any(gpu.mig_enabled for gpu in every)
     return replace(
@@ -105,7 +104,7 @@ def only(job: Job, gpus: str | None) -> Job:
         snapshot=replace(
             snapshot,
             gpus=snapshot.gpus and own,
-            events=tuple(event for event in events if event is not None),
+            events=tuple(e for e in snapshot.events if not _is_about_others(e, slots, others)),
         ),
         expected=tuple(one for one in job.expected if one.field != "gpus.count"),
         absent=tuple(sorted(numbers - {g.nvml_index for g in every})) if known else (),
@@ -113,16 +112,13 @@ def only(job: Job, gpus: str | None) -> Job:
     )
 
 
-def _without(event: Event, slots: Container[str], numbers: Container[int | None]) -> Event | None:
-    """What an event says of other GPUs than these, by their slots or its number; None: nothing."""
-    said, number = event.values, event.values.get("gpu", "")
-    places = (said.get("bus_ids") or said.get("bus_id") or "").split()
-    kept = [place for place in places if slot_key(place) not in slots]
+def _is_about_others(event: Event, slots: Container[str], numbers: Container[int | None]) -> bool:
+    """Whether an event is only about other GPUs than the job's, by their slots or its number."""
+    number = event.values.get("gpu", "")
+    places = (event.values.get("bus_ids") or event.values.get("bus_id") or "").split()
     if not places:
-        return None if number.isdecimal() and int(number) in numbers else event
-    if len(kept) in (0, len(places)):
-        return event if kept else None
-    return replace(event, values={**said, "bus_id": kept[0], "bus_ids": " ".join(kept)})
+        return number.isdecimal() and int(number) in numbers
+    return all(slot_key(place) in slots for place in places)
 
 
 def numbers_of(gpus: str) -> set[int]:
@@ -151,7 +147,7 @@ def _findings(snapshot: Snapshot, catalog: Catalog) -> tuple[NodeFinding, ...]:
 
 
 def _too_few(job: Job, given_out: int | None) -> tuple[str, ...]:
-    """A node without a GPU is none to check, unless its profile or its scheduler says so."""
+    """A node without a GPU fails, unless its profile or its scheduler expects none."""
     if job.absent or any(one.field == "gpus.count" for one in job.expected):
         return ()
     gpus = job.snapshot.gpus or ()

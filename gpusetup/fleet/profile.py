@@ -20,7 +20,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from gpusetup.errors import BadInput
-from gpusetup.fleet.facts import FACTS, PACKAGES, VARIABLES, words_of
+from gpusetup.fleet.facts import PACKAGES, VARIABLES, WORDS, words_of
 from gpusetup.fleet.nodes import Node, NodeFinding
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
@@ -42,7 +42,7 @@ SOUND: Mapping[str, tuple[str, ...]] = {
 """What a sound node tells; anything else is no wish, however the node that was learnt from is."""
 NO_LINK = "none"
 OPEN_FAMILIES = (PACKAGES, VARIABLES, "links.", "disk.", "clock.", "imex.")
-"""How the names of facts begin that `facts.FACTS` does not list."""
+"""How the names of facts begin that `facts.WORDS` does not list."""
 HEAD = """\
 # What a node of this kind must be like; written by
 # `gpusetup fleet check --learn`. Delete what may differ.
@@ -53,20 +53,20 @@ class Expectation(Frozen):
     """What a profile asks of one fact."""
 
     field: str
-    value: str | None = None
-    at_least: float | None = None
+    value: str
+    at_least: bool = False
+    """The value is a number, and a larger one will do."""
 
     @property
     def words(self) -> str:
-        return self.value if self.value is not None else f"at least {self.at_least:g}"
+        return f"at least {self.value}" if self.at_least else self.value
 
     def holds(self, found: str) -> bool:
         """Whether a node's value is what is asked for; `700 W` is what `700` asks for."""
         number = re.match(r"-?\d+(?:\.\d+)?", found)
-        if self.at_least is not None:
-            return number is not None and float(number[0]) >= self.at_least
-        with_unit = number is not None and re.fullmatch(r"\d+ [A-Za-z]+", found) is not None
-        return found == self.value or (with_unit and number is not None and number[0] == self.value)
+        if self.at_least:
+            return number is not None and float(number[0]) >= float(self.value)
+        return self.value in (found, re.sub(r"^(\d+) [A-Za-z]+$", r"\1", found))
 
 
 class Unmet(Frozen):
@@ -132,17 +132,18 @@ def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def _expectation(name: str, value: Any, what: str) -> Expectation:
-    if name not in FACTS and not name.startswith(OPEN_FAMILIES):
+    if name not in WORDS and not name.startswith(OPEN_FAMILIES):
         raise BadInput(
             f"{what}: there is no fact `{name}`", hint="`--learn` prints those there are"
         )
-    if isinstance(value, bool):
-        return Expectation(field=name, value="yes" if value else "no")
-    least = value.get(AT_LEAST) if isinstance(value, dict) and len(value) == 1 else None
-    if isinstance(least, int | float) and isfinite(least):
-        return Expectation(field=name, at_least=float(least))
-    if isinstance(value, str) or (isinstance(value, int | float) and isfinite(value)):
-        return Expectation(field=name, value=str(value))
+    is_least = isinstance(value, dict) and value.keys() == {AT_LEAST}
+    told = value[AT_LEAST] if is_least else value
+    if isinstance(told, bool | str):
+        if not is_least:
+            words = told if isinstance(told, str) else "yes" if told else "no"
+            return Expectation(field=name, value=words)
+    elif isinstance(told, int | float) and isfinite(told):
+        return Expectation(field=name, value=str(told), at_least=is_least)
     raise BadInput(f"{what}: `{name}` is neither a value nor `{{ {AT_LEAST} = NUMBER }}`")
 
 

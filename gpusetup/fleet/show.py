@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 from gpusetup.causes.gpu_access import VGPU_UNLICENSED
@@ -59,18 +59,11 @@ class Exclude(Frozen):
     """The failed nodes as schedulers take them."""
 
     slurm: str = ""
-    """An option of sbatch and srun; empty where no node failed."""
+    """An option of sbatch and srun; empty if no node failed."""
     names: tuple[str, ...] = ()
     """For Ray and Kubernetes, by their own names of nodes."""
     not_named: tuple[str, ...] = ()
-    """Nodes whose names cannot stand in a command."""
-
-
-class NotAsked(Frozen):
-    """A node that `fleet run` left alone."""
-
-    name: str
-    why: str
+    """Nodes whose names cannot be part of a command."""
 
 
 class FleetAnswer(Frozen):
@@ -83,8 +76,8 @@ class FleetAnswer(Frozen):
     exclude: Exclude = Exclude()
     left_out: tuple[str, ...] = ()
     """Files of the folder that are no records."""
-    not_asked: tuple[NotAsked, ...] = ()
-    """Nodes that `fleet run` left alone, for they were not idle."""
+    not_asked: Mapping[str, str] = {}
+    """Nodes that `fleet run` left alone -> why."""
 
 
 def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:

@@ -1,7 +1,7 @@
 """What each node of a fleet is asked to do, and what is kept of what it says.
 
 A node runs three commands of gpusetup one after the other, each of which prints one JSON document
-on stdout. Whatever else stands there (a greeting, a module's message) is passed over.
+on stdout. Anything else there (a greeting, a module's message) is passed over.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ class Work(Frozen):
     """The interpreter whose torch is proven; None: gpusetup on the node chooses."""
     level: str = "quick"
     device: str = "auto"
-    ranks: str | None = None
-    """`gpu` or a number: verify in so many processes by torchrun, their collectives too."""
     limit: float = LIMIT_SECONDS["quick"]
     """Seconds for all that a node does."""
 
@@ -58,16 +56,13 @@ def script(work: Work) -> str:
     """
     ours = (work.python, "-I", "-m", "gpusetup")
     target = ("--python", work.target) if work.target else ()
-    ranks = (f"--nproc-per-node={work.ranks}", "-m", "gpusetup.verify")
-    torchrun = (work.target or work.python, "-m", "torch.distributed.run", "--standalone", *ranks)
     # verify gives up on its own a little before the node does, so that it says what hangs.
     limit = f"{work.limit - min(30.0, work.limit / 4):g}"
     asked = ("--json", "--level", work.level, "--device", work.device, "--timeout", limit)
-    verify = torchrun if work.ranks else (*ours, "verify", *target)
     lines = (
         (*ours, "fleet", "check", "--json"),
         (*ours, "snapshot", "--json", *target),
-        (*verify, *asked),
+        (*ours, "verify", *target, *asked),
         ("exit", "0"),
     )
     return "; ".join(map(join, lines))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
@@ -24,7 +23,7 @@ HINTS: dict[type[GpuSetupError], str] = {
 }
 
 
-def complaint(title: str, output: Output, _packages: Sequence[str] = ()) -> GpuSetupError:
+def complaint(title: str, output: Output) -> GpuSetupError:
     """The error for a question to uv that failed: its exit code tells "no" from "could not"."""
     return _of_kind(title, output, {NO: Unsatisfiable, COULD_NOT: Unreached})
 

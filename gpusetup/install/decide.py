@@ -11,7 +11,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.catalog.rows import Name
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.refresh.saved import known_catalog
+from gpusetup.install.refresh import known_catalog
 from gpusetup.install.refusals import (
     own_environment,
     refuse,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,7 +12,6 @@ from gpusetup.errors import Blocked, Unreached
 from gpusetup.install.credentials import split_login, without_credentials, without_logins
 from gpusetup.install.fetching.file_url import whole_path
 from gpusetup.install.fetching.wheelhouse import (
-    Manifest,
     newest_torch,
     sha256_of,
     wheels_in,
@@ -27,7 +25,6 @@ from gpusetup.install.plan import Plan
 from gpusetup.install.request import InstallRequest
 from gpusetup.install.settings.environment import asking_environment, certificates, indexes
 from gpusetup.install.switching.files import no_link
-from gpusetup.install.switching.receipt import now
 from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
@@ -60,7 +57,7 @@ def plan_download(
     return replace(plan, target=folder, venv=None, steps=(), before={})
 
 
-def fetch_into_folder(job: Job, target: Target, plan: Plan) -> str:
+def fetch_into_folder(job: Job, plan: Plan) -> str:
     """Fetch the wheels and write their manifest; a sentence about what is there then."""
     folder = Path(plan.target)
     logins = _logins(job, plan)
@@ -69,9 +66,7 @@ def fetch_into_folder(job: Job, target: Target, plan: Plan) -> str:
         files = [_fetched(job, wheel, folder, logins) for wheel in plan.wheels]
     except OSError as problem:
         raise refused(problem, f"{folder} cannot be filled", "make room there") from problem
-    machine = f"{platform.system()} {platform.machine()}"
-    manifest = Manifest(filled_at=now(), python=target.layout.version, platform=machine, wheels=())
-    write_manifest(folder, files, manifest)
+    write_manifest(folder, files)
     size = size_text(sum(path.stat().st_size for path in files))
     return f"{len(files)} wheels, {size}, are in {folder}; there: `gpusetup install --offline`"
 

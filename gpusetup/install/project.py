@@ -122,48 +122,22 @@ def _bare(lines: Iterable[str]) -> list[str]:
     return [line.rstrip("\r\n") for line in lines]
 
 
-OTHERS = (
-    "tool.poetry.dependencies",
-    "tool.poetry.dev-dependencies",
-    "tool.pixi.dependencies",
-    "tool.pixi.pypi-dependencies",
-    "tool.hatch.envs.default.dependencies",
-    "tool.uv.constraint-dependencies",
-    "tool.uv.override-dependencies",
-)
-"""Tables besides PEP 621's in which a tool, or uv itself, holds torch."""
 MEANS = {
     "constraint-dependencies": "uv reads this too: it must allow the new pin",
     "override-dependencies": "uv takes this in place of the new pin: take it out",
 }
-"""A setting of uv -> what becomes of the pin."""
+"""A setting of uv that may hold torch -> what becomes of the pin."""
 
 
 def other_pins(document: tomlkit.TOMLDocument) -> Iterator[str]:
-    """What other tables say of the torch family, and what that means; they stay as they are."""
-    groups = _inside(document, ("tool", "poetry", "group")) or ()
-    poetry = (f"tool.poetry.group.{name}.dependencies" for name in groups)
-    for title in (*OTHERS, *poetry):
-        way = title.split(".")
-        table = _inside(document, way)
-        means = MEANS.get(way[-1], NOT_READ) if way[1] == "uv" else NOT_READ
-        if isinstance(table, dict):
-            named = (
-                f"{k} = {tomlkit.item(v).as_string()}" for k, v in table.items() if k in FAMILY
-            )
-            yield from (f"[{title}] {one} stays as it is; {means}" for one in named)
-        elif isinstance(table, list):
-            named = (str(one) for one in table if name_in(one) in FAMILY)
-            yield from (f"[{title}] {one} stays as it is; {means}" for one in named)
-
-
-NOT_READ = "uv does not read this: change it with its own tool, or take it out"
-
-
-def _inside(document: Any, way: Iterable[str]) -> Any:
-    for name in way:
-        document = document.get(name) if isinstance(document, dict) else None
-    return document
+    """What uv's own settings say of the torch family, and what that means; they stay."""
+    tool = document.unwrap().get("tool", {})
+    uv = tool.get("uv", {}) if isinstance(tool, dict) else {}
+    for key, means in MEANS.items() if isinstance(uv, dict) else ():
+        rows = uv.get(key, ())
+        for row in rows if isinstance(rows, list) else ():
+            if name_in(row) in FAMILY:
+                yield f"[tool.uv.{key}] {row} stays as it is; {means}"
 
 
 def python_is_served(document: tomlkit.TOMLDocument, build: TorchBuild) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.errors import UsageError
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.refresh.saved import known_catalog
+from gpusetup.install.refresh import known_catalog
 from gpusetup.install.settings.index_root import index_root_of
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot

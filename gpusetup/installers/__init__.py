@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from gpusetup.installers.conda import conda
 from gpusetup.installers.options import InstallerOptions
-from gpusetup.installers.pip import pip
-from gpusetup.installers.uv import uv
+from gpusetup.installers.wheels import pip, uv
 from gpusetup.model.finding import Step
 from gpusetup.model.resolution import Resolution
 

@@ -33,8 +33,8 @@ class Brake(NamedTuple):
 
 
 BRAKES = (
-    Brake("heat", "heat (hardware)", "hw_thermal_slowdown"),
-    Brake("heat", "heat (driver)", "sw_thermal_slowdown"),
+    Brake("heat", "heat", "hw_thermal_slowdown"),
+    Brake("heat", "heat", "sw_thermal_slowdown"),
     Brake("supply", "the power supply's brake", "hw_power_brake_slowdown"),
     Brake("supply", "the hardware's brake", "hw_slowdown"),
     Brake("power", "the power limit", "sw_power_cap", CAPPED, True),
@@ -53,9 +53,7 @@ def active_brake(work: Work, gpu: Gpu) -> Brake | None:
         return None
     point = gpu.latest.temperature_slowdown_celsius or HOT + 3
     if gpu.heat is not None and gpu.heat >= point - 3:
-        return Brake("heat", "heat (no reason was told)")
-    if (work.power_share or 0.0) >= 95:
-        return _of_this_card(Brake("power", "the power limit (no reason was told)"), work, gpu)
+        return Brake("heat", "heat", "no reason was told")
     return None
 
 
@@ -69,7 +67,7 @@ def _of_this_card(brake: Brake, work: Work, gpu: Gpu) -> Brake | None:
     if brake.cause != "power":
         return brake
     cause = "withheld power" if withheld(work, gpu) else _limit_cause(work, gpu)
-    if cause not in ("", "withheld power") and is_laptop(gpu.name):
+    if cause == "lowered limit" and is_laptop(gpu.name):
         cause = "rated limit"
     return brake._replace(cause=cause) if cause else None
 
@@ -91,11 +89,10 @@ def _limit_cause(work: Work, gpu: Gpu) -> str:
     most = gpu.latest.power_limit_max_watts
     if limit and rated and limit < rated * RATED / 100:
         return "lowered limit"
-    if limit is None or (rated is None and most is None):
-        return ""
-    room = most is not None and most > limit * ROOM / 100
+    known = rated_watts(gpu.name) or limit is None or (rated is None and most is None)
+    room = most is not None and limit is not None and most > limit * ROOM / 100
     at_ease = (work.clock_share or 0.0) >= FAST_ENOUGH
-    return "" if room or rated_watts(gpu.name) or at_ease else "rated limit"
+    return "" if known or room or at_ease else "rated limit"
 
 
 def is_laptop(name: str | None) -> bool:

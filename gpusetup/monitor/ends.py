@@ -15,16 +15,7 @@ def lost(run: Run) -> str:
     if not gone or (run.at_work and not any(map(worked, gone))):
         return ""
     first = min(gone, key=lambda gpu: gpu.lost_since)
-    told = f"GPU {first.label} was lost at second {first.lost_since:.0f} of {run.seconds:.0f}"
-    waiting = sum(
-        gpu.tail is not None
-        and gpu.tail.seconds > 0
-        and gpu.tail.since >= first.lost_since - marks.PAUSE
-        for gpu in run.gpus
-        if gpu.lost_at is None
-    )
-    since = f"; {waiting} others look busy since then and do no work"
-    return told + (since if waiting else "")
+    return f"GPU {first.label} was lost at second {first.lost_since:.0f} of {run.seconds:.0f}"
 
 
 def hung(run: Run) -> str:
@@ -39,7 +30,7 @@ def hung(run: Run) -> str:
         return ""
     first = min((gpu.tail for gpu in spinning if gpu.tail), key=lambda tail: tail.since)
     told = _stood_still(first.since, run)
-    told += f" {len(spinning)} GPU{'s' if len(spinning) > 1 else ''} looked busy{_at(first.work)}"
+    told += f" {len(spinning)} GPU{'s' if len(spinning) > 1 else ''} looked busy"
     resting = [gpu.label for gpu in working if gpu not in spinning and gpu.parts.rest]
     if resting:
         told += f", GPU {', '.join(resting)} did nothing"
@@ -48,13 +39,6 @@ def hung(run: Run) -> str:
 
 def _stood_still(since: float, run: Run) -> str:
     return f"the job stood still since second {since:.0f} of {run.seconds:.0f}:"
-
-
-def _at(work: Work | None) -> str:
-    if work is None or work.power_watts is None:
-        return ""
-    share = "" if work.power_share is None else f" ({work.power_share:.0f} % of the power limit)"
-    return f" at {work.power_watts:.0f} W{share}"
 
 
 def _least(working: list[Gpu], run: Run) -> float:
@@ -83,14 +67,10 @@ def _traffic_before(tail: Tail) -> float:
 
 
 def _nothing_moves(work: Work) -> bool:
-    told = (
-        (work.link_rate, marks.LINK),
-        (work.pcie_rate, marks.PCIE),
-        (work.network_rate, marks.NETWORK),
-        (work.read_rate, marks.READS),
-        (work.write_rate, marks.WRITES),
-    )
-    return all(rate is None or rate < mark for rate, mark in told)
+    links = (work.link_rate or 0.0) < marks.LINK and (work.pcie_rate or 0.0) < marks.PCIE
+    network = (work.network_rate or 0.0) < marks.NETWORK
+    files = (work.read_rate or 0.0) < marks.READS and (work.write_rate or 0.0) < marks.WRITES
+    return links and network and files
 
 
 def stood_still(run: Run) -> str:

@@ -14,7 +14,7 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.ends import hung, lost, stood_still
 from gpusetup.monitor.figures import sentence
 from gpusetup.monitor.programs import kind_of
-from gpusetup.monitor.run import Run, considered, drawn, worked
+from gpusetup.monitor.run import Run, considered, worked
 from gpusetup.monitor.seen import Seen
 from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.values import Verdict
@@ -76,10 +76,6 @@ def too_little(run: Run) -> Judged | None:
     if any(gpu.utilization is not None for gpu in run.gpus):
         few = run.samples < marks.SHORT
         return Judged(None, "", f"{run.samples} samples are too few to judge") if few else None
-    for gpu in run.gpus:
-        if (gpu.memory.p95 or 0) >= marks.MEMORY_TIGHT:
-            said = f"GPU {gpu.label}: memory {gpu.memory.p95:.0f} % (p95)"
-            return Judged("memory-tight", "margin", said, ("leave-a-margin",))
     told = "no GPU told its utilisation"
     if all(gpu.name and NEVER_DIVIDED.search(gpu.name) for gpu in run.gpus):
         return Judged(None, "", f"{told}: not every card and driver does", ("ask-the-driver",))
@@ -104,16 +100,6 @@ def engines(run: Run) -> Judged | None:
     return None
 
 
-def graphics(run: Run) -> Judged | None:
-    """Programs that draw, such as games, work as fast as they show pictures."""
-    working = run.at_work
-    if not working or run.command or not all(gpu.holders.only_draws for gpu in working):
-        return None
-    gpu = max(working, key=lambda one: one.utilization or 0.0)
-    said = f"GPU {gpu.label} worked {gpu.utilization or 0.0:.0f} % of the time for programs that"
-    return Judged("good", "graphics", f"{said} draw, and for no other")
-
-
 def idle(run: Run) -> Judged | None:
     """No GPU ever worked."""
     if run.at_work:
@@ -122,8 +108,6 @@ def idle(run: Run) -> Judged | None:
     said = f"utilisation {used:.0f} % over {run.samples} samples"
     if run.cpu is not None:
         said += f" while the command used {run.cpu:.0f} % of a core"
-    if used and all(drawn(gpu) for gpu in run.gpus if gpu.utilization):
-        said += ", as a desktop draws"
     cause, step = _why_idle(run)
     return Judged("idle", cause, said, (step,))
 
@@ -149,9 +133,8 @@ def _why_idle(run: Run) -> tuple[str, str]:
     if held:
         return "held", "see-where-it-waits"
     rates = [gpu.parts.whole.network_rate or 0 for gpu in run.gpus if gpu.parts.whole]
-    if running and cpu < marks.CORE_FULL and max(rates, default=0) >= marks.NETWORK:
-        return "starting", "watch-longer"
-    return "unused", "see-whether-torch-can"
+    fetches = running and cpu < marks.CORE_FULL and max(rates, default=0) >= marks.NETWORK
+    return ("starting", "watch-longer") if fetches else ("unused", "see-whether-torch-can")
 
 
 ENDED_BY_SOMEBODY = (129, 130, 137, 143, -1, -2, -9, -15)
@@ -164,8 +147,6 @@ WAITS_FOR_SOMEBODY = {
 
 def _begins(run: Run) -> bool:
     """Too young to be judged, or still loading."""
-    if run.command is None and run.busiest_cpu is None:
-        return False
     rose = max((gpu.memory_rose for gpu in run.gpus), default=0) >= marks.CONTEXT
     return run.seconds < (marks.STARTS if rose else marks.BEGINS)
 
@@ -174,11 +155,8 @@ def _held(gpu: Gpu, run: Run) -> bool:
     """A process that computes sits on it: told, or else by its memory."""
     if gpu.has_process is not None:
         return gpu.has_process
-    share, used = gpu.memory.p95 or 0.0, gpu.latest.memory_used_bytes or 0
-    if run.busiest_cpu is None:
-        return share >= marks.FAINT_MEMORY
-    known = bool(run.ranks) or share > marks.HELD
-    return used >= marks.CONTEXT and (known or gpu.memory_rose >= marks.CONTEXT)
+    share = gpu.memory.p95 or 0.0
+    return share >= (marks.FAINT_MEMORY if run.busiest_cpu is None else marks.HELD)
 
 
 def stopped(run: Run) -> Judged | None:
@@ -190,36 +168,26 @@ def stopped(run: Run) -> Judged | None:
 
 
 WHOLE: tuple[Callable[[Run], Judged | None], ...] = (
-    *(one_was_lost, too_little, engines, graphics, idle, stopped),
+    *(one_was_lost, too_little, engines, idle, stopped),
 )
 
 
 def uneven(run: Run) -> Judged | None:
-    """Of the GPUs that belong to one job, some work much less than others."""
+    """Of the GPUs that belong to one job, some work much less than others; if all are always busy,
+    their power tells which of them wait in a collective."""
     mine = [gpu for gpu in run.gpus if gpu.lost_at is None and run.belongs(gpu)]
-    for level, mark, told in (
-        (_utilization, marks.APART, "worked {:.0f} % of the time"),
-        (_power, marks.APART_POWER, "drew {:.0f} % of its power limit"),
+    works = {gpu.label: considered(gpu) if worked(gpu) else None for gpu in mine}
+    use = {label: work.utilization if work else 0.0 for label, work in works.items()}
+    watts = {label: work.power_share for label, work in works.items() if work and work.power_share}
+    busy = min(use.values(), default=0.0) >= marks.BUSY and len(watts) == len(use)
+    for levels, mark, told in (
+        (use, marks.APART, "worked {:.0f} % of the time"),
+        (watts if busy else {}, marks.APART_POWER, "drew {:.0f} % of its power limit"),
     ):
-        levels = [(value, gpu.label) for gpu in mine if (value := level(gpu, run)) is not None]
-        if len(levels) < 2 or len(levels) < len(mine):
-            continue
-        least, most = (pick(levels, key=lambda one: one[0]) for pick in (min, max))
-        if most[0] - least[0] >= mark:
-            said = ", ".join(f"GPU {label} {told.format(value)}" for value, label in (least, most))
+        ends = [pick(levels, key=lambda one: levels[one]) for pick in (min, max)] if levels else []
+        least, most = (levels[label] for label in ends) if ends else (0.0, 0.0)
+        if most - least >= mark:
+            said = ", ".join(f"GPU {label} {told.format(levels[label])}" for label in ends)
             step = "balance-the-work" if run.launched else "one-process-each"
-            return Judged("uneven", "less" if least[0] else "none", said, (step,))
+            return Judged("uneven", "less" if least else "none", said, (step,))
     return None
-
-
-def _utilization(gpu: Gpu, run: Run) -> float | None:
-    work = considered(gpu) if worked(gpu) else None
-    return work.utilization if work else 0.0
-
-
-def _power(gpu: Gpu, run: Run) -> float | None:
-    """Of a GPU that is always busy: its power tells whether it works or waits in a collective."""
-    work = considered(gpu) if worked(gpu) else None
-    if work is None or work.utilization < marks.BUSY or len(run.team(gpu)) < 2:
-        return None
-    return work.power_share

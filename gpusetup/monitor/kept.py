@@ -10,7 +10,7 @@ Row = TypeVar("Row")
 
 
 class Kept(Generic[Row]):
-    """Every so-manieth of what comes, and the last."""
+    """Every first, second, fourth … row of what comes, and the last one."""
 
     def __init__(self) -> None:
         self._rows: list[Row] = []

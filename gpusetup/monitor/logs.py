@@ -209,20 +209,16 @@ def _csv_rows(lines: Iterable[str]) -> Iterator[Row]:
 def _column_rows(lines: Iterable[str]) -> Iterator[Row]:
     """Headings begin with `#`, and come again. DCGM's rows name a `GPU 0`, `GPU-I 3`."""
     names: list[str] = []
-    units: list[str] = []
     for line in lines:
         words = line.replace("#", " ").replace(",", " ").split()
         low = [word.lower() for word in words]
         if line.lstrip().startswith("#"):
-            if {"gpu", "entity"} & {*low}:
-                names, units = [name for name in low if name != "id"], []
-            elif low[:1] and low[0] in ("idx", "yyyymmdd", "hh:mm:ss"):
-                units = [unit if unit in UNITS else "" for unit in low]
+            told = {"gpu", "entity"} & {*low}
+            names = [name for name in low if name != "id"] if told else names
         elif names and len(words) >= len(names) + (names[0] == "entity"):
             if names[0] == "entity":
                 words = [" ".join(low[:2]), *words[2:]]
-            told = [*units, *[""] * len(names)]
-            yield {n: with_unit(w, u) for n, w, u in zip(names, words, told, strict=False)}
+            yield dict(zip(names, words, strict=False))
 
 
 def _is_heading(cells: Iterable[str]) -> bool:

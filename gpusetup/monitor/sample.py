@@ -44,37 +44,24 @@ class Hello(Frozen):
 class Nvml:
     """The child `child_scripts/watch_nvml.py`, which prints one line a sample."""
 
-    name = "nvml"
-
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
         self._step: str | None = None
         """The last line that names a call, until it is answered."""
         self.gpus: tuple[GpuSample, ...] = ()
 
-    def open(self, patience: Patience) -> None:
-        """Wait for what there is. Raises SourceEnded where NVML does not answer."""
-        with patience.waiting_for("NVML"):
-            said = self._line(patience.left(), first=True)
-        hello = from_json(said, Hello, what="the answer of watch_nvml")
-        if hello.init != 0:
-            raise SourceEnded(hello.message, blocked=hello.init in FORBIDDEN)
-        if not hello.gpus:
-            raise SourceEnded("lists no GPU")
-        self.gpus = hello.gpus
-
     def choose(self, places: Sequence[int]) -> None:
         self._lines.aside = self._noted
         self._lines.tell(json.dumps(list(places)))
 
     def next(self, timeout: float) -> Sample:
-        said = from_json(self._line(timeout), Sample, what="a sample of watch_nvml")
+        said = from_json(self.line(timeout), Sample, what="a sample of watch_nvml")
         return replace(said, gpus=tuple(map(measured, said.gpus)))
 
     def close(self) -> None:
         self._lines.end()
 
-    def _line(self, timeout: float, *, first: bool = False) -> str:
+    def line(self, timeout: float, *, first: bool = False) -> str:
         """The next answer; of the steps before it the last is kept."""
         said: list[str] = []
         until = time.monotonic() + timeout
@@ -123,11 +110,18 @@ SAMPLED = tuple(part.name for part in fields(GpuSample) if part.name in LIMITS)
 
 
 def opened(lines: Lines, patience: Patience) -> Nvml:
-    """NVML by the child that `start_nvml` started. Raises SourceEnded where it does not answer."""
+    """NVML by the child that `start_nvml` started. Raises SourceEnded if it does not answer."""
     source = Nvml(lines)
     try:
-        source.open(patience)
+        with patience.waiting_for("NVML"):
+            said = source.line(patience.left(), first=True)
+        hello = from_json(said, Hello, what="the answer of watch_nvml")
+        if hello.init != 0:
+            raise SourceEnded(hello.message, blocked=hello.init in FORBIDDEN)
+        if not hello.gpus:
+            raise SourceEnded("lists no GPU")
     except BaseException:
         source.close()
         raise
+    source.gpus = hello.gpus
     return source

@@ -30,6 +30,11 @@ class Seen:
         return active_brake(self.work, self.gpu)
 
     @property
+    def brake_share(self) -> float:
+        """Percent of the samples with work in which it was on."""
+        return self.work.reasons.get(self.brake.reason, 100.0) if self.brake else 0.0
+
+    @property
     def weight(self) -> float | None:
         """Power above that of a resting card, in percent, for the time with work."""
         share, used = self.work.power_share, self.work.utilization
@@ -69,19 +74,14 @@ class Sign:
         return Sign(lambda seen: self(seen) and other(seen), f"{self.words}, {other.words}")
 
     def __or__(self, other: Sign) -> Sign:
-        return Sign(lambda seen: self(seen) or other(seen), f"({self.bare} or {other.bare})")
-
-    def __invert__(self) -> Sign:
-        several = "," in self.words and self.bare == self.words
         return Sign(
-            lambda seen: not self(seen), f"not ({self.words})" if several else f"not {self.words}"
+            lambda seen: self(seen) or other(seen),
+            f"({self.words.strip('()')} or {other.words.strip('()')})",
         )
 
-    @property
-    def bare(self) -> str:
-        """Its words without parentheses around all of them."""
-        inside = self.words[1:-1]
-        return inside if self.words == f"({inside})" and ")" not in inside else self.words
+    def __invert__(self) -> Sign:
+        words = f"({self.words})" if "," in self.words else self.words
+        return Sign(lambda seen: not self(seen), f"not {words}")
 
 
 def sign(test: Callable[[Seen], object]) -> Sign:
@@ -119,9 +119,6 @@ def loaders_in_words(count: float) -> str:
 
 
 def useful_workers(run: Run) -> int:
-    """The usable cores, shared by the GPUs at work; 4 where the cores are not known. Where a quota
-    holds the command back, the cores that it got."""
+    """The usable cores, shared by the GPUs at work; 4 if the cores are not known."""
     used = sum((gpu.utilization or 0.0) >= marks.IDLE for gpu in run.gpus)
-    held = any(gpu.parts.work and gpu.parts.work.held_back for gpu in run.gpus)
-    cores = min(run.cores or 4, (run.cpu or 0) / 100) if held else run.cores or 4
-    return max(1, min(MOST_WORKERS, round(cores) // max(1, used)))
+    return max(1, min(MOST_WORKERS, round(run.cores or 4) // max(1, used)))

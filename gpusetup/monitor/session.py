@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
+from gpusetup.monitor.logs import in_words
 from gpusetup.monitor.sample import PATIENCE_SECONDS, Nvml, SourceEnded
-from gpusetup.monitor.values import Sample, TreeSample
+from gpusetup.monitor.values import Sample
 from gpusetup.system.processes import foreground
 
 if TYPE_CHECKING:
@@ -101,27 +102,32 @@ def watching(
 ) -> Iterator[Sample]:
     """Samples until the time is over, the source ends, or Ctrl-C; one may be `patience` late.
 
-    `tree`: processes that are watched beside them; when they are gone the watching ends. With a
-    command it ends with it, and goes on with its processes alone where no GPU can be watched.
+    `tree`: processes that are watched too; when they are gone the watching ends. With a command it
+    ends with it, and goes on with its processes alone if no GPU can be watched.
     """
     from gpusetup.monitor.host import Host
 
     if command is not None:
         command.watch_tree()
         tree = command.tree
-    host = Host()
-    began = heard = time.monotonic()
+    host, began = Host(), time.monotonic()
+    heard, due = began, began + interval
     while not (command and command.ended):
-        left = began + seconds - time.monotonic() if seconds else patience + interval
+        now = time.monotonic()
+        left = began + seconds - now if seconds else patience + interval
         if left <= 0:
             return
+        wait = min(left, GLANCE_SECONDS if command else patience + interval)
         sample, problem = None, ""
         try:
             if source is not None:
-                sample = source.next(min(left, GLANCE_SECONDS if command else patience + interval))
-            elif command is not None:
-                sample = _tick(began, interval, command)
-            heard = time.monotonic()
+                sample = source.next(wait)
+                heard = time.monotonic()
+            elif now < due:
+                time.sleep(min(wait, due - now))
+            else:  # a sample without GPUs
+                due += max(interval, (now - due) // interval * interval)
+                sample = Sample(at=in_words(time.time()), seconds=round(now - began, 3))
         except TimeoutError as late:
             if time.monotonic() - heard >= patience + interval:
                 place = str(late).partition(", ")[2]
@@ -135,41 +141,22 @@ def watching(
             if command is None:
                 return
         if sample is not None:
-            processes = _processes(tree, sample)
+            pids = frozenset(p.pid for gpu in sample.gpus for p in gpu.processes or ())
+            processes = tree.sample(pids) if tree else None
             if tree is not None and processes is None and command is None and tree.has_ended():
                 return
             yield replace(sample, tree=processes, host=host.sample())
 
 
-def _tick(began: float, interval: float, command: Command) -> Sample | None:
-    """A sample without GPUs, at the next multiple of the interval; None when it ended before."""
-    from gpusetup.monitor.logs import in_words
-
-    due = (int((time.monotonic() - began) / interval) + 1) * interval + began
-    while time.monotonic() < due:
-        if command.ended:
-            return None
-        time.sleep(min(GLANCE_SECONDS, max(0.0, due - time.monotonic())))
-    return Sample(at=in_words(time.time()), seconds=round(time.monotonic() - began, 3))
-
-
-def _processes(tree: Tree | None, sample: Sample) -> TreeSample | None:
-    pids = (p.pid for gpu in sample.gpus for p in gpu.processes or ())
-    return tree.sample(frozenset(pids)) if tree else None
-
-
 class Losses:
-    """Says once that a GPU is lost, and once that it is back."""
+    """Says once that a GPU is lost."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
         self._lost: set[str] = set()
 
     def sample(self, sample: Sample) -> None:
-        for gpu in sample.gpus:
-            if gpu.lost and gpu.label not in self._lost:
-                self._lost.add(gpu.label)
-                self._say(f"GPU {gpu.label} ({gpu.uuid or 'UUID unknown'}) is lost; going on")
-            elif not gpu.lost and gpu.label in self._lost:
-                self._lost.discard(gpu.label)
-                self._say(f"GPU {gpu.label} is back")
+        lost = {gpu.label: gpu.uuid or "UUID unknown" for gpu in sample.gpus if gpu.lost}
+        for label in lost.keys() - self._lost:
+            self._say(f"GPU {label} ({lost[label]}) is lost; going on")
+        self._lost |= lost.keys()

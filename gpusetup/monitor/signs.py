@@ -9,7 +9,6 @@ from __future__ import annotations
 from gpusetup.monitor import marks
 from gpusetup.monitor.brakes import is_laptop
 from gpusetup.monitor.seen import Seen, Sign, below, least, sign, useful_workers
-from gpusetup.monitor.work import mean
 
 # --- the GPU --------------------------------------------------------------------------------------
 
@@ -67,12 +66,6 @@ def memory_bus_full(s: Seen) -> bool:
 def pauses_rule(s: Seen) -> bool:
     """Pauses take more than a quarter of the run."""
     return s.gpu.parts.pause_share > marks.WAITS
-
-
-@sign
-def long_pauses(s: Seen) -> bool:
-    """Pauses are too long for a stutter."""
-    return (mean(s.gpu.parts.pauses) or 0.0) >= marks.LONG_PAUSE
 
 
 # --- its memory -----------------------------------------------------------------------------------
@@ -140,7 +133,7 @@ def clocks_far_down(s: Seen) -> bool:
 @sign
 def only_now_and_then(s: Seen) -> bool:
     """What holds it down is on less than half of the time."""
-    return s.brake is None or s.work.reasons.get(s.brake.reason, 100.0) < marks.CAPPED
+    return s.brake_share < marks.CAPPED
 
 
 # --- the command's processes ----------------------------------------------------------------------
@@ -263,22 +256,8 @@ def writes_in_pauses(s: Seen) -> bool:
 
 @sign
 def several(s: Seen) -> bool:
-    """Several GPUs work on one job: here, or on other machines, as its launcher or what comes over
-    the network says."""
-    far = s.run.collective_threads and network_carries(s)
-    return s.together > 1 or s.run.nodes > 1 or bool(far)
-
-
-@sign
-def several_nodes(s: Seen) -> bool:
-    """A launcher started it on several machines."""
-    return s.run.nodes > 1
-
-
-@sign
-def network_carries(s: Seen) -> bool:
-    """Much comes over the network."""
-    return least(s.work.network_rate, marks.NETWORK_FULL)
+    """Several GPUs work on one job: here, or on other machines, as its launcher says."""
+    return s.together > 1 or s.run.nodes > 1
 
 
 @sign
@@ -296,12 +275,6 @@ def links_rule(s: Seen) -> bool:
 def slow_link(s: Seen) -> bool:
     """Its PCIe link carries little."""
     return 0 < s.gpu.link_limit < marks.SLOW_LINK
-
-
-@sign
-def links_told(s: Seen) -> bool:
-    """Link counters were read."""
-    return s.work.link_rate is not None or s.work.pcie_rate is not None
 
 
 @sign
@@ -325,15 +298,9 @@ def of_kind(*kinds: str) -> Sign:
 
 
 server, notebook = of_kind("server"), of_kind("notebook")
-simulation, physics = of_kind("simulation"), of_kind("physics")
+physics = of_kind("physics")
 no_training = of_kind("server", "notebook", "physics", "inference")
 no_loader = of_kind("server", "notebook", "physics")
-
-
-@sign
-def launched(s: Seen) -> bool:
-    """A launcher started its ranks."""
-    return s.run.launched
 
 
 @sign

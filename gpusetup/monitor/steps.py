@@ -36,7 +36,7 @@ class Step(NamedTuple):
 STEPS: dict[str, Step] = {
     "load-with-workers": Step(
         "Load with workers: num_workers={useful_workers}, pin_memory=True", TUNE,
-        when=~(s.workers | s.simulation | s.no_training | s.cores_used_up)),
+        when=~(s.workers | s.no_training | s.cores_used_up)),
     "more-workers": Step(
         "Up to {useful_workers} loader workers (now {work.workers:.0f}); "
         "then decode less per item or cache it", TUNE,

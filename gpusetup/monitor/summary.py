@@ -29,7 +29,7 @@ def summarise(
         evidence=judged.evidence,
         next=next_step(judged.steps, seen, run),
         advice=ordered_advice(run, judged.verdict, judged.cause) if low else (),
-        notes=tuple(notes(run, judged.verdict)),
+        notes=tuple(notes(run)),
         source=source,
         seconds=tally.seconds,
         samples=tally.samples,

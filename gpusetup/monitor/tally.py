@@ -1,7 +1,7 @@
 """The samples of a run, kept in bounded memory, and what each GPU did in them. Pure.
 
 At most `kept.MOST` samples of a GPU are kept, evenly over a run of any length. Which of them are
-work, a pause or the start is told while they come; figures are computed from those that are kept.
+work, a pause or the start is told while they come; figures are computed from what is kept.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
-from gpusetup.model.frozen import replace
 from gpusetup.monitor import marks
 from gpusetup.monitor.kept import Kept
 from gpusetup.monitor.programs import is_display
@@ -58,6 +57,11 @@ class Parts(NamedTuple):
         return self.paused.samples / self.body.samples * 100 if self.paused and self.body else 0.0
 
     @property
+    def times(self) -> int:
+        """How often it paused."""
+        return len(self.pauses)
+
+    @property
     def longest_pause(self) -> float:
         return max(self.pauses, default=0.0)
 
@@ -93,8 +97,6 @@ class Holders(NamedTuple):
     """Those that compute, and their names."""
     drawing: tuple[str, ...]
     """Names of those that draw; "" if they are not told."""
-    shares: dict[int, float]
-    """pid -> its part of the multiprocessors, if that is told."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -116,9 +118,7 @@ class GpuTally:
         self.pauses: list[tuple[float, float]] = []
         """Since when, and for how many seconds."""
         self.quiet_since: float | None = None
-        self._stray: Moment | None = None
-        """A little work in a pause: what comes next tells whether the pause is over."""
-        self.worked, self._use, self._count, self._waiting = False, 0.0, 0, 0
+        self.worked, self._use, self._count = False, 0.0, 0
         self.lost_at: str | None = None
         self.lost_since = 0.0
         """Seconds after the start."""
@@ -138,34 +138,26 @@ class GpuTally:
 
     def _tell(self, moment: Moment, use: float) -> None:
         """Work, or quiet that waits to be told a stutter, a pause or the end."""
-        since, usual = self.quiet_since, self._use / max(1, self._count)
-        if use <= marks.QUIET or (since is not None and usual >= marks.LOW and use < marks.BLIP):
-            self.quiet_since = moment.seconds if since is None else since
-            self._stray, self._waiting = None, self._waiting + 1
-            return
-        paused = since is not None and self.worked and moment.seconds - since >= marks.PAUSE
-        if paused and self._stray is None and use < usual / 2:
-            self._stray = moment
+        usual = self._use / max(1, self._count)
+        quiet = self.quiet_since is not None and usual >= marks.LOW
+        if use <= (marks.BLIP if quiet else marks.QUIET):
+            self.quiet_since = moment.seconds if self.quiet_since is None else self.quiet_since
             return
         if self.quiet_since is not None:
-            self._settle(self.quiet_since, (self._stray or moment).seconds)
-        for one in filter(None, (self._stray, moment)):
-            one.phase, self.worked = WORK, True
-            self._use, self._count = self._use + (one.gpu.utilization_percent or 0), self._count + 1
-        self._stray = None
+            self._settle(self.quiet_since, moment.seconds)
+        moment.phase, self.worked = WORK, True
+        self._use, self._count = self._use + use, self._count + 1
 
     def _settle(self, since: float, now: float) -> None:
         """Work came after quiet: it was the start-up, a stutter or a pause."""
         phase = START if not self.worked else WORK if now - since < marks.PAUSE else PAUSE
         if phase == PAUSE:
             self.pauses.append((since, now - since))
-        elif phase == WORK:
-            self._count += self._waiting
         for one in reversed(self.kept.all()):
             if one.seconds < since:
                 break
             one.phase = phase
-        self._waiting, self.quiet_since = 0, None
+        self.quiet_since = None
 
 
 class Gpu:
@@ -175,11 +167,25 @@ class Gpu:
         self.rows = tally.kept.all()
         self.tally, self.first, self.latest = tally, tally.first, tally.latest
         self.label, self.name = self.first.label, self.first.name
-        self.samples, self.lost_at, self.lost_since = (
-            tally.kept.count,
-            tally.lost_at,
-            tally.lost_since,
-        )
+        self.samples, self.lost_at = tally.kept.count, tally.lost_at
+        self.lost_since = tally.lost_since
+        gpus = [row.gpu for row in self.rows]
+        used = [gpu.utilization_percent for gpu in gpus]
+        heat = [one for gpu in gpus if (one := gpu.temperature_celsius) is not None]
+        self.utilization = mean(used)
+        """The mean over everything; None if it is not told (MIG)."""
+        self.utilization_p95 = percentile([use or 0.0 for use in used], 95)
+        self.heat = percentile(heat, 95) if heat else None
+        self.power_default = self.latest.power_limit_default_watts or rated_watts(self.name)
+        """What the maker rated it at, as the card tells it, else by the catalog."""
+        self.memory_errors = max(gpu.ecc_uncorrected or 0 for gpu in gpus)
+        """Those that could not be corrected."""
+        busy = (gpu.pcie_limit_bytes_per_second or 0.0 for gpu in gpus if not is_quiet(gpu))
+        self.link_limit = max(busy, default=0.0)
+        """The most that its PCIe link could carry one way, bytes a second: at rest it is slower."""
+        begun = self.first.memory_used_bytes or 0
+        self.memory_rose = (self.latest.memory_used_bytes or 0) - begun
+        """Bytes, from the first sample to the last."""
 
     @cached_property
     def parts(self) -> Parts:
@@ -250,54 +256,19 @@ class Gpu:
         kinds = {(one.pid, one.name, one.kind): one for one in each}.values()
         drawing = {one.pid: one.name or "" for one in kinds if is_display(one)}
         pids = {one.pid: one.name or "" for one in kinds if one.pid not in drawing}
-        use = {pid: mean(one.sm_percent for one in each if one.pid == pid) for pid in sorted(pids)}
         return Holders(
             told=any(row.gpu.processes is not None for row in self.rows),
             pids=pids,
             drawing=tuple(sorted(set(drawing.values()))),
-            shares={pid: share for pid, share in use.items() if share is not None},
         )
-
-    @cached_property
-    def utilization(self) -> float | None:
-        """The mean over everything; None if it is not told (MIG)."""
-        return mean(row.gpu.utilization_percent for row in self.rows)
-
-    @cached_property
-    def utilization_p95(self) -> float:
-        return percentile([row.gpu.utilization_percent or 0.0 for row in self.rows], 95)
-
-    @cached_property
-    def heat(self) -> float | None:
-        told = [row.gpu.temperature_celsius for row in self.rows]
-        known = [celsius for celsius in told if celsius is not None]
-        return percentile(known, 95) if known else None
-
-    @property
-    def power_default(self) -> float | None:
-        """What the maker rated it at, as the card tells it, else by the catalog."""
-        return self.latest.power_limit_default_watts or rated_watts(self.name)
 
     @property
     def has_process(self) -> bool | None:
         """Whether a process that computes was ever seen; None if processes are not told."""
         return bool(self.holders.pids) if self.holders.told else None
 
-    @property
-    def memory_rose(self) -> int:
-        """Bytes, from the first sample to the last."""
-        return (self.latest.memory_used_bytes or 0) - (self.first.memory_used_bytes or 0)
-
-    @property
-    def link_limit(self) -> float:
-        """The most that its PCIe link could carry one way, bytes a second: at rest it is slower."""
-        busy = (row.gpu for row in self.rows if not is_quiet(row.gpu))
-        return max((gpu.pcie_limit_bytes_per_second or 0.0 for gpu in busy), default=0.0)
-
     def summary(self) -> GpuSummary:
         work, first = self.parts.work, self.first
-        told = {name: spread([getattr(row.gpu, name) for row in self.rows]) for name in GPU_FIELDS}
-        peaks = self.tally.peaks
         return GpuSummary(
             index=first.index,
             mig_index=first.mig_index,
@@ -308,7 +279,10 @@ class Gpu:
             throttled={k: round(v / 100, 4) for k, v in (work.reasons if work else {}).items()},
             working_share=round((work.samples if work else 0) / len(self.rows), 4),
             lost_at=self.lost_at,
-            **{name: one and replace(one, peak=peaks[name]) for name, one in told.items()},
+            **{
+                name: spread((getattr(row.gpu, name) for row in self.rows), peak)
+                for name, peak in self.tally.peaks.items()
+            },
         )
 
 
@@ -329,8 +303,7 @@ def warm_up(body: Sequence[Moment]) -> int:
     levels = [fmean(use[at : at + size]) for at in range(0, len(use), size)]
     later = levels[len(levels) // 2 :]
     usual = percentile(later, 50) if later else 0.0
-    pairs = zip(levels, [*levels[1:], *levels[-1:]], strict=True)
-    full = next((n for n, pair in enumerate(pairs) if min(pair) >= usual * marks.WARM_FULL), 0)
+    full = next((n for n, level in enumerate(levels) if level >= usual * marks.WARM_FULL), 0)
     count = full * size
     if not 3 <= count <= len(use) * marks.WARM_MOST / 100:
         return 0
@@ -340,12 +313,13 @@ def warm_up(body: Sequence[Moment]) -> int:
     return count if less and low * 4 <= len(levels) - full else 0
 
 
-def spread(values: Iterable[float | None]) -> Spread | None:
+def spread(values: Iterable[float | None], peak: float = 0.0) -> Spread | None:
+    """`peak`: what was seen at most, also in samples that are not kept."""
     told = [float(value) for value in values if value is not None]
     if not told:
         return None
     p5, p95 = (percentile(told, share) for share in (5, 95))
-    return Spread(mean=round(fmean(told), 2), p5=p5, p95=p95, peak=max(told))
+    return Spread(mean=round(fmean(told), 2), p5=p5, p95=p95, peak=max(*told, peak))
 
 
 class Tally:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.monitor import signs as s
-from gpusetup.monitor.marks import NETWORK_FULL
 from gpusetup.monitor.seen import Seen, Sign
 from gpusetup.monitor.values import Verdict
 
@@ -30,79 +29,22 @@ class Case(NamedTuple):
 # --- what a verdict rests on ----------------------------------------------------------------------
 
 
-def braked(seen: Seen) -> str:
-    brake = seen.brake
-    assert brake is not None
-    told = "{seen.brake.words} held the clocks down"
-    if brake.reason in seen.work.reasons:
-        told += f" in {seen.work.reasons[brake.reason]:.0f} % of the working samples"
-    if brake.cause == "heat" and seen.gpu.heat is not None:
-        told += ", at {gpu.heat:.0f} °C"
-    if brake.cause == "withheld power" and seen.work.power_watts is not None:
-        told += ", at {work.power_watts:.0f} W"
-        told += " of the {limit:.0f} W that it may" if seen.gpu.latest.power_limit_watts else ""
-    if brake.cause == "lowered limit":
-        told += ": {limit:.0f} W of the rated {gpu.power_default:.0f} W"
-    if seen.work.clock_share is not None:
-        told += "; SM clock at {work.clock_share:.0f} % of its maximum"
-    return told + (" ({seen.brake.reason})" if brake.reason else "")
-
-
-def cores_used_up(seen: Seen) -> str:
-    cores = "{its_cores:g} cores" if seen.cores else "its cores"
-    told = WORKED + f" while the command used {{work.cpu:.0f}} % CPU of {cores}"
-    held = seen.work.held_back
-    return told + (", held back by its quota {work.held_back:.0f} % of the time" if held else "")
-
-
-def storage(seen: Seen) -> str:
-    waited = " {work.blocked:.1f} processes waited for a disk and" if seen.work.blocked else ""
-    return WORKED + " while" + waited + " {work.read_rate:MB/s} were read"
-
-
-def slow_items(seen: Seen) -> str:
-    each = "{work.worker_cpu:.0f} %" if seen.work.worker_cpu is not None else "unknown"
-    return f"{WAITED} for {{seen.loaders}} at {each} of a core each"
-
-
-def core_full(seen: Seen) -> str:
-    cpu = seen.work.busiest_cpu or 0.0
-    filled = f"a core ({cpu:.0f} %)" if cpu < 150 else f"{cpu / 100:.1f} cores"
-    return WORKED + f" while one process filled {filled} and no loader was behind"
-
-
-def bursts(seen: Seen) -> str:
-    work = seen.work
-    if not work.quiet_share and work.utilization_p95 - work.utilization_p5 < 50:
-        return WORKED + ", in pieces too short to be seen one by one"
-    return (
-        WORKED + ", in bursts (p5 {work.utilization_p5:.0f} %, p95 {work.utilization_p95:.0f} %, "
-        "nothing in {work.quiet_share:.0f} % of the samples)"
-    )
-
-
-def pauses(seen: Seen) -> str:
-    told, paused = PAUSED, seen.gpu.parts.paused
-    if paused is None or paused.busiest_cpu is None:
-        return told
-    if (paused.write_rate or 0) > 1e6:
-        return f"{told}, while {(paused.write_rate or 0) / 1e6:.0f} MB/s were written"
-    return f"{told}, while the process used {paused.busiest_cpu:.0f} % of a core"
-
-
 def links(seen: Seen) -> str:
     work, told = seen.work, RAN
     if work.power_share is not None:
         told += " at {work.power_share:.0f} % of the power limit"
-    far = work.network_rate if (work.network_rate or 0) >= NETWORK_FULL else None
-    for rate, name in ((work.link_rate, "NVLink"), (work.pcie_rate, "PCIe"), (far, "the network")):
-        told += f", {rate / 1e9:.1f} GB/s over {name}" if rate else ""
-    return told
+    rates = (
+        (work.link_rate, "NVLink"),
+        (work.pcie_rate, "PCIe"),
+        (work.network_rate, "the network"),
+    )
+    return told + "".join(f", {rate / 1e9:.1f} GB/s over {name}" for rate, name in rates if rate)
 
 
 def in_collectives(seen: Seen) -> str:
-    where = "{run.nodes} machines" if seen.run.nodes > 1 else "{seen.together} GPUs"
-    return f"{links(seen)}, on {where} of one job: they wait in collectives"
+    several = seen.run.nodes > 1
+    where = "on {run.nodes} machines" if several else "on {seen.together} GPUs"
+    return f"{links(seen)}, {where} of one job: they wait in collectives"
 
 
 def good(seen: Seen) -> str:
@@ -114,11 +56,29 @@ def good(seen: Seen) -> str:
 
 WORKED = "GPU {gpu.label} worked {work.utilization:.0f} % of the time"
 RAN = "kernels ran {work.utilization:.0f} % of the time"
+BRAKED = (
+    "{seen.brake.words} ({seen.brake.reason}) held the clocks down in {seen.brake_share:.0f} % of "
+    "the work"
+)
+CLOCK = "; SM clock at {work.clock_share:.0f} % of its maximum"
+BURSTS = (
+    WORKED + ", in bursts (p5 {work.utilization_p5:.0f} %, p95 {work.utilization_p95:.0f} %, "
+    "nothing in {work.quiet_share:.0f} % of the samples)"
+)
 WAITED = WORKED + " while the process waited ({work.busiest_cpu:.0f} % of a core)"
 PAUSED = (
     "GPU {gpu.label} paused for {gpu.parts.pause_share:.0f} % of its time, "
     "{gpu.parts.longest_pause:.0f} s at most"
 )
+QUOTA = (
+    WORKED + " while the command used {work.cpu:.0f} % CPU of {its_cores:g} cores, "
+    "held back by its quota {work.held_back:.0f} % of the time"
+)
+STORAGE = (
+    WORKED + " while {work.blocked:.1f} processes waited for a disk "
+    "and {work.read_rate:MB/s} were read"
+)
+IN_PAUSES = PAUSED + ", while the process used {gpu.parts.paused.busiest_cpu:.0f} % of a core"
 NETWORK = WORKED + " while the process waited and {work.network_rate:MB/s} came over the network"
 BY_ITSELF = (
     WORKED + " while the process computed on the CPU by itself "
@@ -155,14 +115,17 @@ CASES: tuple[Case, ...] = (
          (s.failed | s.memory_fell) & s.full_at_the_end & ~s.server, MEMORY, margin),
     # held down: unless the GPU mostly waits, which costs more
     *(
-        Case("throttled", cause, s.held_down_by(cause) & costs_most, braked, steps)
-        for cause, steps in (
-            ("heat", ("cool",)),
-            ("supply", ("check-the-supply",)),
-            ("lowered limit", ("raise-the-power-limit",)),
-            ("rated limit", ("draw-less",)),
-            ("withheld power", ("plug-it-in", "look-outside")),
-            ("set clocks", ("reset-the-clocks",)),
+        Case("throttled", cause, s.held_down_by(cause) & costs_most, BRAKED + figures + CLOCK,
+             steps)
+        for cause, figures, steps in (
+            ("heat", ", at {gpu.heat:.0f} °C", ("cool",)),
+            ("supply", "", ("check-the-supply",)),
+            ("lowered limit", ", at {limit:.0f} W of the rated {gpu.power_default:.0f} W",
+             ("raise-the-power-limit",)),
+            ("rated limit", "", ("draw-less",)),
+            ("withheld power", ", at {work.power_watts:.0f} W (its limit: {limit:.0f} W)",
+             ("plug-it-in", "look-outside")),
+            ("set clocks", "", ("reset-the-clocks",)),
         )
     ),
     Case("throttled", "low clocks", s.busy & s.clocks_far_down,
@@ -179,25 +142,24 @@ CASES: tuple[Case, ...] = (
     Case("communication-bound", "links",
          s.several & s.busy & s.links_rule & ~s.memory_bus_full, links, fewer_bytes),
     Case("communication-bound", "collectives",
-         s.several & s.spins & s.light & s.collectives & ~s.links_told,
-         in_collectives, fewer_bytes),
-    Case("communication-bound", "nodes",
-         s.several_nodes & s.spins & s.light & s.collectives,
+         s.several & s.spins & s.light & s.collectives,
          in_collectives, fewer_bytes),
     Case("communication-bound", "host", s.links_carry & s.light & ~s.several, links, the_link),
     # pauses
-    Case("bursty", "requests", s.server & partly & ~s.core_full, bursts, ("send-more-requests",)),
-    Case("bursty", "cells", s.notebook & partly, bursts, ("release-between-cells",)),
-    Case("bursty", "saves", s.pauses_rule & s.writes_in_pauses, pauses, shorter),
+    Case("bursty", "requests", s.server & partly & ~s.core_full, BURSTS, ("send-more-requests",)),
+    Case("bursty", "cells", s.notebook & partly, BURSTS, ("release-between-cells",)),
+    Case("bursty", "saves", s.pauses_rule & s.writes_in_pauses,
+         PAUSED + ", while {gpu.parts.paused.write_rate:MB/s} were written", shorter),
     Case("bursty", "cpu",
-         s.pauses_rule & s.computes_in_pauses & ~(s.workers_full | s.helpers), pauses, shorter),
-    Case("bursty", "sleeps", s.pauses_rule & s.long_pauses & main_waits
-         & ~(s.workers_full | s.helpers | s.blocked | s.reads | s.receives), pauses, waits_where),
+         s.pauses_rule & s.computes_in_pauses & ~(s.workers_full | s.helpers), IN_PAUSES, shorter),
+    Case("bursty", "sleeps", s.pauses_rule & main_waits
+         & ~(s.workers_full | s.helpers | s.blocked | s.reads | s.receives),
+         IN_PAUSES, waits_where),
     # the input, as the processes show it
     Case("input-starved", "neighbours", starved & s.others_full,
          WORKED + " while others used {seen.others_cpu:.0f} % CPU of {run.host_cores} cores, "
          "and the command {work.cpu:.0f} %", ("free-the-cpu",)),
-    Case("input-starved", "quota", starved & s.held_back, cores_used_up, ("more-cores",)),
+    Case("input-starved", "quota", starved & s.held_back, QUOTA, ("more-cores",)),
     Case("input-starved", "workers", starved & s.workers_full,
          WORKED + " while {seen.loaders} computed at {work.worker_cpu:.0f} % of a core each",
          ("more-workers", "cheaper-items")),
@@ -206,27 +168,30 @@ CASES: tuple[Case, ...] = (
          "{work.disk_read_rate:MB/s} were read and {work.disk_write_rate:MB/s} written: "
          "it swaps", ("free-host-memory",)),
     Case("input-starved", "network", waits & s.over_the_network, NETWORK, storages),
-    Case("input-starved", "storage", waits & (s.blocked | s.reads), storage, storages),
-    Case("input-starved", "producers", starved & s.helpers & ~(s.several | s.launched),
+    Case("input-starved", "storage", waits & (s.blocked | s.reads), STORAGE, storages),
+    Case("input-starved", "producers", starved & s.helpers & ~s.several,
          WORKED + " while other processes of the command computed at {work.helpers_cpu:.0f} % of a "
          "core together", ("speed-up-the-producers",)),
     Case("input-starved", "by-itself", alone_with_its_cpu
          & s.core_full & ~s.light,
          BY_ITSELF, faster_input),
-    Case("input-starved", "slow-items", waits & s.workers, slow_items,
+    Case("input-starved", "slow-items", waits & s.workers,
+         WAITED + " for {seen.loaders} at {work.worker_cpu:.0f} % of a core each",
          ("run-ahead", "see-where-it-waits")),
     Case("input-starved", "machine", partly & s.machine_full & ~(s.watched | s.no_loader),
          WORKED + " while the machine's CPU was {work.host_share:.0f} % busy",
          ("see-who-uses-the-cpu",)),
     # the launches
-    Case("launch-bound", "core", s.core_full & partly, core_full, small),
+    Case("launch-bound", "core", s.core_full & partly,
+         WORKED + " while one process used {work.busiest_cpu:.0f} % of a core and no loader was "
+         "behind", small),
     Case("launch-bound", "kernels", s.busy & s.light, SMALL, small),
     Case("launch-bound", "multiprocessors", s.busy & s.few_multiprocessors & ~s.memory_bus_full,
          RAN + ", but only {work.sm_active:.0f} % of the multiprocessors had work", small),
     Case("launch-bound", "kernels", partly & s.light & ~(s.gaps | main_waits), SMALL, small),
     # the pattern, where nobody saw a cause
-    Case("bursty", "unknown", partly & s.gaps, bursts, unseen),
-    Case("bursty", "short-pieces", partly, bursts, unseen),
+    Case("bursty", "unknown", partly & s.gaps, BURSTS, unseen),
+    Case("bursty", "short-pieces", partly, BURSTS, unseen),
     # memory
     Case("memory-tight", "margin", s.memory_full & ~s.server, MEMORY, margin),
     Case("memory-bound", "bus", s.memory_bus_full,

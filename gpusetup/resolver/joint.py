@@ -116,8 +116,8 @@ def labelled(name: str, version: str, build: TorchBuild) -> str:
 def candidates(
     asked: Asked, projects: Sequence[Project], prefer: TorchBuild | None = None
 ) -> tuple[TorchBuild, ...]:
-    """The builds to try, the newest torch first: of each torch the best for the machine among those
-    beside which each project has a release; `prefer` is the best of its torch."""
+    """The builds to try, the newest torch first, the best for the machine first among those of one
+    torch: those beside which each project has a release. `prefer` is the best of its torch."""
     situation = situation_of(asked.machine, asked.request, asked.catalog)
     pinned = any(Requirement(word).specifier for word in asked.words)
     fitting = [
@@ -126,11 +126,9 @@ def candidates(
         if fits(build, situation)
         and (pinned or asked.request.torch or parsed(build.torch) >= parsed(OLDEST))
     ]
-    found: dict[str, TorchBuild] = {}
-    for build in sorted(fitting, key=lambda b: (b != prefer, preference(situation)(b))):
-        if build.torch not in found and none_beside(asked, projects, build) is None:
-            found[build.torch] = build
-    return tuple(sorted(found.values(), key=lambda b: parsed(b.torch), reverse=True))
+    best = sorted(fitting, key=lambda b: (b != prefer, preference(situation)(b)))
+    found = (build for build in best if none_beside(asked, projects, build) is None)
+    return tuple(sorted(found, key=lambda b: parsed(b.torch), reverse=True))
 
 
 def none_beside(asked: Asked, projects: Sequence[Project], build: TorchBuild) -> str | None:

@@ -52,7 +52,7 @@ class Row(Setup):
     kept: bool = False
     loss: float | None = None
     loss_fp32: float | None = None
-    """Of +AMP: the loss after `loss_steps`, and after as many steps in float32."""
+    """Of +AMP: the loss of what it was added to, after as many steps."""
     loss_steps: int = 0
     samples: int | None = None
     """In an epoch, where the code returns a data set that has a length."""

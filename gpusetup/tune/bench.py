@@ -212,11 +212,10 @@ def refuse_errors(job: Job, trials: Sequence[Trial]) -> None:
     broken = next((one for one in trials if one.status == "error"), None)
     if broken is not None and not any(one.status == "ok" for one in trials):
         name = job.code or job.reference or "the model"
-        raise BadInput(
-            f"{name} with batch {broken.batch} failed: {broken.detail}",
-            hint="it must run one training step by itself, in time; the batch size is not the"
-            " reason",
-        )
+        detail, _, hint = (broken.detail or "").partition("\nhint: ")
+        usual = "it must run one training step by itself, in time; the batch size is not the reason"
+        said = f"{name} with batch {broken.batch} failed: {detail}"
+        raise BadInput(said, hint=hint or usual)
 
 
 def check_code(code: str | None) -> None:

@@ -70,7 +70,7 @@ def write_tuned(source: str, target: str | None, before: bytes, after: bytes) ->
     """
     from gpusetup.model.codec import to_json
 
-    if target and not (Path(target).exists() and Path(target).samefile(source)):
+    if target and not (named_file.is_there(target) and Path(target).samefile(source)):
         write_bytes(target, after)
         return target
     if before == after:

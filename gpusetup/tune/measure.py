@@ -7,7 +7,6 @@ all that stayed together. What was measured before a Ctrl-C is kept and answered
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -68,13 +67,11 @@ def start_of(config: Config) -> Start:
     steps = 1
     for setting, key in meant(config):
         number, switch = whole(setting), truth(setting)
-        if key.role == "batch" and number and number > 0:
-            found["batch"] = number
-        elif key.role == "accumulation" and number and number > 0:
-            steps = number
-        elif key.role == "workers" and number is not None and number >= 0:
-            found["workers"] = number
-        elif key.role == "compile" and switch is not None:
+        if number is not None and number >= (key.role != "workers"):
+            if key.role in ("batch", "workers"):
+                found[key.role] = number
+            steps = number if key.role == "accumulation" else steps
+        if key.role == "compile" and switch is not None:
             found["compile"] = switch
         elif switch and key.role in ("amp", "bf16", "fp16"):
             found["amp"] = "fp16" if key.role == "fp16" else "bf16"
@@ -160,7 +157,8 @@ class Session:
         self.say(in_words(setup))
         trial = self.bench.trial(**plain(setup))
         shown = {field: getattr(trial, field) for field in ("status", "detail", *FIGURES)}
-        return Row(name=name, samples=trial.samples, **plain(setup), **shown)
+        steps = trial.loss_steps
+        return Row(name=name, samples=trial.samples, loss_steps=steps, **plain(setup), **shown)
 
     def added(self, name: Any, setup: Setup) -> Row:
         """A step; where it gains, also against a second run of what it was added to."""
@@ -174,25 +172,12 @@ class Session:
                 wide = replace(before, samples_per_second=speed, spread_percent=spread)
                 self.rows[self.rows.index(before)] = before = wide
             row = replace(row, kept=gains(row, before))
-        if name != "+AMP" or row.status != "ok":
+        if name != "+AMP" or row.status != "ok" or before.loss is None:
             return row
-        plain_loss, mixed = self.losses(before), self.losses(row)
-        if not plain_loss or not mixed:
+        row = replace(row, loss_fp32=before.loss)
+        if row.loss is not None:
             return row
-        broken = math.isfinite(plain_loss[-1]) and not math.isfinite(mixed[-1])
-        return replace(
-            row,
-            loss=mixed[-1] if math.isfinite(mixed[-1]) else None,
-            loss_fp32=plain_loss[-1] if math.isfinite(plain_loss[-1]) else None,
-            loss_steps=min(len(plain_loss), len(mixed)),
-            kept=row.kept and not broken,
-            detail=f"the loss is {mixed[-1]} in {row.amp}" if broken else row.detail,
-        )
-
-    def losses(self, setup: Setup) -> list[float]:
-        """The loss at each of the first steps from the same weights; none where they do not run."""
-        self.say(f"the loss, {setup.amp or 'float32'}")
-        return list(self.bench.ask("losses", **plain(setup)).get("losses", ()))
+        return replace(row, kept=False, detail=f"the loss is no number in {row.amp}")
 
     def together(self, row: Row) -> Row:
         """The last row; where a second run does not bear out what was kept, nothing is."""
@@ -206,8 +191,6 @@ class Session:
     def with_amp(self, setup: Setup) -> Setup | str:
         if setup.amp:
             return "it is on already"
-        if not self.device.is_gpu and self.bench.job.device.startswith("cuda"):
-            return "this device gains nothing by it"
         return replace(setup, amp=self.device.half)
 
     def with_batch(self, setup: Setup) -> Setup | str:
@@ -291,7 +274,9 @@ STEPS: tuple[tuple[Literal["+AMP", "+batch", "+workers", "+compile"], Step], ...
     ("+workers", Session.with_workers),
     ("+compile", Session.with_compile),
 )
-FIGURES = ("peak_bytes", "samples_per_second", "spread_percent", "utilization_percent")
+FIGURES = (
+    "peak_bytes", "samples_per_second", "spread_percent", "utilization_percent", "loss",
+)  # fmt: skip
 TAKEN_BACK = "not faster when all was run again"
 UNSTEADY = "slower than when it was added: other work disturbs this machine"
 

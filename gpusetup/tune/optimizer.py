@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpusetup.configs.config import Config, read_config, written
+from gpusetup.configs.config import Config, changed, read_config
 from gpusetup.configs.settings import value_of
 from gpusetup.errors import BadInput, Unsatisfiable
 from gpusetup.model.frozen import replace
@@ -222,9 +222,9 @@ def auto_optimize_config(
     config = read_config(raw, name)
     option = Option(grow=grow_batch, fixed_beside=fixed_beside(str(source), config))
     proposal = propose(config, facts_of(_machine(machine)), option)
-    tuned = written(config, proposal.edits)
-    write_tuned(str(source), str(target), raw, tuned)
-    return TunedConfig(tree_of(read_config(tuned, name)), proposal)
+    tuned = changed(config, proposal.edits)
+    write_tuned(str(source), str(target), raw, tuned.raw)
+    return TunedConfig(tree_of(tuned), proposal)
 
 
 def tree_of(config: Config) -> dict[str, Any]:

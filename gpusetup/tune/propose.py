@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.configs.config import Config, read_config, written
-from gpusetup.configs.keys import PLANS
+from gpusetup.configs.config import Config, changed
 from gpusetup.model.frozen import replace
 from gpusetup.tune.batch import batch, cannot_fit
 from gpusetup.tune.case import MEASURED, Case, Facts, Option, Proposal, Proposed
@@ -15,13 +14,13 @@ NOTHING_ASKED = Option()
 
 def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Proposal:
     """Every rule's changes and words, in the file's order."""
-    found = tuple(one for one in meant(config) if one[1].role not in PLANS)
+    found = tuple(one for one in meant(config) if not one[1].plan)
     case = Case(config=config, facts=facts, option=option, found=found)
     parts = [part for rule in RULES for part in rule(case)]
     if option.interrupted:
         parts = [one for one in parts if isinstance(one, str) or one.change.source == MEASURED]
     edits = [part.edit for part in parts if isinstance(part, Proposed)]
-    case = replace(case, changed=read_config(written(config, edits), config.name))
+    case = replace(case, changed=changed(config, edits))
     if option.measured or not option.interrupted:
         parts = [*several_gpus(case), *batch(case), *parts]
     stopped = cannot_fit(case)

@@ -90,7 +90,7 @@ DOUBTS = (
     doubt(28, "reserved memory stays within the margin of what was allocated", "plan"),
     doubt(29, "compiling takes less than the limit of a trial", "suspicions"),
     doubt(30, "ended loader workers keep no device node open", "suspicions"),
-    doubt(31, "bus bandwidth is what nccl-tests measure", "verify", needs="several GPUs"),
+    doubt(31, "collectives over NCCL are exact", "verify", needs="several GPUs"),
     doubt(32, "little shared memory is named as the cause by its own words", "verify",
           needs="several GPUs and a small /dev/shm"),
     doubt(33, "the rate holds under load, and NVML says what held it", "verify", "load"),

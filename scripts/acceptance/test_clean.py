@@ -16,7 +16,7 @@ import pytest
 from acceptance.conftest import Work, unknown
 
 NUMERIC = (
-    *("matmul", "float64", "float32", "float16", "bfloat16", "amp-bfloat16", "chance"),
+    *("matmul", "float64", "float32", "float16", "bfloat16", "chance"),
     *("language-model", "operators", "modules", "optimizers"),
 )
 LEAST = 3

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Generator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from shutil import which
 
 from gpusetup.errors import Blocked, UsageError
@@ -98,10 +98,9 @@ def conducted(engine: Engine) -> Generator[tuple[str, Output], None, None]:
         return engine.ask(node)
 
     try:
-        running: dict[Future[Output], str] = {pool.submit(asked, one): one for one in engine.nodes}
-        while running:
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(future), future.result()
+        running = {pool.submit(asked, node): node for node in engine.nodes}
+        for future in as_completed(running):
+            yield running[future], future.result()
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         end_children()

@@ -15,7 +15,7 @@ from gpusetup.model.frozen import Frozen
 
 GB = 1e9
 NOTES = ("uneven",)
-"""What may be how the network is built: it is said, and nobody is blamed."""
+"""What may be how the network is built: it is said, and no node is blamed."""
 OF_NODES = ("absent", "hung", "slow-compute", "broken-link", "slow-link")
 """Faults of a rank, so of its node: that one is left out of jobs."""
 FACTS: Mapping[Fault, tuple[str, str]] = {

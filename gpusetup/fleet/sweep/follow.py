@@ -37,8 +37,8 @@ class Follower:
     """The worker of one rank, started again if it dies; what it says is told, with what only this
     process knows."""
 
-    def __init__(self, worker: Sequence[str], beside: Message, tell: Tell) -> None:
-        self.worker, self.beside, self.tell = tuple(worker), beside, tell
+    def __init__(self, worker: Sequence[str], home: Message, tell: Tell) -> None:
+        self.worker, self.home, self.tell = tuple(worker), home, tell
         self.lines: Lines | None = None
         self.starts = 0
         self._start()
@@ -68,7 +68,7 @@ class Follower:
                 return
             message = parsed(line)
             if message:
-                self.tell({**message, **self.beside} if message["said"] == "ready" else message)
+                self.tell({**message, **self.home} if message["said"] == "joined" else message)
             elif ASIDE.match(last) or not ASIDE.match(line):
                 last = line
 
@@ -95,10 +95,10 @@ def parsed(line: str) -> Message:
     return {}
 
 
-def take_part(spoke: Spoke, worker: Sequence[str], beside: Message) -> Message:
+def take_part(spoke: Spoke, worker: Sequence[str], home: Message) -> Message:
     """Do what the leader asks until it says the end, which is returned; empty if it is gone."""
     keep_alive(spoke.link)
-    follower = Follower(worker, beside, lambda message: spoke.say({"told": message}))
+    follower = Follower(worker, home, lambda message: spoke.say({"told": message}))
     try:
         while message := spoke.hear():
             if "exit" in message:

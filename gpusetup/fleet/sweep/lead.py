@@ -65,50 +65,43 @@ class Leader:
         self.place: Message = {}
         self.inbox: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
         self.others = Gathering(rank, self.inbox)
-        self.ready: dict[int, Unit] = {}
-        """Ranks whose torch computes."""
         self.known: dict[int, Unit] = {}
-        """Those that have reached the store too."""
+        """Ranks whose torch computes, and that have reached the store."""
         self.absent: dict[int, str] = {}
-        beside = {"host": rank.host, "local": rank.local}
-        self.own = Follower(worker, beside, lambda message: self.inbox.put((0, message)))
+        home = {"host": rank.host, "local": rank.local}
+        self.own = Follower(worker, home, lambda message: self.inbox.put((0, message)))
 
     # --- meeting -----------------------------------------------------------------------------
 
     def meet(self) -> None:
         """Wait until every rank is ready, or its time is over; who is not, is absent."""
         end, problems = time.monotonic() + self.sizes.meet, dict[int, str]()
+        waited = {*range(self.rank.world)}
         port = store_port(self.store, self.sizes.meet)
         self.place = {"address": self.rank.address, "port": port}
         for number, message in self._heard(end):
             self._greet(number, message)
             if message["said"] in ("broken", "died", "failed"):
                 problems.setdefault(number, str(message.get("problem", ""))[:300])
-            if len({*self.known, *problems}) == self.rank.world:
+            if number in self.known or number in problems:
+                waited.discard(number)
+            if not waited:
                 break
         gpus = any(unit.device != "cpu" for unit in self.known.values())
         for number in range(self.rank.world):
-            unit = self.known.get(number)
-            if unit is None:
-                self.absent[number] = problems.get(number) or self._why_absent(number)
-            elif gpus and unit.device == "cpu":
+            why = problems.get(number) or f"it was not ready within {self.sizes.meet:g} s"
+            if number not in self.known:
+                self.absent[number] = why
+            elif gpus and self.known[number].device == "cpu":
                 del self.known[number]
                 self.absent[number] = "its torch sees no GPU, and others do"
 
     def _greet(self, number: int, message: Message) -> None:
         if message["said"] == "ready":
+            self._send(number, {"do": "join", **self.place})
+        if message["said"] == "joined":
             with contextlib.suppress(KeyError, TypeError, ValueError):
-                self.ready[number] = unit_of(number, message)
-                self._send(number, {"do": "join", **self.place})
-        if message["said"] == "joined" and number in self.ready:
-            self.known[number] = self.ready[number]
-
-    def _why_absent(self, number: int) -> str:
-        if not self.host(number):
-            return f"it did not come within {self.sizes.meet:g} s"
-        if number in self.ready:
-            return f"it did not reach the store at {self.place['address']}:{self.place['port']}"
-        return f"its torch was not ready within {self.sizes.meet:g} s"
+                self.known[number] = unit_of(number, message)
 
     def _heard(self, end: float) -> Iterator[tuple[int, Message]]:
         """What is said until the end."""
@@ -122,8 +115,6 @@ class Leader:
 
     def host(self, number: int) -> str:
         """Where a rank is; empty if it never said so."""
-        if number in self.ready:
-            return self.ready[number].host
         return (self.others.heard[number].host or "") if number else self.rank.host
 
     # --- rounds ------------------------------------------------------------------------------
@@ -140,12 +131,13 @@ class Leader:
         """Ask a round, and gather what comes within its limit."""
         for rank, question in self._questions(asked):
             self._send(rank, question)
-        told: dict[int, Message] = {}
+        told, waited = dict[int, Message](), {*asked.asked}
         for number, message in self._heard(time.monotonic() + self.sizes.limit + SLACK_SECONDS):
             self._greet(number, message)
             if message["said"] in ANSWERS and message.get("round") in (asked.number, None):
                 told[number] = message
-            if told.keys() >= {*asked.asked}:
+                waited.discard(number)
+            if not waited:
                 break
         problems = (str(one["problem"])[:300] for one in told.values() if "problem" in one)
         return Result(
@@ -153,9 +145,9 @@ class Leader:
             rates={
                 group: self._rate(asked, [told[rank] for rank in group])
                 for group in asked.groups
-                if told.keys() >= {*group}
+                if waited.isdisjoint(group)
             },
-            silent=tuple(rank for rank in asked.asked if rank not in told),
+            silent=tuple(waited),
             problem=next(problems, ""),
         )
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from gpusetup import __version__
 from gpusetup.errors import Blocked
 from gpusetup.install.fetching.file_url import local_path
 from gpusetup.install.fetching.wheels import Wheel, parsed_name
@@ -19,49 +18,29 @@ from gpusetup.system.refused import blocked_by_files
 MANIFEST = "manifest.json"
 
 
-class Kept(Frozen):
-    name: str
-    version: str
-    filename: str
-    sha256: str
-    size_bytes: int
-
-
 class Manifest(Frozen):
-    """What a wheelhouse holds, and for which Python and machine it was filled."""
+    """What `--download` has put into a folder."""
 
     schema: Literal["gpusetup.wheelhouse/1"] = "gpusetup.wheelhouse/1"
-    gpusetup: str = __version__
-    filled_at: str
-    python: str
-    platform: str
-    wheels: tuple[Kept, ...]
+    wheels: Mapping[str, str]
+    """File name -> sha256."""
 
 
-def write_manifest(folder: Path, files: Iterable[Path], manifest: Manifest) -> None:
+def write_manifest(folder: Path, files: Iterable[Path]) -> None:
     """Note every wheel that was fetched, besides those noted before that are still there."""
     from gpusetup.model.codec import to_json
 
-    known = {one.filename: one for one in _noted(folder) if (folder / one.filename).is_file()}
-    for path in files:
-        name, version, _tags = parsed_name(path.name) or (path.name, "", None)
-        known[path.name] = Kept(
-            name=name,
-            version=version,
-            filename=path.name,
-            sha256=sha256_of(path),
-            size_bytes=path.stat().st_size,
-        )
-    whole = replace(manifest, wheels=tuple(known.values()))
-    write_safely(folder / MANIFEST, to_json(whole, indent=1) + "\n")
+    known = {name: digest for name, digest in _noted(folder).items() if (folder / name).is_file()}
+    known.update({path.name: sha256_of(path) for path in files})
+    write_safely(folder / MANIFEST, to_json(Manifest(wheels=known), indent=1) + "\n")
 
 
-def _noted(folder: Path) -> tuple[Kept, ...]:
+def _noted(folder: Path) -> Mapping[str, str]:
     from gpusetup.model.codec import from_json
 
     path = folder / MANIFEST
     if not path.is_file():
-        return ()
+        return {}
     raw = path.read_bytes()
     refuse_newer(raw, "gpusetup.wheelhouse/1", what=str(path))
     return from_json(raw, Manifest, what=str(path)).wheels
@@ -72,7 +51,7 @@ def wheels_in(folder: Path) -> tuple[Wheel, ...]:
     hint = "`--offline` names the folder that `gpusetup install --download DIR` filled"
     with blocked_by_files(f"{folder} cannot be read", hint):
         files = sorted(folder.iterdir())
-    noted = {one.filename: one.sha256 for one in _noted(folder)}
+    noted = _noted(folder)
     if lost := sorted(name for name in noted if not (folder / name).is_file()):
         raise Blocked(
             f"{folder} lacks {lost[0]}, which its manifest names",

@@ -139,28 +139,31 @@ class _Search:
         return self._ask((build,), words, *limits)
 
     def any(self, words: Sequence[str], prefer: TorchBuild | None) -> _Set | str:
-        """The set with the newest torch that goes, or why there is none."""
+        """The set with the newest torch that goes, or why there is none: uv is asked with every
+        torch, then with each build of the one that it takes and what our table forbids beside it.
+        """
         asked = replace(self.asked, words=tuple(words))
-        projects, left_out, wrong = list(asked.projects), set[TorchBuild](), dict[str, str]()
-        while True:
-            builds = builds_for(asked, projects, prefer)
-            tried = tuple(build for build in builds if build not in left_out)
-            if not tried:
-                return " and ".join(wrong.values())
-            answer = self._ask(tried, words)
+        builds, reason = builds_for(asked, asked.projects, prefer), ""
+        tried = {build.torch: build for build in reversed(builds)}
+        while tried:
+            newest_first = tuple(reversed(tried.values()))
+            answer = self._ask(newest_first, words)
             if answer.reason:
-                return answer.reason
-            build = next(b for b in tried if b.torch == answer.version("torch"))
-            wrong = _refused(asked, answer, build)
-            more = [p for name in wrong if (p := companion_table().project(name)) not in projects]
-            if more:
-                projects += filter(None, more)
-            elif not wrong:
-                return self._set(build, answer, builds)
-            elif not (own := self._with(build, words)).reason:
-                return self._set(build, own, builds)
-            else:
-                left_out.add(build)
+                return reason or answer.reason
+            torch = answer.version("torch")
+            for build in (one for one in builds if one.torch == torch):
+                own = self._with(build, words)
+                if not own.reason:
+                    return self._set(build, own, newest_first)
+                reason = reason or self._by_table(answer, build) or own.reason
+            del tried[torch]
+        return reason
+
+    def _by_table(self, answer: Answer, build: TorchBuild) -> str | None:
+        """Why our table does not take a package of an answer beside a build."""
+        names = (one.name for one in answer.packages if one.name not in FAMILY)
+        reasons = (refused(self.asked, name, answer.version(name), build) for name in names)
+        return next(filter(None, reasons), None)
 
     def best(self, prefer: TorchBuild | None) -> _Set:
         """uv's own set, or one in which something that was asked for is newer: the fewest releases
@@ -191,27 +194,21 @@ class _Search:
 
     def held_back(self, found: _Set) -> Iterator[HeldBack]:
         """What is not at its newest, and what holds it: the table, or uv in its own words."""
-        build, exact = found.build, _exact(self.asked, found)
-        every = candidates(replace(self.asked, words=()), ())
-        for other in (every[0], *(one for one in every[1:] if one.torch == build.torch)):
-            if other != build and parsed(other.torch) >= parsed(build.torch):
-                wrong = none_beside(self.asked, self.asked.projects, other)
-                table = _refused(self.asked, found.answer, other).items()
-                wrong = wrong or next((why for one, why in table if one not in FAMILY), None)
-                reason = wrong or self._with(other, [*exact.values()]).reason
-                by = reason or f"torch {other.torch} goes with other releases of them"
-                at = build.torch if other.torch != build.torch else f"{build.torch}+{build.backend}"
-                yield HeldBack(package="torch", at=at, by=by)
-                if wrong:
-                    break
+        build = found.build
+        exact = {name: f"{name}=={found.answer.version(name)}" for name in self.asked.names}
+        first = next(iter(candidates(replace(self.asked, words=()), ())), build)
+        if parsed(first.torch) > parsed(build.torch):
+            by = none_beside(self.asked, self.asked.projects, first)
+            by = by or self._by_table(found.answer, first)
+            by = by or self._with(first, [*exact.values()]).reason
+            by = by or f"torch {first.torch} goes with other releases of them"
+            yield HeldBack(package="torch", at=build.torch, by=by)
         for name in found.late:
             late, at = self._newest().version(name), found.answer.version(name)
-            others = [word for one, word in exact.items() if one != name]
-            wrong = refused(self.asked, name, late, build)
-            wrong = wrong or self._with(build, [*others, f"{name}=={late}"]).reason
-            yield HeldBack(
-                package=name, at=at, by=wrong or f"{name} {late} goes with other releases"
-            )
+            by = refused(self.asked, name, late, build)
+            words = {**exact, name: f"{name}=={late}"}
+            by = by or self._with(build, [*words.values()]).reason
+            yield HeldBack(package=name, at=at, by=by or f"{name} {late} goes with other releases")
 
     def matrix(self, found: _Set) -> Iterator[Cell]:
         """Each word with the newest torch of each minor, the chosen one among them."""
@@ -228,22 +225,6 @@ class _Search:
                 version=answer.version(name) or None,
                 reason=answer.reason,
             )
-
-
-def _refused(asked: Asked, answer: Answer, build: TorchBuild) -> dict[str, str]:
-    """What of an answer the table does not take beside a build: why, by its name."""
-    names = [one.name for one in answer.packages]
-    rows = ((name, refused(asked, name, answer.version(name), build)) for name in names)
-    return {name: reason for name, reason in rows if reason}
-
-
-def _exact(asked: Asked, found: _Set) -> dict[str, str]:
-    """The words at the releases of a set."""
-    exact = {}
-    for name in asked.names:
-        extras = ",".join(extras_of(asked.words, name))
-        exact[name] = f"{name}{f'[{extras}]' if extras else ''}=={found.answer.version(name)}"
-    return exact
 
 
 def is_free(word: str) -> bool:

@@ -15,7 +15,7 @@ from gpusetup.install.joint.choose import YEAR, choose_together
 from gpusetup.install.joint.places import users_places
 from gpusetup.install.joint.table import Joint
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.refresh.saved import known_catalog
+from gpusetup.install.refresh import known_catalog
 from gpusetup.install.request import InstallRequest
 from gpusetup.install.target.find import Target
 from gpusetup.installers.options import FAMILY

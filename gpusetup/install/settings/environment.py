@@ -147,7 +147,7 @@ def _place(place: str) -> str | None:
     return as_links(path) if os.path.exists(path) else None
 
 
-def indexes(environment: Mapping[str, str], _home: Path | None = None) -> tuple[str, ...]:
+def indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The indexes that uv takes by its own settings, its default index among them."""
     return tuple(
         url for line in _lines_of_indexes(environment) if (url := line.partition("-url ")[2])

@@ -162,9 +162,17 @@ def files_below(top: str) -> Iterator[str]:
         yield top
 
 
+def folders_like(source: str, folder: str) -> None:
+    """A folder, and those above it, made with the modes that another place has."""
+    if not os.path.isdir(folder):
+        folders_like(os.path.dirname(source), os.path.dirname(folder))
+        os.mkdir(folder)
+        shutil.copymode(source, folder)
+
+
 def link_hard(source: str, copy: str) -> None:
     """The same file under another name; a copy where the disk has no hard links."""
-    os.makedirs(os.path.dirname(copy), exist_ok=True)
+    folders_like(os.path.dirname(source), os.path.dirname(copy))
     try:
         os.link(source, copy, follow_symlinks=False)
     except (OSError, NotImplementedError):

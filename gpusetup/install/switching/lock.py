@@ -54,22 +54,6 @@ def locked(
                 prefix.rmdir()
 
 
-def is_held(store: Path) -> bool:
-    """Whether somebody changes the environment right now. Changes nothing."""
-    from filelock import FileLock, Timeout
-
-    if not require_store(store) or not (store / "lock").exists():
-        return False
-    require_lock(store / "lock")
-    try:
-        with FileLock(store / "lock").acquire(timeout=0):
-            return False
-    except Timeout:
-        return True
-    except OSError:
-        return False
-
-
 def _acquired(path: Path, say: Callable[[str], None], seconds: float):  # type: ignore[no-untyped-def]
     from filelock import FileLock, Timeout
 

@@ -22,7 +22,7 @@ from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
 from gpusetup.install.settings.environment import FETCHING, asking_environment
 from gpusetup.install.switching.durable import sync_renamed, sync_tree
-from gpusetup.install.switching.files import remove, rename
+from gpusetup.install.switching.files import folders_like, remove, rename
 from gpusetup.install.switching.journal import (
     NEXT_RECEIPT,
     RECEIPT,
@@ -138,6 +138,7 @@ def place(targets: Mapping[str, str], prefix: str) -> None:
         while folder not in changed and len(folder) >= len(prefix):
             changed.add(folder)
             folder = os.path.dirname(folder)
+        folders_like(os.path.dirname(source), os.path.dirname(target))
         rename(Path(source), Path(target), synced=False)
     sync_renamed(changed)
 

@@ -14,9 +14,6 @@ whole batch's to rounding. The size that fits is kept for the next batches.
 from __future__ import annotations
 
 import logging
-import os
-import platform
-import sys
 import traceback
 import weakref
 from collections.abc import Callable, Collection
@@ -31,6 +28,7 @@ from gpusetup.tune.recover.parts import NORMS, Case, Told, batch_size, cuts, off
 from gpusetup.tune.recover.undo import Ranks, Undo, ddp_of, named
 
 LOG = logging.getLogger("gpusetup.tune")
+RECOMPUTE = "recompute activations (torch.utils.checkpoint), or give it a smaller model or input"
 MOST_CHECKED = 8
 FIRST_WAIT, LAST_WAIT = 8, 1024
 """After how many batches in parts a larger part is tried again; doubled when that fails."""
@@ -106,8 +104,8 @@ def recover_from_oom(
     What splitting would change is refused unless `allow` names it: `batchnorm` (statistics over a
     part differ from those over the batch), `random` (dropout draws other masks; allowed, and said).
     Under DistributedDataParallel every rank must call this for every batch: the backward runs
-    without synchronisation, the ranks agree through the store that all have succeeded, and only
-    then are the gradients averaged.
+    without synchronisation, the ranks agree that all have succeeded, and only then gradients are
+    averaged.
 
     Raises CannotRecover from the original error where `smallest` does not fit either or splitting
     is refused, and lets every other error through; gradients are then as they were before the call.
@@ -130,9 +128,9 @@ def recover_from_oom(
             done = one.until_it_fits(model, allow, smallest, say)
         except BaseException:
             undo.everything()
-            ranks.failed()
+            ranks.agreed(failed=True)
             raise
-        others = ranks.succeeded()
+        others = ranks.agreed(failed=False)
         if others:
             undo.everything()
             raise CannotRecover(f"{others} other rank{'s' if others > 1 else ''} could not recover")
@@ -184,7 +182,7 @@ class _Attempts:
             _refuse([*what_differs(model, allow), *there], problem)
             if micro <= smallest:
                 said = f"Not even {micro} of {self.count} samples fit"
-                raise CannotRecover(said, hint=next_rung(None)) from problem
+                raise CannotRecover(said, hint=RECOMPUTE) from problem
             problem = None  # nothing of the failed attempt is held while the next one runs
             micro = max(smallest, -(-micro // 2))
         differs = self.differs(model) if micro < self.count else []
@@ -193,7 +191,8 @@ class _Attempts:
             same = f"but {'; '.join(differs)}" if differs else "with the same gradient"
             say(
                 f"out of memory with {self.count} samples: went on in micro-batches of {micro},"
-                f" {same}. Next: {next_rung(micro)}"
+                f" {same}. Next: set the batch size to {micro} and accumulate gradients over the"
+                " rest"
             )
         return Recovered(
             loss=loss,
@@ -321,33 +320,3 @@ def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[st
     if drops and "random" not in allow:
         reasons.append(f"dropout draws other masks ({named(drops)})")
     return reasons
-
-
-# --- what to change first -----------------------------------------------------------------------
-
-VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-"""The allocator's variable: the older name, and the one from torch 2.9 on."""
-WASTE = 0.1
-"""A share of reserved memory that holds no tensor from which on fragmentation is worth fighting."""
-
-
-def next_rung(micro: int | None) -> str:
-    """What to change first, where a micro-batch works, or (None) nothing did.
-
-    >>> next_rung(16)
-    'set the batch size to 16 and accumulate gradients over the rest'
-    """
-    chosen = [os.environ.get(name, "") for name in VARIABLES]
-    odd = any(word in platform.release().lower() for word in ("microsoft", "wsl", "tegra"))
-    used = torch.cuda.is_available() and torch.cuda.is_initialized() and not torch.version.hip
-    if used and sys.platform == "linux" and not odd and "expandable" not in " ".join(chosen):
-        reserved = torch.cuda.max_memory_reserved()
-        if not reserved or 1 - torch.cuda.max_memory_allocated() / reserved >= WASTE:
-            old, new = (
-                f"{name}={value + ',' if value else ''}expandable_segments:True"
-                for name, value in zip(VARIABLES, chosen, strict=True)
-            )
-            return f"start it with {old} (from torch 2.9 on {new}): less is lost between blocks"
-    if micro is not None:
-        return f"set the batch size to {micro} and accumulate gradients over the rest"
-    return "recompute activations (torch.utils.checkpoint), or give it a smaller model or input"

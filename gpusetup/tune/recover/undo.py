@@ -1,8 +1,8 @@
 """What one call of the recovery may leave behind, how it is taken back, and how ranks agree.
 
 An attempt runs without synchronisation, so that a rank that runs out of memory leaves no other one
-waiting in an all-reduce. Then every rank says through the store whether it succeeded, and only
-where all did are the gradients averaged, as DDP would have done it.
+waiting in DDP's all-reduce. Then every rank says whether it succeeded, and only where all did are
+the gradients averaged, as DDP would have done it.
 """
 
 from __future__ import annotations
@@ -269,18 +269,11 @@ def _around(model: torch.nn.Module) -> Any:
 class Ranks:
     """The ranks that train with a DDP model; without one (None) there is one rank."""
 
-    rounds = 0
-    """How many times ranks have agreed in this process; every rank counts alike."""
-
     def __init__(self, ddp: Any) -> None:
         self._ddp: Any = ddp
-        if ddp is None:
-            return
-        self._group, self._synchronises = ddp.process_group, ddp.require_backward_grad_sync
-        self._world = dist.get_world_size(self._group)
-        Ranks.rounds += 1
-        self._round = f"gpusetup/oom/{Ranks.rounds}"
-        self._store: Any = dist.distributed_c10d._get_default_store()
+        if ddp is not None:
+            self._group, self._synchronises = ddp.process_group, ddp.require_backward_grad_sync
+            self._trained = [one for one in ddp.parameters() if one.requires_grad]
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -302,46 +295,25 @@ class Ranks:
         finally:
             ddp.require_forward_param_sync = before
 
-    def failed(self) -> None:
-        """Tell the others that this rank gives up; waits for nobody."""
-        if self._ddp is not None:
-            self._say(1)
-            self._leave()
-
-    def succeeded(self) -> int:
+    def agreed(self, *, failed: bool) -> int:
         """How many ranks failed; waits until all have said so."""
-        if self._ddp is None:
-            return 0
-        self._say(0)
-        self._store.wait([f"{self._round}/all"])
-        failed = int(self._store.get(f"{self._round}/all"))
-        self._leave()
-        return failed
+        return sum(self._sums([failed])) if self._ddp is not None else int(failed)
 
-    def _say(self, failed: int) -> None:
-        """The last to speak writes down how many failed."""
-        self._store.add(f"{self._round}/failed", failed)
-        if self._store.add(f"{self._round}/said", 1) == self._world:
-            count = self._store.add(f"{self._round}/failed", 0)
-            self._store.set(f"{self._round}/all", str(count))
-
-    def _leave(self) -> None:
-        """The last to leave wipes the keys."""
-        if self._store.add(f"{self._round}/left", 1) == self._world:
-            for name in ("failed", "said", "all", "left"):
-                self._store.delete_key(f"{self._round}/{name}")
+    def _sums(self, numbers: list[bool]) -> list[int]:
+        """Each number, added up over the ranks."""
+        device = next(self._ddp.parameters()).device
+        told = torch.tensor(numbers, dtype=torch.int32, device=device)
+        dist.all_reduce(told, group=self._group)
+        return [int(one) for one in told.tolist()]
 
     def average(self) -> None:
         """The mean of the gradients over the ranks, where this backward was to synchronise; of
         parameters that only other ranks used too."""
         if self._ddp is None or not self._synchronises:
             return
-        trained = [one for one in self._ddp.parameters() if one.requires_grad]
-        used = torch.tensor([one.grad is not None for one in trained], dtype=torch.int32)
-        used = used.to(trained[0].device if trained else "cpu")
-        dist.all_reduce(used, group=self._group)
-        for one, count in zip(trained, used.tolist(), strict=True):
+        used = self._sums([one.grad is not None for one in self._trained])
+        for one, count in zip(self._trained, used, strict=True):
             if count:
                 one.grad = torch.zeros_like(one) if one.grad is None else one.grad
                 dist.all_reduce(one.grad, group=self._group)
-                one.grad.div_(self._world)
+                one.grad.div_(dist.get_world_size(self._group))

@@ -29,9 +29,6 @@ def _laws() -> Dict[str, Law]:
     return {
         "rand": (lambda x, g: torch.rand(len(x), **like(x, g)), 0.5, sqrt(1 / 12), 0, 1),
         "randn": (lambda x, g: torch.randn(len(x), **like(x, g)), 0, 1, -inf, inf),
-        "uniform_": (lambda x, g: x.uniform_(-2, 2, generator=g), 0, sqrt(4 / 3), -2, 2),
-        "normal_": (lambda x, g: x.normal_(2, 3, generator=g), 2, 3, -inf, inf),
-        "random_": (lambda x, g: x.random_(0, 128, generator=g), 63.5, 36.95, 0, 128),
         "exponential_": (lambda x, g: x.exponential_(0.5, generator=g), 2, 2, 0, inf),
         "bernoulli_": (lambda x, g: x.bernoulli_(0.3, generator=g), 0.3, sqrt(0.21), 0, 2),
         "multinomial": (

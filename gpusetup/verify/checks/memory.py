@@ -9,8 +9,6 @@ from typing import Any, Iterator, List, Tuple
 import torch
 
 from ..device.devices import GIB
-from ..device.identity import gpu_uuid
-from ..device.lock import alone_on
 from ..host_memory import available_bytes
 from ..judging.tolerance import holds, judged, numbers, same
 from ..values import FAILED, PASSED, Outcome, asked
@@ -29,18 +27,15 @@ BROKEN = "the memory is faulty: look for ECC and Xid lines in `dmesg`, then have
 
 def memory(device: str) -> Outcome:
     """Patterns written to most of the free memory are read back as they were written."""
-    with alone_on(gpu_uuid(torch, device) if device != "cpu" else None) as alone:
-        wanted, why = amount(device)
-        if not alone and device != "cpu":
-            wanted, why = wanted // 9, "a tenth: another verify tests this GPU"
-        held = blocks(device, wanted)
-        if not held:
-            return Outcome(FAILED, "not one block of memory could be had", hint=TAKEN)
-        tested = f"{sum(block.numel() for block in held) * 8 / GIB:.2f} GiB"
-        fault = next(faults(held), "")
-        held.clear()
-        if device != "cpu":
-            torch.cuda.empty_cache()
+    wanted, why = amount(device)
+    held = blocks(device, wanted)
+    if not held:
+        return Outcome(FAILED, "not one block of memory could be had", hint=TAKEN)
+    tested = f"{sum(block.numel() for block in held) * 8 / GIB:.2f} GiB"
+    fault = next(faults(held), "")
+    held.clear()
+    if device != "cpu":
+        torch.cuda.empty_cache()
     if fault:
         return Outcome(FAILED, f"{tested} tested: {fault}", hint=BROKEN)
     return Outcome(PASSED, f"{tested}, {len(PATTERNS)} patterns, each inverted ({why})")

@@ -19,7 +19,6 @@ NO_COMPILER = "no C compiler"
 INSTALL_COMPILER = "`apt install g++` (Debian, Ubuntu), `dnf install gcc-c++` (Fedora), or set CXX"
 INSTALL_MSVC = "install the Visual C++ build tools, and start from their command prompt"
 NO_TRITON = ("Triton is not installed", "install the Triton of this torch")
-TOO_OLD = ("this GPU is too old for Triton", "compile nothing on it")
 NO_HEADERS = ("Python's headers are missing", "`apt install python3-dev`")
 OTHER_PYTHON = ("this torch compiles nothing under this Python", "a newer torch")
 CANNOT: Dict[str, Tuple[str, str]] = {
@@ -32,7 +31,10 @@ CANNOT: Dict[str, Tuple[str, str]] = {
         "setuptools is missing, which this torch needs",
         "`python -m pip install setuptools`",
     ),
-    "GPUTooOldForTriton|too old to be supported by the triton": TOO_OLD,
+    r"GPUTooOldForTriton|too old to be supported by the triton|'sm_[1-6]\da?' is not defined": (
+        "this GPU is too old for Triton",
+        "compile nothing on it",
+    ),
     r"Python\.h": NO_HEADERS,
     "not supported on Python|Dynamo is not supported": OTHER_PYTHON,
     "Windows not yet supported": ("this torch compiles nothing on Windows", "a newer torch"),
@@ -60,20 +62,10 @@ def has_compiler() -> bool:
     return any(shutil.which(name) for name in ((named,) if named else names))
 
 
-NO_SUCH_GPU = re.compile(r"Value 'sm_(\d+)a?' is not defined for option 'gpu-name'")
-"""What ptxas says of a GPU that it does not know: one that went, or one that came after it."""
-TRITON_FROM = 70
-PTXAS = "`TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas` (of a newer CUDA), or a newer Triton"
-
-
 def uncompiled(problem: BaseException) -> Outcome:
     """What an error of the compiler means."""
     said = f"{type(problem).__name__} {problem}"
-    unknown = NO_SUCH_GPU.search(said)
-    if unknown and int(unknown.group(1)) >= TRITON_FROM:
-        return Outcome(FAILED, f"this Triton does not know sm_{unknown.group(1)} yet", hint=PTXAS)
-    reasons = [TOO_OLD] * bool(unknown)
-    reasons += [reason for words, reason in CANNOT.items() if re.search(words, said)]
+    reasons = [reason for words, reason in CANNOT.items() if re.search(words, said)]
     headers = os.path.join(sysconfig.get_path("include"), "Python.h")
     if "non-zero exit status" in said and not os.path.isfile(headers):
         # The compiler that Triton calls says so on the terminal, not in its exception.
@@ -134,8 +126,7 @@ class Rows:
         return ITEMS
 
     def __getitem__(self, place: int) -> Any:
-        worker = torch.utils.data.get_worker_info()
-        return torch.arange(8) + 8 * place, torch.rand(3), worker.id
+        return torch.arange(8) + 8 * place, torch.rand(3)
 
 
 def dataloader(device: str) -> Outcome:
@@ -162,9 +153,8 @@ def dataloader(device: str) -> Outcome:
         epochs = [list(each) for each in (loader(False), mixed, mixed, loader(True))]
     except (RuntimeError, OSError) as problem:
         return unloaded(problem)
-    pinned = all(batch[0].is_pinned() for batch in epochs[0]) or not on_gpu
-    rows, drawn, workers = (
-        [torch.cat([batch[field] for batch in epoch]) for epoch in epochs] for field in range(3)
+    rows, drawn = (
+        [torch.cat([batch[field] for batch in epoch]) for epoch in epochs] for field in range(2)
     )
     moved = torch.cat([batch[0].to(device, non_blocking=True) for batch in epochs[1]])
     whole, each = torch.arange(8 * ITEMS).view(ITEMS, 8), torch.cat(drawn[1:3])
@@ -172,9 +162,7 @@ def dataloader(device: str) -> Outcome:
         same("rows in order", rows[0], whole),
         same("mixed, each once", moved.cpu()[rows[1][:, 0].argsort()], whole),
         holds("mixed", not torch.equal(rows[1], rows[2]), "the order is not mixed"),
-        holds("pinned", pinned, "it is not"),
         holds("numbers of workers", len(torch.unique(each, dim=0)) == len(each), "repeat"),
-        holds("workers", set(workers[0].tolist()) == set(range(WORKERS)), "not all worked"),
         same("a seed again, order", rows[3], rows[1]),
         same("a seed again, numbers", drawn[3], drawn[1]),
     ]
@@ -197,14 +185,13 @@ LARGE = 5_000_011
 
 def save_and_load(device: str) -> Outcome:
     """What is saved from the device is loaded again bit for bit, onto the host and the device:
-    each format, parts of tensors, 38 MiB, two names of one tensor."""
+    each format, parts of tensors, 38 MiB."""
     values = numbers(torch, 64, 33, salt=124).mul(100).to(device)
     state = {name: values.to(getattr(torch, name)) for name in FORMATS}
     for name in FORMATS:
         whole = state[name]
         state[f"{name} from a row on"], state[f"{name} apart"] = whole[3:], whole.t()[5::2, 1:-1:3]
     state["large"] = torch.arange(LARGE, dtype=torch.int64).mul_(2_654_435_761).to(device)
-    state["again"] = state["large"]
     parts: List[Part] = []
     folder = tempfile.mkdtemp(prefix="verify-")
     try:
@@ -215,11 +202,8 @@ def save_and_load(device: str) -> Outcome:
             fit = set(loaded["state"]) == set(state) and loaded["step"] == 17
             parts.append(holds(f"keys on {target}", fit, "names are missing"))
             for name, found in loaded["state"].items():
-                good = str(found.device) == target
-                parts.append(holds(f"device of {name}", good, f"{found.device}"))
+                parts.append(holds(f"device of {name}", str(found.device) == target, "another"))
                 parts.append(same(f"{name} on {target}", found, state[name]))
-            one, two = (loaded["state"].get(name, values).data_ptr() for name in ("large", "again"))
-            parts.append(holds("shared memory", one == two, "two names of one tensor became two"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return judged(parts, "what was saved, every bit")

@@ -109,13 +109,6 @@ STANDARD: Tuple[Check, ...] = (
         then="train in bfloat16 until another build is installed",
     ),
     of(
-        "amp-bfloat16",
-        "training:amp_bfloat16",
-        "bfloat16 autocast rounds what it should and keeps weights in float32",
-        "bfloat16 training would lose precision where it must not",
-        then="train without autocast until another build is installed",
-    ),
-    of(
         "memory",
         "memory:memory",
         "patterns, inversions, copies over most of the free memory are read back as written",

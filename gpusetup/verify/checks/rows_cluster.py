@@ -63,13 +63,12 @@ RANKS: Tuple[Check, ...] = (
     among_ranks("barrier", "no rank leaves a barrier before all have come", "meet"),
     among_ranks(
         "ddp_step",
-        "DDP, with branches, buffers, buckets and in sub-groups, agrees with one process",
+        "DDP, with small buckets, accumulated and in sub-groups, agrees with one process",
         "meet",
         module="training",
     ),
     among_ranks("fsdp_step", "FSDP2 agrees with one process", "meet", module="training"),
     among_ranks("tp_step", "tensor parallel agrees with one process", "meet", module="training"),
-    among_ranks("bandwidth", "the ranks exchange; how fast", "meet"),
 )
 """Rows that run in addition, at any level, where torchrun or srun started several ranks."""
 

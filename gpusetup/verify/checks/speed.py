@@ -7,8 +7,7 @@ from typing import Any, Callable, Tuple
 
 import torch
 
-from ..device.known_gpus import figures
-from ..judging.speed import least
+from ..device.known_gpus import least
 from ..judging.tolerance import numbers
 from ..values import FAILED, PASSED, Outcome, kind
 
@@ -53,8 +52,8 @@ def least_rate(device: str, check: str) -> float:
     floor = SLOWEST_COPY if check == "copy-within" else SLOWEST_PRODUCTS[kind(device)]
     if kind(device) != "cuda":
         return floor
-    known = figures(str(torch.cuda.get_device_properties(device).name))
-    return max(floor, least(check, known) or 0.0)
+    name = str(torch.cuda.get_device_properties(device).name)
+    return max(floor, least(check, name) or 0.0)
 
 
 def measured(device: str, run: Callable[[], Any], work: float) -> Tuple[float, float]:
@@ -79,9 +78,9 @@ def measured(device: str, run: Callable[[], Any], work: float) -> Tuple[float, f
     return work * times / seconds[0], 1 - seconds[0] / seconds[ROUNDS // 2]
 
 
-def rated(detail: str, found: Tuple[float, float], least: Tuple[float, str]) -> Outcome:
+def rated(detail: str, found: Tuple[float, float], lowest: Tuple[float, str]) -> Outcome:
     """Passed at the floor or above."""
-    (rate, spread), (floor, unit) = found, least
+    (rate, spread), (floor, unit) = found, lowest
     if rate >= floor:
         return Outcome(PASSED, detail, rate, floor, unit, spread=round(spread, 4))
     hint = "look for another job on the device, a power limit, or a card in the wrong slot"

@@ -11,7 +11,7 @@ import torch
 
 from ..device.identity import gpu_uuid
 from ..device.importing import first_line
-from ..device.known_gpus import peaks
+from ..device.known_gpus import gpus
 from ..device.nvml import Watch, summed, watch
 from ..judging.tolerance import numbers
 from ..values import FAILED, PASSED, Outcome, asked, kind
@@ -133,7 +133,7 @@ def least_of(found: Any, said: Dict[str, Any]) -> Least:
     """
     name, held = str(found.name), said.get("reasons", (CAPPED,)) == (CAPPED,)
     kept = LESS_STEADY if held or MOVING.search(name) else STEADY
-    tflops, _, variable = peaks().get(name, (0.0, None, False))
+    tflops, _, variable, *_ = gpus().get(name, (0.0, None, False))
     if variable or name.startswith(WITHOUT_TENSOR_CORES):
         return Least(kept)
     return Least(kept, tflops * (LEAST_CAPPED if held else FLOORS.get(int(found.major), 0.0)))

@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, List, Optional
 
 from ..device.importing import first_line
 from ..judging.refusals import refuses
-from ..judging.tolerance import ROUNDOFF, Part, holds
+from ..judging.tolerance import ROUNDOFF, Part, holds, pointed
 from ..values import sticky
 from .calls import (
     WHOLE,
@@ -179,6 +179,27 @@ class Question:
         found = self.by(way, self.call, layout, learns and bool(self.upstream), self.device)
         return Answer(*[[None if x is None else x.cpu() for x in part] for part in found])
 
+    def is_right(self, way: Way, layout: str, learns: bool) -> bool:
+        """Whether torch's own float64 is right in this form."""
+        torch = self.torch
+        try:
+            with in_float64(torch):
+                found = self.by(way, self.wide, layout, learns and bool(self.upstream))
+        except Exception:
+            return False
+        pairs = [*zip(found.outputs, self.exact.outputs)]
+        pairs += zip(found.gradients, self.exact.gradients)
+        return all(
+            x is y
+            or (
+                x is not None
+                and y is not None
+                and x.shape == y.shape
+                and bool(torch.allclose(x.to(y.dtype), y, 1e-6, 1e-9, True))
+            )
+            for x, y in pairs
+        )
+
     def by(self, way: Way, call: Call, layout: str, learns: bool, device: str = "cpu") -> Answer:
         """A call's answer in one of the ways, of copies of its arguments."""
         torch = self.torch
@@ -256,15 +277,7 @@ def _close(question: Question, target: Target, moves: List[Any]) -> Part:
 def _told(torch: Any, target: Target, bad: Any, worst: float, most: float) -> Part:
     if not bool(bad.any()):
         return Part(target.label, worst if most else 0.0, most)
-    place = tuple(int(each) for each in torch.nonzero(bad)[0]) if bad.dim() else ()
-    found, exact = _number(target.found[place]), _number(target.exact[place])
-    said = f"first at {list(place)}: {found}, not {exact}"
-    return Part(target.label, worst, most, int(bad.sum()), bad.numel(), said)
-
-
-def _number(x: Any) -> str:
-    value = x.item()
-    return f"{value:.6g}" if not isinstance(value, bool) else str(value)
+    return pointed(torch, target.label, target.found, target.exact, bad, (worst, most))
 
 
 def compared(torch: Any, device: str, asked: Any) -> List[Part]:
@@ -308,10 +321,14 @@ def _nearby(torch: Any, call: Call, turn: int, alike: bool) -> Call:
 
 def _once(torch: Any, device: str, asked: Any, call: Call) -> Iterator[Part]:
     question = Question(torch, device, asked, call)
-    exact = question.exact
     for label, way, layout, learns in (("", directly, "", True), *asked.entry.other_ways(asked)):
+        said = ", ".join(filter(None, (layout, label)))
         try:
             found = question.here(way, layout, learns)
+            parts = [
+                each if isinstance(each, Part) else judged(question, each)
+                for each in targets(question, said, found, question.exact)
+            ]
         except NoWay:
             continue
         except Exception as problem:
@@ -319,46 +336,7 @@ def _once(torch: Any, device: str, asked: Any, call: Call) -> Iterator[Part]:
                 continue
             if sticky(problem) or isinstance(problem, (AttributeError, NotImplementedError)):
                 raise
-            if not _raises(torch, question, way, layout):
-                yield holds(", ".join(filter(None, (layout, label))), False, first_line(problem))
-            continue
-        said = ", ".join(filter(None, (layout, label)))
-        parts = [
-            each if isinstance(each, Part) else judged(question, each)
-            for each in targets(question, said, found, exact)
-        ]
-        if any(part.worst > 1 for part in parts) and said:
-            try:
-                with in_float64(torch):
-                    itself = question.by(
-                        way, question.wide, layout, learns and bool(question.upstream)
-                    )
-            except Exception:
-                continue
-            if not _agree(torch, itself, exact):
-                continue  # torch's own fault in this form
-        yield from parts
-
-
-def _raises(torch: Any, question: Question, way: Way, layout: str) -> bool:
-    """Whether float64 has no answer in this form either."""
-    try:
-        with in_float64(torch):
-            question.by(way, question.wide, layout, bool(question.upstream))
-    except Exception:
-        return True
-    return False
-
-
-def _agree(torch: Any, one: Answer, other: Answer) -> bool:
-    pairs = [*zip(one.outputs, other.outputs), *zip(one.gradients, other.gradients)]
-    return all(
-        x is y
-        or (
-            x is not None
-            and y is not None
-            and x.shape == y.shape
-            and bool(torch.allclose(x.to(y.dtype), y, 1e-6, 1e-9, True))
-        )
-        for x, y in pairs
-    )
+            parts = [holds(said, False, first_line(problem))]
+        wrong = any(part.worst > 1 for part in parts)
+        if not (wrong and said) or question.is_right(way, layout, learns):
+            yield from parts

@@ -122,6 +122,17 @@ def _sparsely(x: Any, y: Any, kind: str) -> Any:
     return torch.sparse.mm(x.to_sparse(), y)
 
 
+def _waves(d: Draw) -> Any:
+    n = d.length(2**14)
+    return (d.normal(d.choice((1, 3)), n), n), {}
+
+
+def _solved(d: Draw) -> Any:
+    n = d.length(130)
+    x = d.normal(n, n)
+    return (x @ x.t() / n + d.torch.eye(n), d.normal(n, 3)), {}
+
+
 def _ragged(d: Draw) -> Any:
     width = d.choice((3, 17, 64))
     return (
@@ -214,7 +225,11 @@ def own(torch: Any) -> Dict[str, Any]:
         Own("sum along", _along, t.sum, once=True),
         Own("mean along", _along, t.mean, once=True),
         Own("running sum", _along, t.cumsum),
-        Own("norm along", _along, lambda x, dim: t.linalg.vector_norm(x, dim=dim)),
+        Own(
+            "norm along",
+            _along,
+            lambda x, dim: (t.linalg.vector_norm(x, dim=dim), t.linalg.vector_norm(x)),
+        ),
         Own(
             "variance along",
             _along,
@@ -255,6 +270,8 @@ def own(torch: Any) -> Dict[str, Any]:
         Own("norms of lists", _lists(1), t._foreach_norm),
         Own("product of bytes", _int8, _int_product, ("int8",), learns=False),
         Own("sparse matrices", _sparse, _sparsely, full, learns=False),
+        Own("waves", _waves, lambda x, n: (t.fft.rfft(x), t.fft.irfft(t.fft.rfft(x), n)), full),
+        Own("solved", _solved, lambda x, y: (t.linalg.cholesky(x), t.linalg.solve(x, y)), full),
         Own("ragged lines", _ragged, _padded),
         Own("many parts", _parts, t.cat),
         Own("resized", _resized, f.interpolate),

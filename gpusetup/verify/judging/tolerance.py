@@ -67,7 +67,7 @@ def agree(label: str, found: Any, exact: Any, allowed: Any) -> Part:
         worst = float(parts.max()) if parts.numel() else 0.0
         return Part(label, worst, float(allowed.max()) if allowed.numel() else 0.0)
     worst = float((errors / allowed.clamp(min=1e-300))[bad].max())
-    return _bad(torch, label, found, exact, bad, (worst, float(allowed.max())))
+    return pointed(torch, label, found, exact, bad, (worst, float(allowed.max())))
 
 
 def same(label: str, found: Any, exact: Any) -> Part:
@@ -81,7 +81,7 @@ def same(label: str, found: Any, exact: Any) -> Part:
     bad = found != exact
     if not bool(bad.any()):
         return Part(label, 0.0, 0.0)
-    return _bad(torch, label, found, exact, bad, (inf, 0.0))
+    return pointed(torch, label, found, exact, bad, (inf, 0.0))
 
 
 def holds(label: str, good: bool, told: str = "") -> Part:
@@ -96,9 +96,10 @@ def _real(torch: Any, given: Any) -> Any:
     return given.double()
 
 
-def _bad(
+def pointed(
     torch: Any, label: str, found: Any, exact: Any, bad: Any, sizes: Tuple[float, float]
 ) -> Part:
+    """The first element that is wrong, with how many are."""
     place = [int(each) for each in torch.nonzero(bad)[0]] if bad.dim() else []
     at = tuple(place)
     told = f"first at {place}: {found[at].item():.6g}, not {exact[at].item():.6g}"

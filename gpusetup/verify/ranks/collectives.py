@@ -1,5 +1,5 @@
 """The collectives: one loop makes each call of the table; every rank works out the numbers of all
-others, so that each judges its own answer. Barriers, and how fast it goes."""
+others, so that each judges its own answer. Barriers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, List
 import torch
 import torch.distributed as dist
 
-from ..values import PASSED, Outcome, asked
+from ..values import asked
 from .draws import COLLECTIVES, Draw, drawn, ring_step
-from .group import Group, Members, Part, State, begin, check, hold, together
+from .group import Group, Members, Part, State, check, hold
 from .numbers import ROUNDED, reduced, rows, signature, wrong
 
 SECONDS = 30.0
@@ -176,37 +176,3 @@ def _waited(group: Group, members: Members, place: str, turn: int) -> str:
 
 
 barrier = check("barrier", _barriers)
-
-
-RATED = (1 << 18, 1 << 22, 1 << 24, 1 << 27)
-"""Bytes of a message; the last one between GPUs alone."""
-REPEATS = 5
-
-
-def bandwidth(device: str) -> Outcome:
-    """The bus bandwidth of all_reduce by message size; `--baseline` compares runs."""
-    return together("bandwidth", _swept)
-
-
-def _swept(group: Group) -> Outcome:
-    rates, noise = [0.0], [0.0]
-    sizes = RATED if group.backend == "nccl" else RATED[:3]
-    for size in sizes:
-        begin(f"bandwidth/{size}")
-        turn, times = Turn(group, "all_reduce", Draw("plain", ("float32", "sum"), size // 4)), []
-        for _ in range(REPEATS + 1):  # the first one sets buffers up
-            began = time.perf_counter()
-            turn.start()
-            if turn.nccl:
-                torch.cuda.synchronize(group.device)
-            times.append(max(time.perf_counter() - began, 1e-9))
-        times = sorted(times[1:])
-        # Bytes over the bus for each one of the message, as nccl-tests count them.
-        moved = 2 * size * (group.world - 1) / group.world / 1e9
-        rates.append(moved / times[REPEATS // 2])
-        noise.append(times[-1] / times[0] - 1)
-    told = "/".join(f"{rate:.2g}" for rate in rates[1:])
-    label = "/".join(f"{size / 2**20:g}" for size in sizes)
-    best = rates.index(max(rates))
-    detail = f"all_reduce, bus bandwidth in GB/s at {label} MiB: {told}; the best"
-    return Outcome(PASSED, detail, rates[best], None, "GB/s", spread=noise[best])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import torch
 from torch import nn
@@ -28,45 +28,23 @@ class Form(NamedTuple):
     share: Callable[..., Any]
     """What makes the model on these ranks of a net, the group, its members and the options."""
     options: Dict[str, Any] = {}
-    net: str = "plain"
+    hidden: int = 47
+    """The width between the layers; the usual one can be shared out evenly nowhere."""
     group: str = "world"
     turns: int = 1
     """Backward passes a step, of which the last one exchanges."""
-    clip: Optional[float] = None
     kind: str = "float64"
     limit: float = TOLERANCE
     rows: str = "own"
     """What a rank is given: its `own` rows; `all`; its own for an answer to all (`split`)."""
-    steps: int = 4
 
 
 def net(form: Form, world: int, seed: int) -> Any:
-    """A net of one or several branches; called with the inputs and the branch's number."""
     torch.manual_seed(seed)
-
-    class Branches(nn.Module):  # type: ignore[misc]
-        def __init__(self, *ways: Any) -> None:
-            super().__init__()
-            self.ways = nn.ModuleList(ways)
-
-        def forward(self, inputs: Any, way: int) -> Any:
-            return self.ways[way % len(self.ways)](inputs)
-
-    def mixed(hidden: int, *between: Any) -> Any:
-        return nn.Sequential(nn.Linear(WIDTH, hidden), *between, nn.Linear(hidden, OUT))
-
-    # Of the plain one no length can be shared out evenly; the large one fills several buckets.
-    made = {
-        "plain": lambda: mixed(47, nn.Tanh(), nn.LayerNorm(47)),
-        "large": lambda: mixed(130_001, nn.Tanh()),
-        "block": lambda: mixed(16 * world, nn.GELU()),
-        # Its values are those of the last rows alone.
-        "batch norm": lambda: nn.Sequential(
-            nn.BatchNorm1d(WIDTH, 1e-5, 1.0), nn.Linear(WIDTH, OUT)
-        ),
-    }
-    names = ["plain"] * 3 if form.net == "branches" else [form.net]
-    return Branches(*(made[name]() for name in names)).to(getattr(torch, form.kind))
+    hidden = form.hidden * world if form.rows != "own" else form.hidden
+    between = (nn.Tanh(), nn.LayerNorm(hidden)) if form.rows == "own" else (nn.GELU(),)
+    made = nn.Sequential(nn.Linear(WIDTH, hidden), *between, nn.Linear(hidden, OUT))
+    return made.to(getattr(torch, form.kind))
 
 
 # --- ways to share --------------------------------------------------------------------------------
@@ -85,52 +63,43 @@ def mesh_of(group: Group) -> Any:
     return init_device_mesh(group.device.partition(":")[0], (group.world,))
 
 
-def fsdp(model: Any, group: Group, members: Members, **options: Any) -> Any:
+def fsdp(model: Any, group: Group, members: Members, narrow: bool = False) -> Any:
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    if options.pop("narrow", False):
-        narrow = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        options["mp_policy"] = narrow
-    mesh = mesh_of(group)
-    for layer in model.ways[0]:
-        fully_shard(layer, mesh=mesh, **options)
-    return fully_shard(model, mesh=mesh, **options)
+    mesh, policy = mesh_of(group), MixedPrecisionPolicy()
+    if narrow:
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for layer in model:
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def tensor_parallel(model: Any, group: Group, members: Members, inputs: str = "") -> Any:
+def tensor_parallel(model: Any, group: Group, members: Members, split: bool = False) -> Any:
     """The first layer split by columns (the inputs too, or not), the last one by rows."""
     from torch.distributed.tensor import Replicate, Shard, parallel
 
-    layout = Shard(0) if inputs == "split" else Replicate()
-    rows = parallel.RowwiseParallel(output_layouts=Replicate())
-    plan = {"ways.0.0": parallel.ColwiseParallel(input_layouts=layout), "ways.0.2": rows}
+    columns = parallel.ColwiseParallel(input_layouts=Shard(0) if split else Replicate())
+    plan = {"0": columns, "2": parallel.RowwiseParallel(output_layouts=Replicate())}
     return parallel.parallelize_module(model, mesh_of(group), plan)
 
 
-SMALL = {"bucket_cap_mb": 0.01}
+SMALL = {"bucket_cap_mb": 0.001}
 FORMS: Dict[str, Dict[str, Form]] = {
     "ddp_step": {
-        "plain": Form(ddp, clip=0.5),
-        "many buckets": Form(ddp, {"bucket_cap_mb": 0.001}),
-        "buckets as views": Form(ddp, {"gradient_as_bucket_view": True, **SMALL}),
-        "float32": Form(ddp, SMALL, kind="float32", limit=1e-4),
-        "bfloat16": Form(ddp, kind="bfloat16", limit=0.1),
-        "a large model": Form(ddp, net="large", kind="float32", limit=1e-4, steps=2),
+        "plain": Form(ddp),
+        "many buckets": Form(ddp, {"gradient_as_bucket_view": True, **SMALL}),
+        "a large model": Form(ddp, hidden=130_001, kind="float32", limit=1e-4),
         "accumulated": Form(ddp, SMALL, turns=2),
-        "unused parameters": Form(ddp, {"find_unused_parameters": True, **SMALL}, "branches"),
-        "batch norm's values": Form(ddp, net="batch norm"),
         "in a sub-group": Form(ddp, SMALL, group="stripes"),
     },
     "fsdp_step": {
         "steps": Form(fsdp),
-        "kept after forward": Form(fsdp, {"reshard_after_forward": False}),
-        "clipped": Form(fsdp, clip=0.5),
         "accumulated": Form(fsdp, turns=2),
         "in bfloat16": Form(fsdp, {"narrow": True}, kind="float32", limit=0.05),
     },
     "tp_step": {
-        "columns and rows": Form(tensor_parallel, net="block", rows="all"),
-        "sequence parallel": Form(tensor_parallel, {"inputs": "split"}, "block", rows="split"),
+        "columns and rows": Form(tensor_parallel, hidden=16, rows="all"),
+        "sequence parallel": Form(tensor_parallel, {"split": True}, 16, rows="split"),
     },
 }
 """Check -> the ways that it tries."""
@@ -160,7 +129,7 @@ def _trained(group: Group, form: Form, name: str) -> str:
     ours = form.share(model, group, members, **form.options)
     both = [torch.optim.SGD(each.parameters(), lr=0.3) for each in (ours, alone)]
     bits = [_bits(model.state_dict())]  # of parameters at the start and of exchanged gradients
-    for step in range(form.steps * form.turns):
+    for step in range(3 * form.turns):
         last = (step + 1) % form.turns == 0
         rows = [_rows(group, form, 1000 * step + rank) for rank in ranks]
         every = tuple(map(torch.cat, zip(*rows)))
@@ -169,9 +138,9 @@ def _trained(group: Group, form: Form, name: str) -> str:
         if not own and form.turns > 1:
             ours.set_requires_gradient_sync(last)
         with contextlib.nullcontext() if last or not own else ours.no_sync():
-            _loss(ours, given, step and step + group.rank).backward()
-        for rank, each in list(zip(ranks, rows))[::-1]:  # the first rank's buffers count
-            (_loss(alone, each, step and step + rank) / len(ranks)).backward()
+            _loss(ours, given).backward()
+        for each in rows:
+            (_loss(alone, each) / len(ranks)).backward()
         if not last:
             continue
         found = gradients(model)
@@ -180,15 +149,12 @@ def _trained(group: Group, form: Form, name: str) -> str:
             return f"the gradient of {said} in step {step + 1}"
         bits.append(_bits(found))
         for each, optimizer in zip((ours, alone), both):
-            if form.clip is not None:
-                nn.utils.clip_grad_norm_(each.parameters(), form.clip)
+            nn.utils.clip_grad_norm_(each.parameters(), 0.5)
             optimizer.step()
             optimizer.zero_grad()
-    ours.eval()(given[0], 0)  # DDP sends the values of the first rank's buffers
-    said = apart(model.state_dict(), alone.state_dict(), form.limit)
     if own:
         hold(members, name, bits)
-    return said
+    return apart(model.state_dict(), alone.state_dict(), form.limit)
 
 
 def _rows(group: Group, form: Form, salt: int) -> Tuple[Any, Any]:
@@ -199,8 +165,8 @@ def _rows(group: Group, form: Form, salt: int) -> Tuple[Any, Any]:
     return inputs, targets
 
 
-def _loss(model: Any, given: Tuple[Any, Any], way: int) -> Any:
-    return nn.functional.mse_loss(model(given[0], way), given[1])
+def _loss(model: Any, given: Tuple[Any, Any]) -> Any:
+    return nn.functional.mse_loss(model(given[0]), given[1])
 
 
 def whole(value: Any) -> Any:
@@ -209,11 +175,7 @@ def whole(value: Any) -> Any:
 
 
 def gradients(model: Any) -> Dict[str, Any]:
-    """Of every parameter; 0 where there is none."""
-    return {
-        name: torch.zeros_like(value) if value.grad is None else value.grad
-        for name, value in model.named_parameters()
-    }
+    return {name: value.grad for name, value in model.named_parameters()}
 
 
 def _bits(found: Dict[str, Any]) -> int:
@@ -223,8 +185,6 @@ def _bits(found: Dict[str, Any]) -> int:
 def apart(found: Dict[str, Any], exact: Dict[str, Any], limit: float) -> str:
     """What differs by more than rounding."""
     for name, value in exact.items():
-        if not value.is_floating_point():
-            continue
         error = (whole(found[name]) - value).double().abs().max().item()
         error /= max(1.0, float(value.abs().max().item()))
         if not error <= limit:

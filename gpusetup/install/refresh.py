@@ -1,4 +1,5 @@
-"""The catalog brought up to what the live index has today.
+"""The catalog brought up to what the live index has today (`resolve --refresh`), and what is kept
+of that for `install`.
 
 Wheels that the index lists and the catalog lacks become builds, with the kernels of the newest
 release on the same backend: inferred, and each says so. Builds that the index no longer lists go.
@@ -6,19 +7,28 @@ release on the same backend: inferred, and each says so. Builds that the index n
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from pathlib import Path
 from typing import Literal
 
-from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
+from gpusetup.catalog.file import load_catalog
 from gpusetup.catalog.kernels import release
 from gpusetup.catalog.rows import Release
-from gpusetup.errors import Blocked, Unsatisfiable
+from gpusetup.errors import BadInput, Blocked, Unsatisfiable
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.fetching.page import ask_page
 from gpusetup.install.fetching.wheels import Wheel
+from gpusetup.install.settings.index_root import index_root_of
+from gpusetup.install.switching.files import no_link, write_safely
+from gpusetup.model.codec import from_json, to_json
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import cuda_of, parsed
 
@@ -65,10 +75,10 @@ class ListedBuilds(Frozen):
 def ask_root(
     catalog: Catalog, root: str, notify: Callable[[str], None], wanted: str = "cpu"
 ) -> ListedBuilds:
-    """What every backend's page lists: the recent ones', those that the root itself names, and the
-    one that is wanted; Unsatisfiable where neither the root nor the catalog has that."""
-    known = {*backends_to_ask(catalog), *listed_labels(catalog, root)}
+    """What every backend's page lists: the recent ones', and the one that is wanted; Unsatisfiable
+    if neither the root nor the catalog has that."""
     unknown = {wanted} - {*catalog.backends} if LABEL.fullmatch(wanted) else set()
+    known = {*backends_to_ask(catalog), *listed_labels(catalog, root)}
     backends = tuple(sorted(known | unknown))
     notify(f"asking {without_credentials(root)} for {', '.join(backends)}")
 
@@ -90,22 +100,16 @@ def ask_root(
 
 
 def listed_labels(catalog: Catalog, root: str) -> tuple[str, ...]:
-    """The CUDA labels that the index lists and the catalog lacks: by the page of all torch wheels.
-
-    An index without such a page names none, and one that does not answer is asked by backend.
-    """
+    """The CUDA labels that the index lists and the catalog lacks, by the page of all torch wheels;
+    none if there is no such page."""
     try:
         page = ask_page(f"{root.rstrip('/')}/torch/")
     except Blocked:
         return ()
-    if isinstance(page, str):
-        return ()
-    known = {*catalog.backends} - {
-        b for b, torches in catalog.other_backends.items() if not torches
-    }
-    found = {wheel.version.partition("+")[2].partition(".")[0] for wheel in page}
-    fresh = {label for label in found if LABEL.fullmatch(label) and label not in known}
-    return tuple(sorted(fresh, reverse=True)[:MOST_LABELS])
+    known = {b for b in catalog.backends if catalog.other_backends.get(b) != ()}
+    wheels = () if isinstance(page, str) else page
+    labels = {wheel.version.partition("+")[2].partition(".")[0] for wheel in wheels} - known
+    return tuple(sorted(filter(LABEL.fullmatch, labels), reverse=True)[:MOST_LABELS])
 
 
 def backends_to_ask(catalog: Catalog) -> tuple[str, ...]:
@@ -176,20 +180,19 @@ def _seen(wheel: Wheel, backend: str) -> Seen | None:
     if version.is_prerelease or not re.fullmatch(r"cp3\d+", parts[-3]):
         return None
     free = "t" if parts[-2].endswith("t") else ""
-    common = {
-        "torch": public,
-        "backend": backend,
-        "pythons": (f"3.{parts[-3][3:]}{free}",),
-        "labelled": bool(label),
-    }
-    if platform["linux"]:
-        glibc = GLIBC.get(platform["many"]) or ".".join(platform["many"].split("_")[1:3])
-        return Seen(os="linux", machine=platform["linux"], glibc=glibc, **common)  # type: ignore[arg-type]
-    if platform["win"]:
-        return Seen(os="windows", machine="x86_64", **common)  # type: ignore[arg-type]
-    machine = "aarch64" if platform["mac"] == "arm64" else "x86_64"
-    macos = platform["macos"].replace("_", ".")
-    return Seen(os="macos", machine=machine, macos=macos, **common)  # type: ignore[arg-type]
+    family = "linux" if platform["linux"] else "windows" if platform["win"] else "macos"
+    machine = platform["linux"] or platform["mac"] or "x86_64"
+    many = platform["many"] or ""
+    return Seen(
+        torch=public,
+        backend=backend,
+        os=family,  # type: ignore[arg-type]
+        machine="aarch64" if machine == "arm64" else machine,
+        pythons=(f"3.{parts[-3][3:]}{free}",),
+        glibc=GLIBC.get(many) or ".".join(many.split("_")[1:3]) or None,
+        macos=(platform["macos"] or "").replace("_", ".") or None,
+        labelled=bool(label),
+    )
 
 
 def _python_order(python: str) -> tuple[int, bool]:
@@ -263,3 +266,83 @@ def _releases(catalog: Catalog, added: tuple[TorchBuild, ...]) -> tuple[Release,
     fresh = dict.fromkeys(build.torch for build in added if build.torch not in known)
     rows = (*catalog.releases, *(_following(torch, catalog) for torch in fresh))
     return tuple(sorted(rows, key=lambda row: parsed(row.torch)))
+
+
+# --- what is kept of it ---------------------------------------------------------------------------
+
+LIMIT_BYTES = 1 << 20
+
+
+class Kept(Frozen):
+    """What an index listed on a day."""
+
+    schema: Literal["gpusetup.refreshed/1"] = "gpusetup.refreshed/1"
+    as_of: str
+    root: str
+    answered: tuple[str, ...]
+    """The backends whose pages were read: of these nothing else is there."""
+    rows: tuple[Seen, ...]
+
+
+def saved_file() -> Path:
+    """In the user's cache."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("gpusetup", appauthor=False)) / "refreshed.json"
+
+
+def keep(asked: ListedBuilds, as_of: str) -> bool:
+    """Write it; False if the cache cannot be written, which is no error."""
+    path, root = saved_file(), without_credentials(asked.root).rstrip("/")
+    kept = Kept(as_of=as_of, root=root, answered=asked.answered, rows=asked.rows)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.is_symlink():
+            path.touch(mode=0o600)
+        write_safely(path, to_json(kept))
+    except OSError:
+        return False
+    return True
+
+
+def with_saved(catalog: Catalog, root: str, notify: Callable[[str], None]) -> Catalog:
+    """The catalog with what this index listed when it was last asked, if that is newer."""
+    path = saved_file()
+    kept = _read(path, notify)
+    if kept is None or kept.root != without_credentials(root).rstrip("/"):
+        return catalog
+    if kept.as_of < catalog.as_of:
+        notify(f"{path} of {kept.as_of} is older than the catalog of {catalog.as_of}: left aside")
+        return catalog
+    return merged(catalog, kept.rows, frozenset(kept.answered), kept.as_of)
+
+
+def _read(path: Path, notify: Callable[[str], None]) -> Kept | None:
+    """What is kept; None if there is nothing, or if it is not a small file of the user's own that
+    nobody else may write."""
+    try:
+        with open(path, "rb", opener=no_link) as file:
+            found, raw = os.fstat(file.fileno()), file.read(LIMIT_BYTES + 1)
+        own = os.name != "posix" or (found.st_uid == os.geteuid() and not found.st_mode & 0o022)
+        if not own or not stat.S_ISREG(found.st_mode) or len(raw) > LIMIT_BYTES:
+            raise BadInput("it is no small file of your own that nobody else may write")
+        kept = from_json(raw, Kept, what="it")
+        if kept.as_of > date.today().isoformat():
+            raise BadInput(f"its date is {kept.as_of!r}")
+        return kept
+    except FileNotFoundError:
+        return None
+    except (OSError, BadInput) as problem:
+        said = problem.message if isinstance(problem, BadInput) else problem.strerror or ""
+        notify(f"{path} is left aside: {said[:200]}")
+        return None
+
+
+def known_catalog(
+    machine: Snapshot, notify: Callable[[str], None] | None, root: str | None
+) -> Catalog:
+    """The catalog, for this machine with what its index listed when it was last asked."""
+    catalog = load_catalog()
+    if machine.origin != "live" or notify is None:
+        return catalog
+    return with_saved(catalog, index_root_of(root, os.environ, INDEX_ROOT), notify)

@@ -1,1 +1,0 @@
-"""What the live index lists beyond the catalog, and what is saved of it."""
