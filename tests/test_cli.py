@@ -175,7 +175,7 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
         (["doctor", "--report", "torch sees no GPU"], "`gpusetup doctor --report -`"),
         (["doctor", "--report", "https://x.example/1"], "nothing is fetched"),
         (["resolve", "rtx4090"], 'did you mean `--gpu "rtx4090"`?'),
-        (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 7B`"),
+        (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 8B`"),
         (["verify", "--device", "cuda:0,1"], "every visible GPU is proven"),
         (["monitor", "--interval", "soon"], "from 0.02 to 86400 seconds"),
     ],

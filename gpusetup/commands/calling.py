@@ -120,12 +120,13 @@ def _hold(options: argparse.Namespace, key: str, value: Any) -> None:
 
 def _take(parser: Parser, options: argparse.Namespace, key: str, value: Any) -> None:
     option = option_of(key)
-    action = options_of(parser.prog.partition(" ")[2])[option]
+    known = options_of(parser.prog.partition(" ")[2])
+    action, no = known[option], known.get(f"--no-{option[2:]}")
     kind = kind_of(action)
-    can_be_no = isinstance(action, argparse.BooleanOptionalAction)
-    if isinstance(value, bool) and (kind == "boolean" or can_be_no):
-        if value or can_be_no:
-            action(parser, options, None, action.option_strings[not value])
+    if isinstance(value, bool) and (kind == "boolean" or no is not None):
+        chosen = action if value else no
+        if chosen is not None:
+            chosen(parser, options, chosen.const, option)
         return
     one_text = kind != "strings" or isinstance(value, str | Path)
     each = [value] if one_text else value if isinstance(value, Sequence) else [None]
