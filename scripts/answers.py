@@ -47,7 +47,7 @@ DRIVERS = ("", "450.80.02", "525.60.13", "535.183.01", "580.95.05")
 PYTHONS = ("3.8", "3.11", "3.13", "3.15")
 SYSTEMS = ("linux x86_64", "linux aarch64", "windows x86_64", "macos aarch64")
 PLAN_WORDS = (
-    "amp", "checkpointing", "dtype", "frames", "lora", "lora_targets", "optimizer", "quantize",
+    "amp", "checkpointing", "dtype", "lora", "lora_targets", "optimizer", "quantize",
     "size", "sp", "strategy",
 )  # fmt: skip
 """Settings of a published run that are options of `plan`, by the same name or by these."""

@@ -312,7 +312,7 @@ def test_import_gpusetup_does_not_load_it() -> None:
 NOT_FROM_PYTHON = {
     "help", "json", "output", "no_color", "verbose", "format", "save", "keep_private", "strict",
     "schema", "report", "reports", "list", "explain", "table", "png", "cells", "calibrate",
-    "python", "editable", "cuda", "serve", "weights", "cache", "from", "name",
+    "python", "editable", "cuda", "serve", "weights", "cache", "from", "name", "no_checkpointing",
 }  # fmt: skip
 """Options about screens, files and lists, or about another function; some of them only of some
 commands."""

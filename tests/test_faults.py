@@ -21,7 +21,6 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Container
 from gpusetup.probe.gpu import read_gpu_side
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-in is for Linux")
@@ -347,14 +346,6 @@ OF_EIGHT = (
     eight("a link of one GPU is silent", LINKS, {**H100, "nvlinks": "1" * 17 + "0"},
           {**H100, "nvlinks": "1" * 18}, gpu=0, severity=W, root=False),
 )  # fmt: skip
-SOUND_EIGHT: tuple[tuple[Fault, dict[str, Any]], ...] = (
-    (eight("an A100 lacks links 12 to 17", "", {"nvlinks": "1" * 12 + "0" * 6}), {}),
-    (eight("no bridge", "", {"name": "NVIDIA H200 NVL", "sm": 90, "nvlinks": "0" * 18}), {}),
-    (eight("a variable hides the one that is cut", "", CUT, {}, state=cuda_sees(SEVEN)),
-     {"environment": {"CUDA_VISIBLE_DEVICES": SEVEN}}),
-    (eight("a container has some nodes", "", {}, state={"devices": 7}, no_node=(7,)),
-     {"container": Container(kind="docker", nvidia_requested=True)}),
-)  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", OF_EIGHT, ids=lambda fault: fault.name)
@@ -371,15 +362,6 @@ def test_of_eight_gpus_one_that_cannot_be_used_is_named(fault: Fault, tmp_path: 
     if fault.gpu is not None:
         said = " ".join((finding.title, *(line.text for line in finding.evidence)))
         assert f"GPU {fault.gpu}" in said and standin.machine.bus(fault.gpu)[-7:] in said.lower()
-
-
-@pytest.mark.parametrize(("fault", "more"), SOUND_EIGHT, ids=lambda x: getattr(x, "name", ""))
-def test_eight_gpus_without_a_fault_are_not_called_faulty(
-    fault: Fault, more: dict[str, Any], tmp_path: Path
-) -> None:
-    diagnosis, _ = judged(fault, tmp_path, **more)
-    told = {finding.id for finding in diagnosis.findings}
-    assert diagnosis.cause == "ok" and not told & {NO_MIG, MISSED, NODE, LINKS}, told
 
 
 def test_a_machine_without_a_fault_has_none(tmp_path: Path) -> None:
@@ -469,31 +451,3 @@ def test_the_monitor_names_the_call_and_the_gpu_that_doctor_names(
     code, said = monitor(fault, tmp_path)
     assert code in (1, 3)
     assert f"in {call} of GPU 1 (00000000:0F:00.0)" in said
-
-
-def test_the_monitor_blames_no_gpu_for_what_is_asked_of_none(tmp_path: Path) -> None:
-    fault = Fault("version", SILENT, state={"driver": HANG}, hangs=True)
-    _, said = monitor(fault, tmp_path)
-    assert "in nvmlSystemGetDriverVersion" in said
-    assert "of GPU" not in said
-
-
-@pytest.mark.parametrize("field", ["temperature", "power_mw", "utilization", "memory_used"])
-def test_the_monitor_shows_no_value_that_cannot_be(field: str, tmp_path: Path) -> None:
-    wrong = 4294967295 if field != "memory_used" else 18446744073709551615
-    code, said = monitor(second(field, wrong, ILL), tmp_path)
-    assert code == 0
-    assert "42949" not in said and "1717986" not in said
-    assert "is not plausible" in said
-
-
-def test_the_monitor_asks_no_more_gpus_than_a_machine_has(tmp_path: Path) -> None:
-    code, said = monitor(Fault("count", "", state={"devices": 4294967295}), tmp_path)
-    assert code == 1
-    assert "4294967295 GPUs are more than a machine has" in said
-
-
-def test_the_monitor_takes_no_printed_line_for_an_answer(tmp_path: Path) -> None:
-    code, said = monitor(Fault("chatter", "", state={"nvml.init": "@print 0"}), tmp_path)
-    assert code == 0, said
-    assert "0.5 of 40.0 GiB" in said

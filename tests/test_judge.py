@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from judging import (
     IN_DOCKER,
     NO_DRIVER,
     ON_THE_BUS,
-    RTX_3090,
     WINDOWS,
     WSL,
     changed,
@@ -23,11 +21,8 @@ from judging import (
 )
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.causes.environments import PIP_MISSING
-from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.knowledge import records
-from gpusetup.evidence.context import RuleContext
-from gpusetup.model.finding import Finding, Fix, Severity, typed
+from gpusetup.model.finding import Fix, Severity, typed
 from gpusetup.model.frozen import fields as fields_of
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
@@ -41,7 +36,6 @@ from gpusetup.model.machine import (
     Torch,
     Wanted,
 )
-from gpusetup.model.resolution import Request
 
 CATALOG = load_catalog()
 CPU_TORCH = Torch(installed=True, version="2.14.1+cpu", backend="cpu", installer="pip")
@@ -140,47 +134,10 @@ def test_ok_needs_gpu_driver_and_a_torch_that_serves_them_to_be_shown() -> None:
         assert judged(changed(**part, pci_devices=None)).cause != "ok", part
 
 
-def test_a_hidden_gpu_need_not_be_served() -> None:
-    machine = changed(gpus=(RTX_3090, replace(GTX_1080_TI, uuid="GPU-2", visible=False)))
-    assert judged(machine).cause == "ok"
-
-
-def test_a_warning_explains_no_error() -> None:
-    machine = changed(gpu(compute_mode="Exclusive_Process"), torch={"cuda_available": False})
-    symptom = found(machine, "torch-sees-no-gpu")
-    assert symptom and symptom.explained_by is None and symptom.root
-
-
 # --- rules that break ----------------------------------------------------------------------------
 
 
-def broken(context: RuleContext) -> Iterator[Finding]:
-    raise KeyError("driver")
-    yield  # pragma: no cover
-
-
-def test_a_rule_that_breaks_becomes_one_line_and_the_others_stand() -> None:
-    def other(context: RuleContext) -> Iterator[Finding]:
-        yield PIP_MISSING.as_note("a note")
-
-    diagnosis = diagnose(HEALTHY, CATALOG, rules=(broken, other))
-    assert [f.id for f in diagnosis.findings] == ["pip-missing", "rule-broken"]
-    assert "broken" in diagnosis.findings[1].title and "KeyError" in diagnosis.findings[1].title
-    assert diagnosis.cause == "ok"
-
-
 # --- the build that fits -------------------------------------------------------------------------
-
-
-def test_what_a_person_asks_outranks_what_the_machine_shows() -> None:
-    machine = changed(wanted=Wanted(torch="==2.5.1"))
-    build = diagnose(machine, CATALOG, Request(torch="2.9.1")).resolution.build
-    assert build and build.torch == "2.9.1"
-
-
-def test_the_cuda_that_a_machine_asks_for_is_the_builds() -> None:
-    build = judged(changed(wanted=Wanted(cuda="11.8"))).resolution.build
-    assert build and build.backend == "cu118"
 
 
 # --- ways out ------------------------------------------------------------------------------------
@@ -238,8 +195,6 @@ COMPAT = changed(
          "sudo apt install -y nvidia-driver-580-open", "dnf"),
         ("driver-missing", silent("fedora"),
          "sudo dnf install -y akmod-nvidia xorg-x11-drv-nvidia-cuda", "sudo reboot"),
-        ("driver-missing", silent("fedora", name="Fedora Linux 43 (Silverblue)"),
-         "rpm-ostree", "dnf"),
         ("driver-missing", silent("rocky", version="9.6", name="Rocky Linux 9.6 (Blue Onyx)"),
          "sudo dnf install -y nvidia-driver-cuda kmod-nvidia-open-dkms|"
          "sudo modprobe nvidia\nnvidia-smi", "sudo reboot"),
@@ -251,9 +206,9 @@ COMPAT = changed(
         ("driver-missing", silent("debian", "2b85", version="13"),
          "repos/debian13/|nvidia-open", "debian12"),
         ("driver-missing", silent("ubuntu", "1b06", "2684"),
-         "sudo apt install -y nvidia-driver-580\n", "no driver drives both"),
-        ("driver-missing", silent("ubuntu", "1b06", "2b85"), "no driver drives both", "None"),
-        ("driver-missing", silent("ubuntu", "102d", "2684"), "no driver drives both", "None"),
+         "sudo apt install -y nvidia-driver-580\n", "no driver drives all"),
+        ("driver-missing", silent("ubuntu", "1b06", "2b85"), "no driver drives all", "None"),
+        ("driver-missing", silent("ubuntu", "102d", "2684"), "no driver drives all", "None"),
         ("driver-missing", changed(NO_DRIVER, pci_devices=NOUVEAU), "\nsudo reboot", "modprobe n"),
         ("driver-not-loaded",
          changed(NO_DRIVER, driver={"library_found": True, "nouveau_loaded": True},

@@ -11,7 +11,6 @@ from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 from conftest import Same
 from each_row import each
 from machines_named import there
@@ -142,26 +141,6 @@ def test_a_broken_row_is_named_by_its_line(
 
 
 # --- settings and advice --------------------------------------------------------------------------
-
-
-def test_the_answer_names_variables_fewer_gpus_and_the_trainers_own_knobs(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    document = answered(capsys, *SCREENS["beyond-native"])
-    assert document["recipe"] == "Env + Offload + SP=2"
-    assert document["env"] == dict.fromkeys(
-        ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), "expandable_segments:True"
-    )
-    assert document["better"] == {"gpus": 4, "recipe": "Env + SP=4"}
-    assert "`export CUDA_VISIBLE_DEVICES=0,1,2,3`" in " ".join(document["advice"])
-    assert document["settings"]["rope_scaling"]["factor"] == 61440 / 40960
-    assert document["settings"]["max_token_len_per_gpu"] == 61440
-    main(["plan", *SCREENS["yaml"]])
-    trinity = next(yaml.safe_load_all(capsys.readouterr().out))
-    actor = trinity["trainer"]["trainer_config"]["actor_rollout_ref"]
-    assert actor["actor"]["ppo_max_token_len_per_gpu"] == 61440
-    assert actor["ref"]["log_prob_max_token_len_per_gpu"] == 61440
-    assert trinity["model"]["model_path"] == "${oc.env:TRINITY_MODEL_PATH,Qwen/Qwen3-8B}"
 
 
 def test_what_would_help_does_and_is_ranked(capsys: pytest.CaptureFixture[str]) -> None:

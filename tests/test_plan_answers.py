@@ -22,6 +22,7 @@ PLAIN = "--model llama-3.1-8b --gpu-mem 200GiB --gpus 1 --dtype bf16 --context"
 MANY = "--model qwen2.5-7b --gpu-mem 200GiB --gpus 8 --trainer hf --checkpointing --context 4096"
 NAMED = "--model qwen3-4b --context 4096 --batch 16 --gpu-mem 80GiB --gpus 8"
 
+HERE = Path(__file__).parent
 GROUPS: dict[str, tuple[str, ...]] = {
     f"{PLAIN} 2048 --batch 4": (
         "", "--checkpointing", "--checkpointing op", "--checkpointing 2", "attention=eager",
@@ -39,7 +40,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "", "--strategy device-map --batch 1", "--strategy zero1",
         "--strategy zero2", "--strategy zero2 --offload optimizer", "--strategy zero3",
         "--strategy zero3 load_whole=yes", "--strategy fsdp", "--strategy shard-grad-op",
-        "--strategy fsdp1 --lora 16", "--strategy hsdp shard=4", "--strategy fsdp --sp 4",
+        "--strategy fsdp1 --lora 16", "--strategy hsdp --gpus 16", "--strategy fsdp --sp 4",
         "--strategy fsdp --tp 4", "--strategy fsdp --tp 4 sequence_parallel=yes",
         "--strategy fsdp --cp 2", "--strategy zero1 --pp 4 --accumulate 2",
     ),
@@ -74,6 +75,13 @@ def lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
             code = main(["plan", *first.split(), *words(more, folder), "--json"])
             said = json.loads(capsys.readouterr().out)
             yield f"{more or '(alone)'}: {code} {told(said)}"
+    yield "# --from-config, on 80 GiB"
+    for file in sorted(f for room in ("configs", "plan_configs") for f in (HERE / room).iterdir()):
+        code = main(["plan", "--from-config", str(file), "--gpu-mem", "80GiB", "--json"])
+        said = json.loads(capsys.readouterr().out)
+        if "config" in said:
+            start = f"{said['config']['trainer']}, {said['model']}, {said['context']} tokens, batch"
+            yield f"{file.name}: {code} {start} {said['batch']}, {told(said)}"
 
 
 def words(more: str, folder: Path) -> list[str]:
@@ -100,7 +108,7 @@ def test_what_plan_answers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], same_as_file: Callable[[str, Path], None]
 ) -> None:
     found = "".join(f"{line}\n" for line in lines(tmp_path, capsys))
-    same_as_file(found, Path(__file__).parent / "plan_answers.txt")
+    same_as_file(found, HERE / "plan_answers.txt")
 
 
 ONE = "--model qwen2.5-7b --context 2048 --batch 1"

@@ -16,21 +16,21 @@ import pytest
 from gpusetup import cli
 from gpusetup.commands.plan_code import trace
 from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
-from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.code import CodeAsked, best_batch, plan_of
-from gpusetup.plan.decide import Limits
-from gpusetup.plan.place import sized_gpu
-from gpusetup.plan.trace import (
+from gpusetup.plan.code import (
     PHASES,
+    CodeAsked,
     CodeFailed,
     CodeRequest,
     Standing,
     Trace,
     Traced,
     answer_of,
-    largest_batch,
+    best_batch,
+    plan_of,
 )
+from gpusetup.plan.decide import Limits
+from gpusetup.plan.place import sized_gpu
 from gpusetup.render.plan_code import code_text
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
@@ -67,35 +67,6 @@ def test_traced_peaks_are_those_of_real_steps(
     traced = trace(asked, folder=str(TESTS)).asked.phases
     highest = max(real[phase] for phase in PHASES)
     assert max(traced.values()) == pytest.approx(highest, rel=most)
-
-
-@pytest.mark.slow
-def test_the_largest_batch_fits_and_one_more_does_not() -> None:
-    limit = 200 * MIB
-    asked = CodeRequest(code="real_steps:transformer", batch=2, limit_bytes=limit)
-    found = trace(asked, folder=str(TESTS))
-    best = largest_batch(found, limit)
-    fits, over = (
-        trace(replace(asked, batch=batch, line=False), folder=str(TESTS)).asked.peak
-        for batch in (best, best + 1)
-    )
-    assert best > 2
-    assert fits <= limit < over
-
-
-@pytest.mark.parametrize(
-    "how", [{}, pytest.param({"strategy": "fsdp", "gpus": 2}, marks=pytest.mark.slow)]
-)
-@pytest.mark.slow
-def test_gradients_of_earlier_micro_batches_stand_during_the_forward_pass(
-    how: dict[str, Any],
-) -> None:
-    asked = CodeRequest(code="real_steps:transformer", batch=2, line=False, **how)
-    once, often = (trace(replace(asked, accumulate=n), folder=str(TESTS)).asked for n in (1, 4))
-    more = {phase: often.phases[phase] - once.phases[phase] for phase in PHASES}
-    assert more["forward"] == pytest.approx(once.trained_bytes, rel=0.01)
-    assert 0 <= more["backward"] <= 1.01 * once.trained_bytes
-    assert more["optimizer"] == 0
 
 
 # --- the child ---------------------------------------------------------------------------------
@@ -241,22 +212,12 @@ def test_autocast_chooses_the_dtypes_of_cuda() -> None:
 # --- what is made of a trace -------------------------------------------------------------------
 
 
-def test_an_interpreter_without_torch_is_blocked() -> None:
-    line = json.dumps({"problem": "ModuleNotFoundError", "message": "No module named 'torch'"})
-    with pytest.raises(GpuSetupError) as caught:
-        answer_of(CodeRequest(code="a:b", batch=1), line, "", 1)
-    assert caught.value.exit_code == 3
-
-
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         ([], "takes one of `--batch` and `--max-batch`"),
-        (["--batch", "4", "--max-batch"], "takes one of"),
         (["--batch", "4", "--context", "9"], "`--context` says nothing to `--code`"),
-        (["--batch", "4", "--tp", "2"], "`--tp` says nothing to `--code`"),
         (["--batch", "4", "--gpus-needed"], "finds the largest batch alone"),
-        (["--batch", "4", "--strategy", "single", "--gpus", "2"], "names 2"),
         (["--batch", "4", "--strategy", "hsdp", "--gpus", "2"], "cannot be traced from code"),
     ],
 )
@@ -269,6 +230,13 @@ def test_flags_that_contradict_code_are_refused(
     monkeypatch.setattr("gpusetup.commands.plan_code.target", lambda: sys.executable)
     assert cli.main(["plan", "--code", "a:b", "--gpu-mem", "8GiB", *flags]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_an_interpreter_without_torch_is_blocked() -> None:
+    line = json.dumps({"problem": "ModuleNotFoundError", "message": "No module named 'torch'"})
+    with pytest.raises(GpuSetupError) as caught:
+        answer_of(CodeRequest(code="a:b", batch=1), line, "", 1)
+    assert caught.value.exit_code == 3
 
 
 # --- the answer --------------------------------------------------------------------------------

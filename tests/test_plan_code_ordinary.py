@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.commands.plan_code import trace
-from gpusetup.plan.trace import CodeFailed, CodeRequest, Trace, by_kind
+from gpusetup.plan.code import CodeFailed, CodeRequest, Trace, by_kind
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 

@@ -37,73 +37,6 @@ def of_file(name: str) -> FromConfig:
     return question_of(read_config(CONFIGS[name].read_bytes(), name))
 
 
-READ: dict[str, dict[str, object]] = {
-    "axolotl.yml": {
-        "trainer": "axolotl", "model": "NousResearch/Llama-3.2-1B", "context": 2048, "lora": 16,
-        "quantize": "nf4-dq", "optimizer": "adamw8bit", "checkpointing": True, "accumulate": 2,
-    },
-    "deepspeed_zero2.json": {"trainer": "hf", "strategy": "zero2", "dtype": "fp32"},
-    "llama_factory_lora.yaml": {
-        "trainer": "llama-factory", "model": "meta-llama/Meta-Llama-3-8B-Instruct", "lora": 8,
-        "context": 2048, "dtype": "fp32", "lora_targets": "all",
-    },
-    "torchtune_full.yaml": {
-        "trainer": "torchtune", "model": "llama3.2_1b", "optimizer": "paged-adamw8bit",
-        "loss": "fused", "checkpointing": False, "dtype": "bf16",
-    },
-    "torchtitan.toml": {
-        "trainer": "torchtitan", "model": "llama-3.1-8B", "context": 8192, "selective": "op",
-        "optimizer": "adamw", "tensor_parallel": 2,
-    },
-    "litgpt_lora.yaml": {
-        "trainer": "litgpt", "lora": 32, "quantize": "nf4",
-        "context": 512, "dtype": "bf16",
-    },
-    "trl_sft.yaml": {
-        "trainer": "trl", "model": "mistralai/Mistral-7B-v0.1", "quantize": "nf4", "lora": 16,
-        "lora_targets": "qv", "optimizer": "paged-adamw8bit", "context": 2048, "dtype": "bf16",
-    },
-    "hf_trainer.json": {
-        "trainer": "hf", "model": "gpt2", "strategy": "zero3", "dtype": "fp32", "amp": "bf16",
-        "loss": "fused", "fused_kernels": True, "step": "fused",
-    },
-    "unsloth.yaml": {
-        "trainer": "unsloth", "model": "unsloth/Llama-3.2-3B-Instruct", "quantize": "nf4",
-        "checkpointing": True, "offload_checkpoints": True, "lora": 64,
-    },
-    "verl_grpo.yaml": {
-        "trainer": "trinity", "model": None, "context": 4096, "sp": 2, "strategy": "fsdp",
-    },
-    "trinity_grpo.yaml": {
-        "trainer": "trinity", "model": "Qwen/Qwen3-8B", "context": 8192, "tokens": 16384,
-    },
-    "nemo_megatron.yaml": {"trainer": "megatron", "context": 512, "amp": "bf16"},
-}  # fmt: skip
-BATCHES = {
-    "axolotl.yml": (24, None, None), "deepspeed_zero2.json": (32, 256, None),
-    "torchtitan.toml": (1, None, None), "litgpt_lora.yaml": (2, 8, 1),
-    "verl_grpo.yaml": (4, None, 16), "trinity_grpo.yaml": (None, None, 8),
-    "nemo_megatron.yaml": (32, 256, 8), "unsloth.yaml": (2, None, None),
-}  # fmt: skip
-
-
-def test_each_trainers_config_is_read_as_what_it_means() -> None:
-    wrong = []
-    for name, wanted in READ.items():
-        question = of_file(name).question
-        wrong += [
-            (name, field, found, value)
-            for field, value in wanted.items()
-            if (found := getattr(question, field, question.how.get(field))) != value
-        ]
-    assert not wrong
-
-
-def test_the_batch_of_a_gpu_and_the_gpus_are_read() -> None:
-    found = {name: of_file(name) for name in BATCHES}
-    assert {n: (one.per_gpu, one.total, one.gpus) for n, one in found.items()} == BATCHES
-
-
 def test_every_key_is_read_assumed_or_named_as_not_understood() -> None:
     found = asked(
         "model_name_or_path: gpt2\nper_device_train_batch_size: 4\nmax_seq_length: 128\n"
@@ -180,13 +113,6 @@ def test_what_is_said_comes_before_the_file(capsys: pytest.CaptureFixture[str]) 
     assert (found["model"], found["context"], found["batch"]) == ("gpt2", 512, 1)
     assert main(["plan", "--from-config", file, "--gpu", "RTX 4090", "--max-batch"]) == 0
     assert "largest batch" in capsys.readouterr().out
-
-
-def test_a_config_without_a_model_says_what_to_add(capsys: pytest.CaptureFixture[str]) -> None:
-    file = str(CONFIGS["verl_grpo.yaml"])
-    assert main(["plan", "--from-config", file, "--gpu", "H200"]) == 2
-    said = capsys.readouterr().err
-    assert "variable MODEL_PATH" in said and "--model NAME" in said
 
 
 GUIDE = """model:

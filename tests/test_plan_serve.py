@@ -58,19 +58,11 @@ def test_the_largest_context_and_concurrency_are_just_what_fits() -> None:
     assert tokens_within(longest) >= 8 * found.largest_context > tokens_within(s) - 8
 
 
-def test_more_gpus_share_weights_and_key_value_heads_are_never_cut() -> None:
-    one, eight, sixteen = (a_server("llama-3.1-70b", gpus=n) for n in (1, 8, 16))
-    assert weight_bytes(sixteen) == weight_bytes(one) / 16
-    assert token_bytes(sixteen) == token_bytes(eight) == token_bytes(one) / 8
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"serve": "tgi"}, "is no engine"),
-        ({"weights": "q4_k_m"}, "is no format"),
         ({"serve": "llama.cpp", "weights": "int4"}, "is no format"),
-        ({"cache": "int3"}, "is no type of a cache"),
         ({"gpus": 5}, "do not divide"),
         ({"model": "dinov2-large"}, "writes no text"),
     ],

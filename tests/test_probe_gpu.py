@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import standin
-from each_row import each
-from hypothesis import given
-from hypothesis import strategies as st
 from standin import A100, RTX_3050
 from standin.machine import WithDriver
 
-from gpusetup.model.machine import Gpu, PciDevice, Snapshot
-from gpusetup.probe import patience
+from gpusetup.model.machine import PciDevice, Snapshot
 from gpusetup.probe.gpu import read_gpu_side
 from gpusetup.probe.pci import WMI_QUERY
-from gpusetup.readings.side import bus_key, united
-from gpusetup.readings.visible import visible_by_variable
 from gpusetup.system.processes import Output
 from gpusetup.system.system import Stat
 from gpusetup.system.tape import ReplaySystem, Tape
@@ -172,24 +165,6 @@ def test_a_healthy_machine_is_read_from_all_its_sources() -> None:
     }
 
 
-def test_a_gpu_is_one_although_sources_write_its_address_differently() -> None:
-    (gpu,) = read_gpu_side(ReplaySystem(linux())).gpus or ()
-    assert (gpu.nvml_index, gpu.cuda_index, gpu.visible) == (0, 0, True)
-    assert str(gpu.compute_capability) == "8.6"
-    assert gpu.memory_total_bytes == 24 << 30
-
-
-def test_the_pci_device_has_its_driver() -> None:
-    assert read_gpu_side(ReplaySystem(linux())).pci_devices == (
-        PciDevice(
-            vendor="nvidia",
-            bus_id="0000:01:00.0",
-            device_id="2204",
-            driver="nvidia",
-        ),
-    )
-
-
 def test_a_machine_without_any_trace_of_nvidia_starts_no_child() -> None:
     side = read_gpu_side(Deaf(bare()))
     assert side.gpus == ()
@@ -205,10 +180,6 @@ def test_a_gpu_without_a_driver_is_no_empty_list() -> None:
     assert side.gpus is None
     assert said(side, "gpus")["all sources"] == "no driver answered; 1 on the PCI bus"
     assert (side.pci_devices[0].vendor, side.pci_devices[0].driver) == ("nvidia", None)
-
-
-def test_no_list_of_the_hardware_means_unknown() -> None:
-    assert read_gpu_side(Deaf(Tape(list={"/dev": ("null",)}))).gpus is None
 
 
 # --- trouble
@@ -230,48 +201,11 @@ def test_nvidia_smi_stands_in_where_nvml_does_not_answer() -> None:
     assert [dict(event.values)["how"] for event in side.events] == ["crashed"]
 
 
-def test_a_healthy_answer_asks_no_nvidia_smi_unless_deep() -> None:
-    class NoSmi(ReplaySystem):
-        def which(self, name: str) -> str | None:
-            raise AssertionError(f"looked for {name}")
-
-    assert read_gpu_side(NoSmi(linux())).gpus
-    with pytest.raises(AssertionError, match="looked for nvidia-smi"):
-        read_gpu_side(NoSmi(linux()), deep=True)
-
-
-def test_deep_asks_nvidia_smi_even_where_nothing_hints_at_a_driver() -> None:
-    side = read_gpu_side(ReplaySystem(bare()), deep=True)
-    assert said(side, "driver")["nvidia-smi"] == "no such program"
-    assert "dmesg" in said(side, "events")
-
-
 def test_versions_that_differ_ask_nvidia_smi() -> None:
     tape = linux(ask={"read_nvml": nvml(NVML_3090, driver_version="570.86.15")})
     side = read_gpu_side(ReplaySystem(tape))
     assert side.driver.version == "580.95.05"
     assert "nvidia-smi" in {reading.source for reading in side.readings}
-
-
-def test_a_driver_that_is_not_loaded_is_looked_for_on_disk() -> None:
-    modinfo = Output(argv=(), exit=0, stdout="580.95.05\n")
-    missing = {
-        "/proc/driver/nvidia/version": errno.ENOENT,
-        "/sys/module/nvidia/version": errno.ENOENT,
-        "/proc/modules": "nouveau 2 0 - Live 0x0\n",
-    }
-    tape = linux(
-        read=missing,
-        ask={
-            "read_nvml": {"init": 9, "message": "Driver Not Loaded"},
-            "read_cuda": cuda(init=100, init_name="CUDA_ERROR_NO_DEVICE", devices=None),
-        },
-        run={"modinfo -F version nvidia": modinfo},
-    )
-    side = read_gpu_side(ReplaySystem(tape))
-    assert (side.driver.module_loaded, side.driver.nouveau_loaded) == (False, True)
-    assert (side.driver.version, side.driver.module_version) == (None, "580.95.05")
-    assert (side.driver.nvml_code, side.cuda_api.init_code, side.gpus) == (9, 100, None)
 
 
 @pytest.mark.parametrize("oddity", ["stub", "compat"])
@@ -288,20 +222,6 @@ def test_a_foreign_libcuda_is_named_and_its_cuda_version_not_believed(oddity: st
     assert side.driver.cuda is None
     assert side.driver.libcuda_path == "/usr/local/cuda/x/libcuda.so.1"
     assert any(oddity in (r.problem or "") for r in side.readings if r.source == "libcuda")
-
-
-def test_without_nvml_the_gpus_are_those_of_cuda() -> None:
-    tape = linux(ask={"read_nvml": {"problem": "nvidia-ml-py cannot be imported"}})
-    side = read_gpu_side(ReplaySystem(tape))
-    assert [(gpu.cuda_index, gpu.nvml_index) for gpu in side.gpus] == [(0, None)]
-    assert side.driver.cuda == "13.0"
-
-
-def test_a_driver_that_lists_no_gpu_says_so() -> None:
-    tape = linux(
-        ask={"read_nvml": nvml(), "read_cuda": cuda(init=100, init_name="…", devices=None)}
-    )
-    assert read_gpu_side(ReplaySystem(tape)).gpus == ()
 
 
 # --- Windows
@@ -333,73 +253,6 @@ def test_cuda_itself_says_which_gpus_are_visible() -> None:
     assert [(gpu.visible, gpu.cuda_index) for gpu in gpus] == [(False, None), (True, 0)]
 
 
-def test_a_mig_instance_makes_its_gpu_visible() -> None:
-    instance = {**CUDA_3090, "uuid": "MIG-77"}
-    tape = linux(ask={"read_nvml": nvml(*TWO), "read_cuda": cuda(instance)})
-    assert [gpu.visible for gpu in read_gpu_side(ReplaySystem(tape)).gpus] == [True, False]
-
-
-@pytest.mark.parametrize("variable", ["", "-1", "NoDevFiles", "7"])
-def test_where_cuda_finds_nothing_the_variable_says_that_it_hides_all(variable: str) -> None:
-    tape = linux(
-        ask={"read_nvml": nvml(*TWO), "read_cuda": cuda(init=100, devices=None)},
-        environ={"CUDA_VISIBLE_DEVICES": variable},
-    )
-    assert [gpu.visible for gpu in read_gpu_side(ReplaySystem(tape)).gpus] == [False, False]
-
-
-def test_without_the_variable_a_silent_cuda_leaves_visibility_open() -> None:
-    tape = linux(ask={"read_nvml": nvml(*TWO), "read_cuda": cuda(init=999, devices=None)})
-    assert [gpu.visible for gpu in read_gpu_side(ReplaySystem(tape)).gpus] == [None, None]
-
-
-MIXED = (
-    Gpu(name="NVIDIA GeForce GTX 1080 Ti", uuid="GPU-1aaa"),
-    Gpu(name="NVIDIA GeForce RTX 3090", uuid="GPU-1bbb", mig_instances=("MIG-cc", "MIG-dd")),
-)
-
-
-@each(
-    "variable, pci_order, expected",
-    [
-        ("0", True, (True, False)),
-        ("0", False, (None, None)),
-        ("0,1", False, (True, True)),
-        ("1,5,0", True, (False, True)),
-        ("0,-1,1", True, (True, False)),
-        ("0,0", True, (False, False)),
-        ("1gpu", True, (False, True)),
-        ("none", False, (False, False)),
-        ("GPU-1b", False, (False, True)),
-        ("GPU-1", False, (False, False)),
-        ("GPU-1bbb,GPU-zz,GPU-1aaa", False, (False, True)),
-        ("GPU-1aaa,GPU-1bbb", False, (True, True)),
-        ("GPU-1aaa,GPU-1aaa", False, (False, False)),
-        ("MIG-dd", False, (False, True)),
-        ("MIG-GPU-1bbb/1/0", False, (False, True)),
-        ("GPU-1aaa,1", False, (True, False)),
-    ],
-)
-def test_the_variable_is_read_as_cuda_reads_it(
-    variable: str, pci_order: bool, expected: Any
-) -> None:
-    assert visible_by_variable(variable, MIXED, pci_order=pci_order) == expected
-
-
-@given(st.text(max_size=40), st.booleans())
-def test_any_value_of_the_variable_has_a_meaning_for_each_gpu(variable: str, order: bool) -> None:
-    assert len(visible_by_variable(variable, MIXED, pci_order=order)) == 2
-
-
-@given(st.integers(0, 0xFFFF), st.integers(0, 255), st.integers(0, 31), st.integers(0, 7))
-def test_an_address_has_one_key_in_every_spelling(
-    domain: int, bus: int, device: int, fn: int
-) -> None:
-    tail = f"{bus:02x}:{device:02x}.{fn}"
-    spellings = {f"{domain:08X}:{tail.upper()}", f"{domain:04x}:{tail}", f"{domain:08x}:{tail}"}
-    assert {bus_key(spelling) for spelling in spellings} == {f"{domain:04x}:{tail}"}
-
-
 # --- the real children, with stand-in libraries
 
 
@@ -428,30 +281,6 @@ def test_two_real_children_agree_about_gpus_in_another_order(live: Live) -> None
     assert [gpu.visible for gpu in gpus] == [True, True]
 
 
-def test_a_slow_driver_is_announced_and_its_seconds_are_kept(
-    live: Live, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(patience, "NOTICE_SECONDS", 0.2)
-    heard: list[str] = []
-    side = live(nvml__slow_ms=600, notify=heard.append)
-    assert (side.driver.seconds or 0) >= 0.6
-    assert heard[-1].startswith("waiting for NVML")
-    assert heard[-1].endswith(": up to 20 s")
-
-
-def test_a_quick_driver_is_not_announced(live: Live) -> None:
-    heard: list[str] = []
-    live(notify=heard.append)
-    assert heard == []
-
-
 def test_a_machine_that_loses_a_gpu_keeps_it_in_the_list(live: Live) -> None:
     gone = {**A100, "temperature": "!15"}
     assert [gpu.lost for gpu in live((A100, gone), cuda__devices=1).gpus] == [False, True]
-
-
-def test_a_source_that_lists_no_instances_leaves_them_to_the_next() -> None:
-    bare_gpu = Gpu(name="unknown", nvml_index=0)
-    known = Gpu(name="NVIDIA A30", nvml_index=0, mig_instances=("MIG-1",), throttle_reasons=())
-    other = Gpu(name="NVIDIA L4", nvml_index=1)
-    assert united((bare_gpu,), (other, known)) == (known, other)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tapes import said, system
+from tapes import system
 
-from gpusetup.model.machine import Disk, Memory, Toolkit
+from gpusetup.model.machine import Memory
 from gpusetup.model.units import GIB
 from gpusetup.probe.container import read_container
 from gpusetup.probe.environment import library_events
-from gpusetup.probe.host import SECURE_BOOT, read_cpu, read_os
+from gpusetup.probe.host import SECURE_BOOT, read_os
 from gpusetup.probe.machine import wanted_by
-from gpusetup.probe.memory import read_cgroup_limit, read_disks, read_memory
-from gpusetup.probe.target import Target
-from gpusetup.probe.toolkit import read_toolkit
-from gpusetup.readings.environment import kept
+from gpusetup.probe.memory import read_cgroup_limit, read_memory
 
 DEBIAN = (
     'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
@@ -55,14 +52,6 @@ def test_a_machine_without_release_files_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "named"),
-    [("AMD64", "x86_64"), ("arm64", "aarch64"), ("ppc64le", "ppc64le"), ("", None)],
-)
-def test_architectures_are_called_as_wheels_call_them(machine: str, named: str | None) -> None:
-    assert read_os(system({}, family="macos", facts={"machine": machine})).os.machine == named
-
-
-@pytest.mark.parametrize(
     ("files", "facts", "libc"),
     [
         ({}, {"libc": "glibc 2.39"}, "glibc 2.39"),
@@ -87,29 +76,6 @@ def test_secure_boot(files: dict[str, str], on: bool | None) -> None:
 
 
 # --- the CPU --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("files", "usable"),
-    [
-        ({}, 16),
-        ({"/sys/fs/cgroup/cpu.max": "250000 100000\n"}, 3),
-        ({"/sys/fs/cgroup/cpu.max": "50000 100000\n"}, 1),
-        ({"/sys/fs/cgroup/cpu.max": "max 100000\n"}, 16),
-        ({"/sys/fs/cgroup/cpu.max": "9900000 100000\n"}, 16),
-        (
-            {
-                "/proc/self/cgroup": "0::/system.slice/job.scope\n",
-                "/sys/fs/cgroup/system.slice/job.scope/cpu.max": "max 100000\n",
-                "/sys/fs/cgroup/system.slice/cpu.max": "200000 100000\n",
-            },
-            2,
-        ),
-    ],
-)
-def test_usable_cores_are_what_affinity_and_quota_leave(files: dict[str, str], usable: int) -> None:
-    cpu = read_cpu(system(files, facts={"cores": 32, "usable_cores": 16}))
-    assert (cpu.logical_cores, cpu.usable_cores) == (32, usable)
 
 
 # --- containers -----------------------------------------------------------------------------------
@@ -151,11 +117,6 @@ def test_only_device_nodes_tell_that_a_container_was_given_gpus(
     assert read_container(machine).container.nvidia_requested is given
 
 
-def test_outside_of_a_container_nobody_gives_gpus() -> None:
-    assert read_container(system({"/dev/nvidia0": ""})).container.nvidia_requested is None
-    assert read_container(system({}, family="windows")).container.kind is None
-
-
 @pytest.mark.parametrize(
     ("files", "environ", "path"),
     [
@@ -185,18 +146,6 @@ def test_a_compat_library_counts_where_the_loader_finds_it(
 # --- the environment ------------------------------------------------------------------------------
 
 
-def test_passwords_of_addresses_are_not_even_read() -> None:
-    environ = {
-        "PIP_INDEX_URL": "https://me:word@host/simple",
-        "UV_INDEX": "a=https://t@h/x https://u:p@i/y",
-    }
-    found = kept(environ)
-    assert found == {
-        "PIP_INDEX_URL": "https://host/simple",
-        "UV_INDEX": "a=https://h/x https://i/y",
-    }
-
-
 def test_foreign_libraries_and_stubs_on_the_library_path_are_events() -> None:
     files = {
         "/opt/cudnn/lib/libcudnn.so.8": "",
@@ -214,40 +163,12 @@ def test_foreign_libraries_and_stubs_on_the_library_path_are_events() -> None:
     ]
 
 
-def test_libraries_of_the_target_itself_are_not_foreign() -> None:
-    folder = "/m/envs/ml/lib"
-    machine = system({f"{folder}/libstdc++.so.6": ""}, environ={"LD_LIBRARY_PATH": folder})
-    own = Target(python="p", prefix="/m/envs/ml", chosen_by="self", manager="conda")
-    other = Target(python="p", prefix="/m/envs/m", chosen_by="self", manager="conda")
-    assert list(library_events(machine, own)) == []
-    assert [event.kind for event in library_events(machine, other)] == ["foreign-library"]
-
-
 def test_uvs_own_choice_of_a_backend_is_a_request() -> None:
     assert wanted_by({"UV_TORCH_BACKEND": "cu121"}).backend == "cu121"
     assert wanted_by({"UV_TORCH_BACKEND": "auto"}).backend is None
 
 
 # --- toolkit and conda ----------------------------------------------------------------------------
-
-NVCC = "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 12.4, V12.4.131\n"
-
-
-def test_a_toolkit_and_a_compiler_on_path() -> None:
-    machine = system(
-        {},
-        which={"nvcc": "/usr/bin/nvcc", "gcc": "/usr/bin/gcc"},
-        says={"/usr/bin/nvcc --version": said(NVCC)},
-    )
-    toolkit = read_toolkit(machine).toolkit
-    assert toolkit == Toolkit(nvcc="12.4", compiler="/usr/bin/gcc")
-
-
-def test_an_nvcc_that_says_nothing_is_a_problem() -> None:
-    machine = system({}, which={"nvcc": "/x/nvcc"}, says={"/x/nvcc --version": said("oops")})
-    side = read_toolkit(machine)
-    assert side.toolkit.nvcc is None
-    assert side.readings[0].problem == "its answer names no release"
 
 
 # --- memory and disks -----------------------------------------------------------------------------
@@ -284,20 +205,6 @@ def test_memory_and_its_limits() -> None:
 )
 def test_the_memory_limit_of_our_own_cgroup(files: dict[str, str], limit: int | None) -> None:
     assert read_cgroup_limit(system(files)) == limit
-
-
-def test_a_folder_that_is_not_there_yet_has_the_room_of_the_one_above_it() -> None:
-    machine = system(
-        {"/home/u/": "", "/tmp/": ""},
-        facts={"home": "/home/u"},
-        environ={"UV_CACHE_DIR": "/big/uv"},
-        space={"/": 5 * GIB, "/home/u": 2 * GIB, "/tmp": GIB},
-    )
-    assert read_disks(machine, None) == (
-        Disk(subject="uv-cache", path="/big/uv", free_bytes=5 * GIB, writable=True),
-        Disk(subject="pip-cache", path="/home/u/.cache/pip", free_bytes=2 * GIB, writable=True),
-        Disk(subject="tmp", path="/tmp", free_bytes=GIB, writable=True),
-    )
 
 
 # --- this machine ---------------------------------------------------------------------------------

@@ -11,11 +11,8 @@ import pytest
 from tapes import system
 
 from gpusetup.model.machine import Snapshot
-from gpusetup.probe.packages import installed_packages
 from gpusetup.probe.target import Target, choose_target
 from gpusetup.probe.torch import asked_itself, read_torch
-from gpusetup.readings.packages import normalised, parse_conda_name
-from gpusetup.readings.torch_version import backend_of, parse_version_file
 from gpusetup.system.system import System
 from gpusetup.system.tape import ReplaySystem
 
@@ -47,10 +44,6 @@ def torch_files(
 
 def read(files: dict[str, str], *, target: Target = TARGET, cwd: str = "/proj") -> Snapshot:
     return read_torch(system({f"{SITE}/": "", **files}, facts={"cwd": cwd}), target)
-
-
-def kinds(side: Snapshot) -> list[str]:
-    return [event.kind for event in side.events]
 
 
 def test_nothing_installed_is_false_and_an_unreadable_environment_is_unknown() -> None:
@@ -92,54 +85,6 @@ def test_a_local_file_that_hides_a_module_is_an_event(
 ) -> None:
     side = read({**torch_files(), "/proj/": "", **files})
     assert [event.values["module"] for event in side.events] == ([module] if module else [])
-
-
-def test_the_search_path_itself_hides_nothing() -> None:
-    assert kinds(read(torch_files(), cwd=SITE)) == []
-
-
-@pytest.mark.parametrize(
-    ("version", "cuda", "hip", "known", "backend"),
-    [
-        ("2.5.1+cu124", None, None, False, "cu124"),
-        ("2.15.0+cu130", "13.0", None, True, "cu130"),
-        ("2.5.1+cpu.cxx11.abi", None, None, False, "cpu"),
-        ("2.9.0+rocm6.4", None, "6.4.43483", True, "rocm6.4"),
-        ("2.9.0+xpu", None, None, True, "xpu"),
-        ("2.1.0a0+32f93b1", "12.2", None, True, "cu122"),
-        ("1.13.1", "11.7", None, True, "cu117"),
-        ("2.9.1", None, None, True, "cpu"),
-        ("2.9.1", None, None, False, None),
-    ],
-)
-def test_the_backend_of_a_version(
-    version: str, cuda: str | None, hip: str | None, known: bool, backend: str | None
-) -> None:
-    assert backend_of(version, cuda, hip, known=known) == backend
-
-
-def test_names_compare_normalised_and_strangers_are_left_out() -> None:
-    files = {
-        f"{SITE}/nvidia_cublas_cu12-12.4.5.8.dist-info/INSTALLER": "pip",
-        f"{SITE}/Flash_Attn-2.8.3.dist-info/INSTALLER": "",
-        f"{SITE}/requests-2.32.0.dist-info/INSTALLER": "pip",
-        f"{SITE}/numpy-1.26.4-py3.11.egg-info": "",
-    }
-    found = installed_packages(system(files), TARGET)
-    assert {(p.name, p.version, p.installer) for p in found or ()} == {
-        ("nvidia-cublas-cu12", "12.4.5.8", "pip"),
-        ("flash-attn", "2.8.3", None),
-        ("numpy", "1.26.4", None),
-    }
-    assert normalised("Torch__Vision.x") == "torch-vision-x"
-    assert parse_conda_name("history") is None
-
-
-def test_the_version_files_of_several_years_are_read() -> None:
-    old = "__version__ = '1.12.1+cu113'\ndebug = False\ncuda = '11.3'\nhip = None\n"
-    new = 'from typing import Optional\n__version__ = "2.13.0"\ncuda: Optional[str] = None\n'
-    assert parse_version_file(old)["cuda"] == "11.3"
-    assert parse_version_file(new)["__version__"] == "2.13.0"
 
 
 # --- real ones ------------------------------------------------------------------------------------

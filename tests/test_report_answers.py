@@ -8,14 +8,12 @@ from each_row import each
 from report_asked import NO_DRIVER, NO_KERNEL, NOT_FOUND, UNAVAILABLE, answered
 
 from gpusetup.evidence.wording import place_of
-from gpusetup.readings.nvidia_smi.wsl import SEEN
-from gpusetup.render.text import answering, doctor_screen
+from gpusetup.render.text import answering
 
 TIMEOUT = (
     "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=42, OpType=ALLREDUCE, "
     "Timeout(ms)=600000) ran for 600001 milliseconds"
 )
-WRONG_ADDRESS = "CUDA error: an illegal memory access was encountered"
 
 
 @each(
@@ -36,12 +34,6 @@ def test_a_line_of_the_text_is_evidence_once(text: str) -> None:
     assert seen is not None
     places = [place_of(one.source) for one in seen.evidence]
     assert places and len(set(places)) == len(places), seen.evidence
-
-
-def test_two_facts_of_a_line_are_both_evidence() -> None:
-    answer = answered("NVIDIA-SMI 440.59       Driver Version: 550.100      CUDA Version: N/A")
-    seen = answering(answer)
-    assert seen is not None and len(seen.evidence) == 2
 
 
 @each(
@@ -139,27 +131,3 @@ def test_a_container_beside_a_host_whose_driver_answers_is_certain() -> None:
     answer = answered(f"{inside}\n\non the host:\n{SMI}")
     assert (answer.cause, answer.certainty) == ("container-no-gpu", "certain")
     assert answer.other_causes == ()
-
-
-def test_a_failure_outside_the_stack_is_marked_as_one() -> None:
-    screen = doctor_screen(answered(f"llama-server\n{WRONG_ADDRESS}"))
-    assert screen.shown(width=80, colour=False).startswith("✗ cuda-program-error")
-
-
-BANNER = "| NVIDIA-SMI {}       Driver Version: {}      CUDA Version: 12.6      |"
-VERSIONS = (
-    "NVIDIA-SMI version  : {}\nNVML version        : 580.82\nDRIVER version      : {}\n"
-    "CUDA Version        : 13.0"
-)
-
-
-def test_an_nvidia_smi_of_another_version_than_its_driver_is_not_taken_for_it() -> None:
-    in_an_image = ("535.104.05", "550.54.14")
-    for own, driver in (*((own, driver) for driver, own in SEEN.items()), in_an_image):
-        for form in (BANNER, VERSIONS, f"Nvidia driver version: {driver}\n{BANNER}"):
-            answer = answered(form.format(own, driver))
-            assert answer.snapshot.driver.version == driver
-
-
-def test_a_banner_without_its_drivers_version_says_it_by_its_own() -> None:
-    assert answered("| NVIDIA-SMI 535.104.05 |").snapshot.driver.version == "535.104.05"

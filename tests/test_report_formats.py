@@ -7,24 +7,19 @@ from typing import Any
 
 import pytest
 from each_row import each
-from machines_named import machine_named
 from writers import (
     collect_env,
-    conda_list,
     machines,
-    pip_list,
     pip_refusal,
     smi_list,
     smi_query,
     smi_table,
-    traceback,
 )
 
 from gpusetup.model.machine import Snapshot
 from gpusetup.report.read import read_report
 
 WITH_GPUS = tuple(m for m in machines() if m.gpus and m.driver.version and m.os.family != "macos")
-LAPTOP = machine_named("rtx3050-laptop")
 
 
 def names(machine: Snapshot) -> list[str]:
@@ -57,33 +52,6 @@ def test_a_table_gives_back_its_gpus(machine: Snapshot, form: str) -> None:
 def test_lists_csv_and_query_give_back_their_gpus(write) -> None:  # type: ignore[no-untyped-def]
     for machine in WITH_GPUS:
         assert names(read_report(write(machine))) == names(machine)
-
-
-def test_a_cut_name_is_made_whole_by_another_block() -> None:
-    text = smi_table(LAPTOP, form="old") + "\n\n" + smi_list(LAPTOP)
-    assert names(read_report(text)) == names(LAPTOP)
-
-
-def test_a_traceback_names_python_and_system() -> None:
-    read = read_report(traceback(machine_named("healthy"), "RuntimeError: boom"))
-    python = (machine_named("healthy").python.version or "").rpartition(".")[0]
-    assert (read.os.family, read.python.version) == ("linux", python)
-    assert read_report(traceback(LAPTOP, "RuntimeError: boom")).os.family == "windows"
-
-
-def test_pip_list_gives_versions_and_the_build() -> None:
-    read = read_report(pip_list(LAPTOP))
-    assert read.torch.version == LAPTOP.torch.version
-    assert read.torch.backend == "cpu"
-
-
-def test_conda_list_tells_who_installed_torch() -> None:
-    both = machine_named("conda-and-pip")
-    read = read_report(conda_list(both) + "\n" + pip_list(both))
-    assert {p.installer for p in read.packages or () if p.name in ("torch", "pytorch")} == {
-        "conda",
-        "pip",
-    }
 
 
 # --- what other programs print --------------------------------------------------------------------
@@ -288,13 +256,3 @@ def test_the_request_is_read(
 ) -> None:
     wanted = read_report(text).wanted
     assert (wanted.torch, wanted.backend, wanted.cuda) == (torch, backend, cuda)
-
-
-def test_pips_versions_are_kept_with_the_refusal() -> None:
-    event = read_report(pip_refusal("torch==1.8.1", "1.13.0, 2.0.0")).events[0]
-    assert event.kind == "no-matching-distribution"
-    assert event.values == {
-        "requirement": "torch==1.8.1",
-        "none_found": "false",
-        "versions": "1.13.0, 2.0.0",
-    }

@@ -20,7 +20,6 @@ from gpusetup.report.messages import events_of
 from gpusetup.report.read import read_report
 from gpusetup.report.text import text_of
 
-PLACE = "place"
 LIMIT_CPU_SECONDS = 150
 """The kernel ends the child past it; time that other processes take does not count."""
 
@@ -68,11 +67,6 @@ def test_a_message_is_found_however_it_is_wrapped() -> None:
 def test_an_event_says_where_it_was_read() -> None:
     event = read_report("first\nsecond\nAttributeError: _ARRAY_API not found\n").events[0]
     assert (event.source, event.text) == ("report, line 3", "AttributeError: _ARRAY_API not found")
-
-
-def test_an_event_says_where_its_program_ran() -> None:
-    text = "root@0123456789ab:/# nvidia-smi\nFailed to initialize NVML: Unknown Error\n"
-    assert read_report(text).events[0].values[PLACE] == "container"
 
 
 ADVERSARIAL = """

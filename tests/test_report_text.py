@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from functools import cache
 from typing import Any
@@ -18,10 +17,8 @@ from writers import mixture
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.codec import to_json
-from gpusetup.report.cleaning.clean import cleaned
 from gpusetup.report.cleaning.decode import decode, is_binary
 from gpusetup.report.read import read_bytes, read_report
-from gpusetup.report.text import text_of
 
 TEXTS = tuple(text for _, text in MESSAGES)
 
@@ -42,45 +39,6 @@ def told(diagnosis: Diagnosis) -> tuple[object, ...]:
     )
 
 
-DOCKER = '{"log":%s,"stream":"stderr","time":"2026-05-28T03:35:37Z"}'
-NODE = "crw-rw---- 1 root video 195, 0 Oct 20 21:39 /dev/nvidia0"
-GPU_OF_A_LOG = """==============NVSMI LOG==============
-
-Driver Version : 580.95.05
-Attached GPUs : 1
-GPU 00000000:01:00.0
-    Product Name : NVIDIA GeForce RTX 4070
-    Fabric
-        State : In Progress
-"""
-
-
-def test_a_windows_path_stays_whole_in_dockers_json() -> None:
-    line = f"No such file or directory: 'C:\\torchinductor\\triton\\{'k' * 220}.json'"
-    packed = DOCKER % json.dumps(line)
-    assert [event.kind for event in read_report(packed).events] == ["windows-path-too-long"]
-
-
-def test_a_device_node_is_read_wherever_its_line_begins() -> None:
-    plain, moved = (read_report(text).devices for text in (NODE, f"    {NODE}"))
-    assert plain == moved and plain is not None
-
-
-def test_a_table_without_its_banner_pasted_twice_has_each_gpu_once() -> None:
-    rows = (
-        "| 1  NVIDIA GeForce RTX 3080    Off | 00000000:21:00.0 Off |                  N/A |\n"
-        "|ERR!   44C    P2    ERR! / 320W |      3MiB / 10240MiB |      0%      Default |\n"
-    )
-    assert [len(read_report(text).gpus or ()) for text in (rows, rows * 2)] == [1, 1]
-
-
-def test_a_geforce_waits_for_no_fabric() -> None:
-    assert answer(GPU_OF_A_LOG.encode()).cause != "system-not-ready-fabric-manager"
-    assert answer(GPU_OF_A_LOG.replace("GeForce RTX 4070", "H100 80GB HBM3").encode()).cause == (
-        "system-not-ready-fabric-manager"
-    )
-
-
 @each("way", HARMLESS)
 def test_the_answer_is_the_same_after_a_harmless_way(way: Way) -> None:
     for seed in range(100, 104):
@@ -93,15 +51,6 @@ def mixed(seed: int) -> tuple[str, Any]:
     """A text of several, and what is told of it."""
     text = mixture(seed, TEXTS)
     return text, told(answer(text.encode()))
-
-
-def test_two_ways_together_change_nothing_either() -> None:
-    draw = random.Random(7)
-    for seed in range(200, 230):
-        text = mixture(seed, TEXTS)
-        first, second = draw.sample(HARMLESS[:16], 2)
-        twice = second(first(text).decode())
-        assert told(answer(twice)) == told(answer(text.encode())), (seed, first, second)
 
 
 def test_damaged_texts_are_read_without_an_exception() -> None:
@@ -149,44 +98,6 @@ def test_the_usual_encodings(encoding: str) -> None:
 def test_a_character_cut_at_the_end_loses_only_itself() -> None:
     raw = "CUDA error: 显卡".encode()
     assert decode(raw[:-1]).startswith("CUDA error: 显")
-
-
-def test_two_reports_of_one_line_each_keep_their_lines() -> None:
-    assert cleaned("a\r\nb\rc\u2028d") == ["a", "b", "c", "d"]
-
-
-def test_of_a_link_its_words_are_read() -> None:
-    linked = "ImportError: [/x/a.so](https://host.net/x/a.so): undefined symbol: _ZN"
-    assert cleaned(linked) == ["ImportError: /x/a.so: undefined symbol: _ZN"]
-    assert cleaned("![shot](https://x.net/a.png)") == ["![shot](https://x.net/a.png)"]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "GPU 0: NVIDIA A10 (UUID: GPU-1)",
-        "|   0  NVIDIA L4                      On  |   00000000:00:03.0 Off |                    0 |",
-        "Python 3.10.13 | packaged by conda-forge | (main)",
-        ">>> import torch",
-        '  File "/home/user/x.py", line 3, in <module>',
-        "[pip3] torch==2.5.1",
-        'torch 2.5.1 requires nvidia-cublas-cu12==12.4.5.8; platform_system == "Linux"',
-    ],
-)
-def test_what_programs_print_is_not_taken_for_a_prefix(line: str) -> None:
-    assert cleaned(line) == [line]
-
-
-def test_three_full_lines_are_a_terminals_wrap_and_a_ruled_line_is_none() -> None:
-    words = (
-        "[W:onnxruntime] "
-        + "of the provider " * 13
-        + "Failed to create CUDAExecutionProvider. Require cuDNN 9"
-    )
-    wrapped = "\n".join(words[at : at + 80] for at in range(0, len(words), 80))
-    assert text_of(wrapped).flat == words
-    ruled = f"{'=' * 80}\nfirst\n{'=' * 80}\nsecond\n{'=' * 80}\nthird"
-    assert "= first =" in text_of(ruled).flat
 
 
 @each(

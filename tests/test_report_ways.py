@@ -12,7 +12,7 @@ from each_row import each
 from judging import changed
 from machines_named import snapshots
 from message_samples import samples
-from report_asked import NO_DRIVER, NO_KERNEL, NOT_FOUND, UNAVAILABLE, answered, misses
+from report_asked import NO_DRIVER, UNAVAILABLE, answered, misses
 from report_messages import MESSAGES
 
 from gpusetup.catalog.file import load_catalog
@@ -20,56 +20,10 @@ from gpusetup.causes.lenders import LENDERS
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.finding import Fix, typed
 from gpusetup.model.machine import Container, Os, Snapshot
-from gpusetup.render.markdown import doctor_markdown
 from gpusetup.render.text import answering
 from gpusetup.report.read import read_report
 
-SMI = """\
-+-----------------------------------------------------------------------------------------+
-| NVIDIA-SMI 550.54.15              Driver Version: 550.54.15      CUDA Version: 12.4     |
-|-----------------------------------------+------------------------+----------------------+
-| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
-| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
-|=========================================+========================+======================|
-|   0  NVIDIA GeForce RTX 4090        Off |   00000000:01:00.0  On |                  Off |
-| 35%   62C    P2             180W /  450W |   8123MiB /  24564MiB |     45%      Default |
-+-----------------------------------------+------------------------+----------------------+
-"""
-CSV = """\
-index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB], temperature.gpu
-0, NVIDIA GeForce RTX 4090, 45 %, 8123 MiB, 24564 MiB, 62
-"""
-
-
 LENT = "I run this on Google Colab with a T4"
-
-
-CPU = "AssertionError: Torch not compiled with CUDA enabled\ntorch 2.6.0+cpu"
-NO_OPERATOR = "torch, RTX 3080\nRuntimeError: operator torchvision::nms does not exist"
-NOT_THE_SYSTEMS = "never in the system's Python"
-
-
-@each(
-    "text, told, not_told",
-    [
-        (f"GTX 1080 Ti on Windows 10\n{NO_KERNEL}", NOT_THE_SYSTEMS, "--python"),
-        (f'File "/srv/a/.venv/lib/python3.12/site-packages/a.py"\n{NO_KERNEL}', "--python", NOT_THE_SYSTEMS),
-        (f"$ docker run --gpus all my/image\nGTX 1080 Ti\n{NO_KERNEL}", "cu126", NOT_THE_SYSTEMS),
-        (f"$ singularity exec a.sif python x.py\n{UNAVAILABLE}", "singularity run --nv", "--gpus"),
-        ("Driver Version: 470.57.02, started by `docker run -it test`:\nroot@0092a839c781:/app# nvidia-smi\n"
-         "bash: nvidia-smi: command not found", "--gpus all", "--nv"),
-        (f"ffmpeg  4.3  h7  pytorch\ntorch  2.4.1  pypi_0  pypi\n{NO_OPERATOR}", "-m pip", "conda"),
-        ("`uv run x.py`\nImportError: /a/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined "
-         "symbol: _ZN3c104cuda9SetDeviceEi", "uv run --no-sync", NOT_THE_SYSTEMS),
-        (f"The lock is uv.lock; RTX 4070\n{CPU}", "gpusetup install --project", "-m pip"),
-        (f"$ uv pip install torch\nRTX 4070\n{CPU}", NOT_THE_SYSTEMS, "--project"),
-    ],
-)  # fmt: skip
-def test_a_way_out_is_of_the_program_s_own_surroundings(
-    text: str, told: str, not_told: str
-) -> None:
-    shown = doctor_markdown(answered(text))
-    assert told in shown and not_told not in shown
 
 
 def test_no_answer_of_a_lent_notebook_touches_its_host() -> None:
@@ -85,26 +39,6 @@ def test_no_answer_of_a_lent_notebook_touches_its_host() -> None:
                 assert all(re.match(r"!|%|import os; ", line) for line in typed(found.fix))
 
 
-@each(
-    "text, reading",
-    [
-        ("pip install llama-cpp-python\nERROR: Failed building wheel for llama-cpp-python",
-         "python -m pip install -v llama-cpp-python"),
-        ("ERROR: Failed building wheel for torch-scatter",
-         "python -m pip install -v --no-build-isolation torch-scatter"),
-    ],
-)  # fmt: skip
-def test_an_unknown_asks_for_what_shows_the_stage_that_failed(text: str, reading: str) -> None:
-    answer = answered(text)
-    assert (answer.cause, answer.next_reading) == ("unknown", reading)
-
-
-def test_a_container_quotes_the_line_that_came_to_no_gpu() -> None:
-    said = "RuntimeError: No CUDA GPUs are available"
-    seen = answering(answered(f"root@3f2a9c1b7d4e:/app# python train.py\n{said}"))
-    assert seen is not None and any(said in one.text for one in seen.evidence)
-
-
 TOO_NEW = (
     "NVIDIA GeForce RTX 5070 Ti with CUDA capability sm_120 is not compatible with the current "
     "PyTorch installation."
@@ -117,24 +51,6 @@ def test_a_portable_package_is_changed_by_its_own_python() -> None:
     path = answered(text).snapshot.python.executable
     assert path == r"F:\a b\ComfyUI_windows_portable\python_embeded\python.exe"
     assert answered(text.replace("_windows_portable", "")).snapshot.python.executable is None
-
-
-def test_windows_is_not_suspected_of_what_only_linux_has() -> None:
-    answer = answered(f"Windows 11\n{UNAVAILABLE}")
-    assert "torch-cpu-build" in answer.other_causes
-    assert not {"container-no-gpu", "driver-not-loaded"} & set(answer.other_causes)
-    inside = f"Windows 11\nroot@3f2a9c1b7d4e:/app# nvidia-smi\n{NOT_FOUND}"
-    assert answered(inside).cause == "container-no-gpu"
-
-
-BY_TENSORFLOW = (
-    "W tensorflow/core/gpu_device.cc:2343] Cannot dlopen some GPU libraries.\n"
-    "Skipping registering GPU devices...\n"
-)
-IN_TORCH = (
-    'Traceback (most recent call last):\n  File "/v/lib/python3.11/site-packages/torch/cuda/'
-    '__init__.py", line 298, in _lazy_init\nAssertionError: Torch not compiled with CUDA enabled'
-)
 
 
 # --- the system that a text is of ----------------------------------------------------------------
@@ -235,26 +151,6 @@ GONE = "Found existing installation: torch 2.8.0\n  Successfully uninstalled tor
 FOREIGN_CUDNN = "ImportError: libcudnn.so.9: undefined symbol: cudnnGetVersion_v2"
 
 
-@each(
-    "text, line",
-    [
-        (f"{FOREIGN_CUDNN}\nLD_LIBRARY_PATH=/usr/local/cuda-11.8/lib64:/opt/mine/lib",
-         "export LD_LIBRARY_PATH=/opt/mine/lib"),
-        ("CUDA error: CUDA driver is a stub library\nLD_LIBRARY_PATH=/opt/a/lib:/usr/local/cuda/lib64/stubs",
-         "export LD_LIBRARY_PATH=/opt/a/lib"),
-        (f"{FOREIGN_CUDNN}\nLD_LIBRARY_PATH=/usr/local/cuda/lib64", "export LD_LIBRARY_PATH="),
-        (f"{FOREIGN_CUDNN}\nLD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH",
-         "export LD_LIBRARY_PATH=\"$(printenv LD_LIBRARY_PATH | tr : '\\n' | "
-         "grep -vE '^(/usr/local/cuda/lib64)/*$' | paste -sd : -)\""),
-    ],
-)  # fmt: skip
-def test_a_wrong_folder_leaves_ld_library_path_and_the_others_stay(text: str, line: str) -> None:
-    assert way_of(f"Ubuntu 22.04\n{text}").commands == (line,)
-    on_windows = way_of(f"Windows 11\n{text}")
-    assert not on_windows.commands and " PATH" in on_windows.text
-    assert "LD_LIBRARY_PATH" not in on_windows.text
-
-
 def test_the_line_that_filters_a_list_of_folders_keeps_the_others() -> None:
     text = f"Ubuntu 22.04\n{FOREIGN_CUDNN}\nLD_LIBRARY_PATH=/opt/cuda/lib64:$LD_LIBRARY_PATH"
     (line,) = way_of(text).commands
@@ -289,56 +185,16 @@ ENGINES = (
 # --- what the root makes moot, and what is asked first -------------------------------------------
 
 
-def test_what_another_finding_explains_prints_no_commands() -> None:
-    text = "NVIDIA: no NVIDIA devices found\nTHCudaCheck FAIL error=30 : unknown error"
-    found = {one.id: one for one in answered(text).findings}
-    moot = found["cuda-unknown-error"]
-    assert moot.explained_by == "no-nvidia-gpu" and moot.fix and not typed(moot.fix)
-    alone = way_of("THCudaCheck FAIL error=30 : unknown error")
-    assert any("modprobe" in line for line in typed(alone))
-
-
 SYSTEMS_TORCH = (
     '  File "{}/torch/_ops.py", line 573, in load_library\nOSError: /home/me/.local/lib/python3.8/'
     "site-packages/torchaudio/lib/libtorchaudio.so: undefined symbol: _ZN5torch8autograd4NodeE"
 )
 
 
-def way(text: str) -> Fix:
-    """The way out of the root cause."""
-    return next(one.fix for one in answered(text).findings if one.root and one.fix)
-
-
 NO_MODULE = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that "
     "the latest NVIDIA driver is installed and running."
 )
-
-
-@each("system", ["Ubuntu 22.04", "Fedora 42", "a desktop"])
-def test_a_module_is_loaded_before_it_is_built_again(system: str) -> None:
-    fix = way(f"{system}\n$ nvidia-smi\n{NO_MODULE}")
-    assert fix.commands[0] == "sudo modprobe nvidia"
-    assert not re.search("reboot|akmods|dkms", " ".join(fix.commands))
-
-
-@each(
-    "library, works, kept",
-    [
-        ("libnvrtc.so.12", "True", True),
-        ("libcudart.so.12", "True", True),
-        ("libcublas.so.12", "True", True),
-        ("libcudart.so.11", "True", False),
-        ("libnvrtc.so.12", "False", False),
-    ],
-)
-def test_a_torch_that_works_stays_if_a_program_lacks_its_library(
-    library: str, works: str, kept: bool
-) -> None:
-    said = f"ImportError: {library}: cannot open shared object file: No such file or directory"
-    about = f"PyTorch version: 2.8.0+cu128\nOS: Ubuntu 22.04\nIs CUDA available: {works}"
-    shown = " ".join(way(f"{said}\n{about}").commands)
-    assert ("/nvidia/*/lib" in shown and "install" not in shown) == kept
 
 
 ASSERTED = "RuntimeError: CUDA error: device-side assert triggered"
@@ -402,7 +258,6 @@ FLASH = (
     f"{NO_HOME}\n[end of output]\n× Encountered error while generating package metadata.\n"
     "╰─> flash-attn"
 )
-ARCHIVE = "12.4 (https://developer.nvidia.com/cuda-toolkit-archive)"
 NO_CONDA = "Windows 11\n'conda' is not recognized as an internal or external command"
 ISOLATED = (
     "File \"<string>\", line 24, in <module>\nModuleNotFoundError: No module named 'torch'\n"
@@ -511,38 +366,3 @@ DELETED = "Runtime, Disconnect and delete runtime"
 )  # fmt: skip
 def test_the_way_out_is_of_what_the_text_shows(text: str, has: str, never: str) -> None:
     assert misses(text, has, never) == []
-
-
-GAINS = "amp-without-gain|waits for its data|tune CONFIG --benchmark"
-
-
-@each(
-    "text, has, never",
-    [
-        ("AMP is enabled but training speed did not improve", GAINS, ""),
-        ("I enabled autocast but it's not any faster", GAINS, ""),
-        ("Turned on mixed precision, RTX 3060, training time is about the same", GAINS, ""),
-        ("I see no speedup with AMP at all", GAINS, ""),
-        ("mixed precision gives no speedup on my GTX 1080", "GTX 1080 has no tensor cores", ""),
-        ("AMP makes the training much faster", "", "amp-without-gain"),
-        ("AMP is enabled and the speed improved by half", "", "amp-without-gain"),
-        ("If AMP gives no speedup, look at the loader", "", "amp-without-gain"),
-        ("The sample rate did not improve", "", "amp-without-gain"),
-        ("On my CPU autocast is not faster", "", "amp-without-gain"),
-    ],
-)
-def test_mixed_precision_without_a_gain_has_its_likeliest_cause(
-    text: str, has: str, never: str
-) -> None:
-    assert misses(text, has, never) == []
-
-
-@each("folder", ["/private/var/folders/ab/T/pip-req-build-x1", "/Users/me/x"])
-def test_a_path_of_macos_is_a_mac_and_gets_no_cuda(folder: str) -> None:
-    text = f"Running command git clone -q https://x.example/y {folder}\n{NO_CU117}"
-    answer = answered(text)
-    ways = [line for one in answer.findings for line in typed(one.fix)]
-    assert answer.snapshot.os.family == "macos" and not any("cu1" in line for line in ways)
-
-
-NO_CU117 = "ERROR: No matching distribution found for torch==1.13.1+cu117"

@@ -5,28 +5,19 @@ Beside every one stands a neighbour: a text very like it, of which it must not b
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-import pytest
 from each_row import each
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from judging import (
     A100,
     GTX_1080_TI,
-    HEALTHY,
     RTX_3090,
-    changed,
     event,
     judged,
     spoken_of,
 )
 
-from gpusetup.causes.table import ROWS
 from gpusetup.diagnosis.knowledge import records
-from gpusetup.model.failing import Failing
-from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
     Container,
@@ -38,7 +29,6 @@ from gpusetup.model.machine import (
     Os,
     Snapshot,
     Torch,
-    Wanted,
 )
 from gpusetup.model.versions import Capability
 
@@ -50,7 +40,6 @@ FULL = Gpu(
     memory_total_bytes=24 << 30,
     memory_used_bytes=(24 << 30) - (100 << 20),
 )
-GB10 = Gpu(name="NVIDIA GB10", compute_capability=Capability(12, 1))
 CU121 = Torch(installed=True, version="2.5.1+cu121", cuda="12.1", backend="cu121")
 CPU = Torch(installed=True, version="2.5.1+cpu", backend="cpu", cuda_available=False)
 CPU_UNASKED = replace(CPU, cuda_available=None)
@@ -249,13 +238,6 @@ def test_a_text_has_its_cause_and_its_neighbour_another(
 # --- exact answers -------------------------------------------------------------------------------
 
 
-def test_no_wheel_is_of_nvcc_12_2_so_the_nearest_of_that_major_is_taken() -> None:
-    said = event("cuda-toolkit-mismatch-extension-build", nvcc="12.2", torch="11.8")
-    torch = Torch(version="2.5.1+cu118", cuda="11.8", backend="cu118")
-    build = judged(text(said, wanted=Wanted(cuda="12.2"), torch=torch)).resolution.build
-    assert build and build.backend == "cu121"
-
-
 BUILT = "driver-build-failed"
 HOOK = "container-hook-failed"
 UNKNOWN_TO = "gpu-not-supported-by-driver"
@@ -299,20 +281,6 @@ def test_a_value_of_a_message_decides_the_way_out(
     assert told in shown and never not in shown
 
 
-@pytest.mark.parametrize(
-    ("kind", "command"),
-    [
-        ("docker", "sudo systemctl restart docker"),
-        ("kubernetes", "sudo nvidia-ctk runtime configure --runtime=containerd"),
-        ("podman", "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"),
-    ],
-)
-def test_the_toolkit_is_made_known_to_the_engine_that_asks(kind: str, command: str) -> None:
-    machine = text(event("container-toolkit-missing"), container=Container(kind=kind))
-    root = judged(machine).findings[0]
-    assert root.fix and command in root.fix.commands
-
-
 def test_a_value_that_is_no_name_is_left_out_of_commands() -> None:
     for package in ("x; rm -rf ~", "--index-url=http://evil.example", "$(id)"):
         root = judged(text(event("build-isolation-no-torch", package=package))).findings[0]
@@ -321,79 +289,4 @@ def test_a_value_that_is_no_name_is_left_out_of_commands() -> None:
     assert root.fix and root.fix.commands[-1].endswith("--no-build-isolation flash-attn")
 
 
-def test_a_severity_is_what_stops_a_program() -> None:
-    machine = text(
-        event("requirement-broken", package="xformers", needs="torch==2.4.1", have="2.5.1")
-    )
-    assert [f.severity for f in judged(machine).findings] == [Severity.WARNING]
-
-
 # --- whatever is said ----------------------------------------------------------------------------
-
-VALUE = st.sampled_from(
-    ("", "0", "2", "79", "700", "999", "99999999999", "12.4", "cp310", "sm_86", "sm_", "x{y}",
-     "{0}", "torch", "torch==2.5.1+cu121", "torch-2-cp3-cp3-x.whl", "libcuda.so.1", "nvidia",
-     "host", "a b;c", "None", "https://download.pytorch.org/whl/cu121", "1.0, 2.0",
-     "9" * 400, "\u202e\x1b[31m")
-)  # fmt: skip
-
-
-KINDS = {one.kind: sorted(re.compile(one.pattern).groupindex) for one in ROWS}
-
-
-@st.composite
-def utterances(draw: st.DrawFn) -> tuple[Event, ...]:
-    kinds = draw(st.lists(st.sampled_from(sorted(KINDS)), max_size=5))
-    return tuple(
-        Event(
-            kind=kind,
-            values={name: draw(VALUE) for name in KINDS[kind] if draw(st.booleans())},
-            source="a log",
-            text=kind,
-        )
-        for kind in kinds
-    )
-
-
-STACKS = (text(), smi(RTX_3090, torch=CU121), text(torch=CPU, os=Os(family="windows")),
-          text(os=Os(family="macos")), text(os=replace(LINUX, wsl=True)),
-          text(container=Container(kind="docker")), smi(V100, A100), HEALTHY)  # fmt: skip
-
-
-@settings(max_examples=75)
-@example(text(), event("out-of-memory", total_bytes="9" * 400))
-@example(text(), event("cuda-error", code="9" * 5000))
-@example(text(), event("no-wheel-for-platform", said="in words"))
-@example(text(), event("driver-too-old", found="9" * 5000, driver_cuda="9" * 5000))
-@given(st.sampled_from(STACKS), utterances())
-def test_whatever_is_said_no_rule_breaks_and_a_root_has_its_evidence(
-    stack: Snapshot, said: tuple[Event, ...]
-) -> None:
-    diagnosis = judged(replace(stack, events=said))
-    known = {row.id for row in records()}
-    ids = [finding.id for finding in diagnosis.findings]
-    assert "rule-broken" not in ids and len(ids) == len(set(ids))
-    assert {diagnosis.cause, *ids} <= known
-    for finding in diagnosis.findings:
-        assert finding.explained_by is None or finding.explained_by in ids
-        assert not finding.root or finding.evidence
-
-
-def ways_of(machine: Snapshot, cause: str) -> tuple[str, tuple[str, ...]]:
-    fix = next(one.fix for one in judged(machine).findings if one.id == cause and one.fix)
-    return fix.text, fix.commands
-
-
-def test_variables_of_ollamas_service_are_set_in_the_service() -> None:
-    off = (replace(RTX_3090, visible=False),)
-    hidden = changed(gpus=off, env={"CUDA_VISIBLE_DEVICES": "-1"})
-    said, _ = ways_of(
-        replace(hidden, failing=Failing(program="ollama")), "cuda-visible-devices-hidden"
-    )
-    assert "sudo systemctl restart ollama" in said and "~/.bashrc" not in said
-
-
-@pytest.mark.parametrize("where", ["slurm-job", "shared-node"])
-def test_nobody_restarts_a_node_that_is_shared(where: str) -> None:
-    root = judged(text(event("nvml-mismatch"), event(where))).findings[0]
-    assert root.fix and root.fix.commands == () and "administrators" in root.fix.text

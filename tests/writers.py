@@ -216,53 +216,6 @@ def smi_query(machine: Snapshot) -> str:
     return "\n".join(lines)
 
 
-# --- tracebacks, lists, logs ----------------------------------------------------------------------
-
-
-def traceback(machine: Snapshot, last: str) -> str:
-    """A traceback of this machine's interpreter that ends with a message."""
-    python = ".".join((machine.python.version or "3.11").split(".")[:2])
-    if machine.os.family == "windows":
-        site = r"C:\Users\user\project\.venv\Lib\site-packages"
-        own = r"C:\Users\user\project\train.py"
-        frame = rf"{site}\torch\cuda\__init__.py"
-    else:
-        home = "/Users/user" if machine.os.family == "macos" else "/home/user"
-        site, own = (
-            f"{home}/project/.venv/lib/python{python}/site-packages",
-            f"{home}/project/train.py",
-        )
-        frame = f"{site}/torch/cuda/__init__.py"
-    return "\n".join(
-        (
-            "Traceback (most recent call last):",
-            f'  File "{own}", line 12, in <module>',
-            '    model.to("cuda")',
-            f'  File "{frame}", line 319, in _lazy_init',
-            "    torch._C._cuda_init()",
-            last,
-        )
-    )
-
-
-def pip_list(machine: Snapshot) -> str:
-    rows = [f"{p.name:<24} {p.version}" for p in machine.packages or () if p.installer != "conda"]
-    return "\n".join(
-        ("Package                  Version", "------------------------ -------", *rows)
-    )
-
-
-def conda_list(machine: Snapshot) -> str:
-    rows = [
-        f"{p.name:<25} {p.version:<15} {p.build or 'py311_0':<20} {p.channel or 'defaults'}"
-        for p in machine.packages or ()
-        if p.installer == "conda"
-    ]
-    return "\n".join(
-        ("# Name                    Version         Build                Channel", *rows)
-    )
-
-
 def pip_refusal(requirement: str, versions: str, *, index: str | None = None) -> str:
     command = f"pip install {requirement}" + (f" --index-url {index}" if index else "")
     looking = (f"Looking in indexes: {index}",) if index else ()
@@ -288,7 +241,6 @@ BLOCKS: tuple[Writer, ...] = (
     lambda machine: smi_table(machine, form="610"),
     smi_list,
     smi_query,
-    pip_list,
 )
 
 
@@ -301,6 +253,6 @@ def mixture(seed: int, messages: tuple[str, ...]) -> str:
         message = draw.choice(messages)
         blocks.insert(
             draw.randint(0, len(blocks)),
-            traceback(machine, message) if "Error" in message[:60] else message,
+            message,
         )
     return "\n\n".join(block for block in blocks if block.strip()) + "\n"

@@ -93,7 +93,6 @@ BY_ZYPPER = lines(
 REPOSITORY = {
     "ubuntu": BY_APT,
     "debian": BY_APT,
-    "pop": BY_APT,
     "fedora": BY_DNF,
     "rhel": BY_DNF,
     "suse": BY_ZYPPER,

@@ -6,7 +6,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DEVICE, NO_DRIVER, Layer
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Alike, Cause, Message
-from gpusetup.evidence.context import RuleContext, events
+from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.given import not_asked_for
 from gpusetup.evidence.places import IN_A_CONTAINER, in_windows_itself, no
 from gpusetup.messages.fragments import IF_ONLY, in_any_order
@@ -205,17 +205,6 @@ CONTAINER_NO_GPU = Cause(
                 "TORCH_CUDA_ARCH_LIST), and start the container with `--gpus all`",
                 look=("docker run --rm --gpus all ubuntu nvidia-smi",),
                 see="see that a container has the GPU",
-            ),
-            Message(
-                having={"place": "container"},
-                where=(lambda context: bool(events(context, "no-devices-found")),),
-                title="The container has the driver's programs and no GPU: its host lists {gpus}",
-                text="Give the GPUs by CDI, which the cgroup rules do not stop (rootless, cgroup "
-                "v2); the last command does it with a plain image",
-                commands=(
-                    "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-                    "docker run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
-                ),
             ),
             Message(
                 having={"library": "."},

@@ -154,7 +154,7 @@ KINDS = {
 
 def kind_of(action: argparse.Action | None) -> str:
     """What an option takes: a key of `KINDS`. Of a version a number would lose digits: 2.10."""
-    if action is None or isinstance(action, argparse.BooleanOptionalAction):
+    if action is None:
         return "string"
     if action.nargs == 0:
         return "boolean"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,16 +19,17 @@ if TYPE_CHECKING:
     from gpusetup.plan.question import Question
 
 SUMMARY = (
-    "Says whether a training workload fits on these GPUs, with which recipe and by what margin. "
-    "Without a GPU's name, this machine's are meant."
+    "Says whether a training fits on these GPUs (without a name: this machine's), with which "
+    "recipe and by what margin."
 )
 EXAMPLES = (
     'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
+    'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
     'gpusetup plan --serve vllm --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
 HOW = (
-    "strategy", "optimizer", "dtype", "amp", "quantize", "lora", "lora_targets", "checkpointing",
-    "selective", "tensor_parallel", "pipeline_parallel", "context_parallel",
+    "strategy", "optimizer", "dtype", "amp", "quantize", "lora", "lora_targets",
+    "tensor_parallel", "pipeline_parallel", "context_parallel",
     "expert_parallel",
 )  # fmt: skip
 """Options that are fields of a job."""
@@ -49,42 +51,22 @@ def tokens(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of tokens") from None
 
 
-class Checkpointing(argparse.BooleanOptionalAction):
-    """`--checkpointing` alone or in a trainer's own words: `full`, `none`, or what it selects.
+def checkpointed(text: str) -> str:
+    """What is recomputed, in a trainer's own words: `full`, `none`, or what it selects.
 
-    >>> parser = argparse.ArgumentParser()
-    >>> _ = parser.add_argument("--checkpointing", action=Checkpointing)
-    >>> parser.parse_args(["--checkpointing", "full"]).checkpointing
-    True
-    >>> parser.parse_args(["--checkpointing", "selective"]).selective
-    'op'
+    >>> checkpointed("full"), checkpointed("selective"), checkpointed("2")
+    ('full', 'op', '2')
     """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.nargs, self.metavar = "?", "full"
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        word = "none" if (option_string or "").startswith("--no-") else (values or "full").lower()
-        if word in ("full", "none"):
-            setattr(namespace, self.dest, word == "full")
-        elif word in ("selective", "op") or (word.isdecimal() and 1 <= int(word) <= 1000):
-            namespace.selective = "op" if word == "selective" else word
-        else:
-            known = "full, none, selective, or 1 to 1000 (every how many layers)"
-            raise argparse.ArgumentError(self, f"{values!r} is none of {known}")
+    word = {"selective": "op"}.get(text.lower(), text.lower())
+    if word not in ("full", "none", "op") and not re.fullmatch(r"[1-9]\d{,2}", word):
+        known = "full, none, selective, or 1 to 999 (every how many layers)"
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {known}")
+    return word
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     from gpusetup.configs.values import optimizer_named, targets_named
 
-    parser.set_defaults(selective=None)
     parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
     whole: dict[str, Any] = {"type": int, "metavar": "N"}
     group = parser.add_argument_group("what is trained or served, and where")
@@ -120,7 +102,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "metavar": "TYPE",
     }
     how("--quantize", **bits, help="of the frozen base: nf4, int8, ...")
-    how("--checkpointing", action=Checkpointing, default=None, help="of each layer, or op, N")
+    some: dict[str, Any] = {"nargs": "?", "const": "full", "type": checkpointed}
+    how("--checkpointing", **some, metavar="full", help="of each layer, or op, N, none")
+    none: dict[str, Any] = {"action": "store_const", "const": "none", "help": argparse.SUPPRESS}
+    how("--no-checkpointing", dest="checkpointing", **none)
     host: dict[str, Any] = {"choices": ("optimizer", "checkpoints"), "metavar": "WHAT"}
     how("--offload", action="append", **host, help="to the host: optimizer, checkpoints")
     for flag, field, text in (
@@ -180,7 +165,7 @@ def run_one(options: argparse.Namespace, out: Console, asked: Asked) -> int:
     decision = decided(asked)
     found = answer(asked, decision)
     if options.format == "yaml":
-        from gpusetup.plan.settings import Plan, document
+        from gpusetup.plan.trainers import Plan, document
 
         job, trainer = decision.job, asked.question.trainer or ""
         plan = Plan(trainer=trainer, job=job, recipe=decision.shown.recipe)
@@ -251,6 +236,10 @@ def question_of(options: argparse.Namespace) -> Question:
 
     how = {name: getattr(options, name) for name in HOW if getattr(options, name) is not None}
     how |= {f"offload_{what}": True for what in options.offload or ()}
+    if options.checkpointing in ("full", "none"):
+        how["checkpointing"] = options.checkpointing == "full"
+    elif options.checkpointing:
+        how["selective"] = options.checkpointing
     if how.get("strategy") == "shard-grad-op":
         how |= {"strategy": "fsdp1", "reshard": False}
     said = {name: getattr(options, name) for name in WHAT}
@@ -308,17 +297,13 @@ TAKES = {
     "cells": ("predict",),
 }  # fmt: skip
 """What goes with a mode; all else says nothing to it."""
-FLAGS = {
-    "machine_from": "from", "tensor_parallel": "tp", "pipeline_parallel": "pp",
-    "context_parallel": "cp", "expert_parallel": "ep",
-}  # fmt: skip
 SOLVERS = {"context": "max-context", "batch": "max-batch", "gpus": "gpus-needed"}
 
 
 def check_modes(options: argparse.Namespace) -> None:
     """UsageError if two options ask for different things."""
-    names = {*ABOUT, *PLACES, *HOW, *WHAT, "trainer", "offload", "from_config", "table",
-             "predict", "weights", "cache", "serve"}  # fmt: skip
+    names = {*ABOUT, *PLACES, *HOW, *WHAT, "trainer", "offload", "checkpointing", "from_config",
+             "table", "predict", "weights", "cache", "serve"}  # fmt: skip
     said = {name for name in names if getattr(options, name) not in (None, False, [])}
     for one, other in (pair for group in EXCLUSIVE for pair in combinations(group, 2)):
         if {one, other} <= said:
@@ -336,5 +321,7 @@ def check_modes(options: argparse.Namespace) -> None:
 
 
 def flag(name: str, options: argparse.Namespace) -> str:
+    from gpusetup.plan.question import FLAGS
+
     word = SOLVERS.get(options.solve, "max-batch") if name == "solve" else FLAGS.get(name, name)
     return f"`--{word.replace('_', '-')}`"

@@ -12,9 +12,8 @@ from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
-    from gpusetup.plan.code import CodeAsked
+    from gpusetup.plan.code import CodeAsked, CodeRequest, Trace
     from gpusetup.plan.place import Place
-    from gpusetup.plan.trace import CodeRequest, Trace
 
 FIRST_BATCH = 8
 """The batch of a GPU that is traced first if `--max-batch` leaves it open."""
@@ -26,8 +25,7 @@ SECONDS = 120.0
 def run_code(options: argparse.Namespace, out: Console, place: Place) -> int:
     """Trace, decide, show. What the code raised is shown in full under `-v`."""
     from gpusetup.plan.answer import as_document
-    from gpusetup.plan.code import plan_of
-    from gpusetup.plan.trace import CodeFailed
+    from gpusetup.plan.code import CodeFailed, plan_of
     from gpusetup.render.plan_code import code_text
 
     asked = asked_of(options, place)
@@ -61,7 +59,7 @@ def asked_of(options: argparse.Namespace, place: Place) -> CodeAsked:
 
 
 def request_of(options: argparse.Namespace, place: Place) -> CodeRequest:
-    from gpusetup.plan.trace import CodeRequest
+    from gpusetup.plan.code import CodeRequest
 
     alone = options.strategy in (None, "single")
     gpus = options.gpus or (1 if alone else place.count or 1)
@@ -71,7 +69,7 @@ def request_of(options: argparse.Namespace, place: Place) -> CodeRequest:
         code=options.code,
         batch=FIRST_BATCH if options.batch is None else -(-options.batch // max(gpus, 1)),
         amp=None if options.amp == "none" else options.amp,
-        checkpointing=bool(options.checkpointing),
+        checkpointing=options.checkpointing not in (None, "none"),
         strategy=options.strategy or ("ddp" if gpus > 1 else "single"),
         gpus=gpus,
         optimizer=options.optimizer or "adamw",
@@ -113,7 +111,7 @@ def trace(
     `Unsatisfiable` if it does not end in time, `Blocked` if `python` has no torch.
     """
     from gpusetup.model.codec import to_json, to_plain
-    from gpusetup.plan.trace import OVERRIDES, answer_of, as_traced, check
+    from gpusetup.plan.code import OVERRIDES, answer_of, as_traced, check
     from gpusetup.system.processes import run
 
     check(request)

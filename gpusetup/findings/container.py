@@ -71,9 +71,6 @@ NOTHING = ("", "-1", "none", "void", "NoDevFiles")
 def container_no_gpu(context: RuleContext) -> Iterator[Finding]:
     """A container that was started without its host's GPU."""
     said = (*events(context, CONTAINER_NO_GPU.id), *_blind_beside_a_driver(context))
-    # nvidia-smi lists nothing in a container, in a text whose host lists its GPUs.
-    shut = events(context, "no-devices-found") if gpus(context) else ()
-    said += tuple(event for event in shut if event.values.get("place") == "container")
     # A text with an error that needs a GPU: nvidia-smi is only not in the image.
     computed = context.snapshot.torch.cuda_available or events(context, "out-of-memory", "xid")
     if context.other_host or (is_report(context) and computed):

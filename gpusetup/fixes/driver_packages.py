@@ -14,7 +14,6 @@ from gpusetup.fixes.wanted_driver import Wanted, Way, last_closed
 from gpusetup.model.shell import Line, filled, lines
 
 NVIDIA_REPOS = "https://developer.download.nvidia.com/compute/cuda/repos"
-KEY_OF_UBUNTU = "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der"
 KEY_OF_DKMS = "sudo mokutil --import /var/lib/dkms/mok.pub"
 """dkms signs what it builds with a key of its own, which the firmware must be shown once."""
 UPDATE = "sudo apt update"
@@ -37,17 +36,6 @@ def ubuntu(want: Wanted) -> tuple[Line, ...]:
         else f"sudo apt install -y {{driver}}{signed}",
         driver=f"nvidia-driver-{name}",
         modules=f"linux-modules-nvidia-{name}",
-    )
-
-
-def pop(want: Wanted) -> tuple[Line, ...]:
-    """System76's support pages: one package that follows the release, built by dkms; GPUs before
-    Turing take the closed driver by its branch."""
-    return _typed(
-        UPDATE,
-        "sudo apt install -y {driver}",
-        KEY_OF_UBUNTU if want.secure_boot else "",
-        driver="system76-driver-nvidia" if want.is_open else f"nvidia-driver-{want.branch}",
     )
 
 
@@ -117,28 +105,19 @@ KEY_OF_AKMODS = (
 def fedora(want: Wanted) -> tuple[Line, ...]:
     """RPM Fusion, Howto/NVIDIA, "Kernel Open", and Howto/Secure Boot: the key before the module is
     built; `akmods --force` builds it and ends when it is built; 580xx is the branch for GPUs before
-    Turing. Onto an image (OSTree) packages are layered, and nouveau is kept away."""
-    if want.is_image and want.secure_boot:
-        return ()
+    Turing."""
     legacy = "" if want.is_open else f"-{want.closed_branch}xx"
     macro = "echo '%_with_kmod_nvidia_open 1' | sudo tee /etc/rpm/macros.nvidia-kmod"
-    install = "sudo rpm-ostree install" if want.is_image else "sudo dnf install -y"
-    built = ("sudo akmods --force", "modinfo -F version nvidia")
     return _typed(
-        f"{install}{' --apply-live' if want.is_image else ''} {FUSIONS}",
+        f"sudo dnf install -y {FUSIONS}",
         *(KEY_OF_AKMODS if want.secure_boot else ()),
         macro if want.only_open else "",
-        f"{install} {{module}} {{cuda}}",
-        *((NO_NOUVEAU,) if want.is_image else built),
+        "sudo dnf install -y {module} {cuda}",
+        "sudo akmods --force",
+        "modinfo -F version nvidia",
         module=f"akmod-nvidia{legacy}",
         cuda=f"xorg-x11-drv-nvidia{legacy}-cuda",
     )
-
-
-NO_NOUVEAU = (
-    "sudo rpm-ostree kargs --append=rd.driver.blacklist=nouveau,nova_core "
-    "--append=modprobe.blacklist=nouveau,nova_core"
-)
 
 
 EPEL = {
@@ -239,7 +218,6 @@ def arch(want: Wanted) -> tuple[Line, ...]:
 
 WAYS: dict[str, Way] = {
     "ubuntu": ubuntu,
-    "pop": pop,
     "debian": debian,
     "fedora": fedora,
     "rhel": rhel,
@@ -251,7 +229,7 @@ WAYS: dict[str, Way] = {
 LEGACY = ("ubuntu", "fedora", "arch")
 """Who still packages the last branch of GPUs that end before 580 (Kepler: 470)."""
 
-ENROLS = ("pop", "debian", "fedora", "rhel")
+ENROLS = ("debian", "fedora", "rhel")
 """Where the module is signed with a key that is made on the machine."""
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from gpusetup.catalog.facts import driver_branch, generation_of
 from gpusetup.evidence.context import RuleContext, gpus, in_container, nvidia_on_pci, on
 from gpusetup.fixes import which
@@ -64,34 +62,7 @@ def wanted_driver(context: RuleContext, floor: str | None = None) -> Wanted:
         machine=os.machine or "x86_64",
         kernel=os.kernel or "",
         secure_boot=bool(os.secure_boot),
-        is_image=os.id == "fedora" and bool(re.search(IMAGES, (os.name or "").lower())),
     )
-
-
-IMAGES = "silverblue|kinoite|sericea|onyx|atomic|coreos|iot"
-"""Words in the names of Fedora's systems that are images."""
-
-
-def apart(context: RuleContext) -> tuple[tuple[Gpu, ...], tuple[Gpu, ...]] | None:
-    """The older and the newer GPUs of a machine that no driver drives together.
-
-    The older end with a branch before the first of the newer; or the newer need the open kernel
-    modules, which do not drive GPUs before Turing.
-    """
-    found = gpus_of(context)
-    last = _last_branch(context, found)
-    if last is None:
-        return None
-    older = tuple(g for g in found if _last_branch(context, (g,)) == last)
-    newer = tuple(g for g in found if g not in older and not _together(context, (*older, g)))
-    return (older, newer) if newer else None
-
-
-def _together(context: RuleContext, found: tuple[Gpu, ...]) -> bool:
-    last = _last_branch(context, found)
-    too_late = last is not None and last < _first_branch(context, found)
-    seen = _capabilities(found)
-    return not (too_late or (min(seen) < OPEN_FROM and max(seen) >= ONLY_OPEN_FROM))
 
 
 def driver_commands(context: RuleContext, floor: str | None = None) -> tuple[Line, ...]:
@@ -110,9 +81,17 @@ def driver(context: RuleContext, text: str, floor: str | None = None) -> Fix:
     in Windows for WSL, with JetPack on a Jetson."""
     if place := elsewhere(context):
         return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
-    if (sides := apart(context)) and on(context, "linux"):
-        return _one_or_the_other(context, text, *sides)
-    if context.catalog.ends_before(found := gpus_of(context), floor):
+    found = gpus_of(context)
+    seen, last = _capabilities(found), _last_branch(context, found)
+    closed = seen and min(seen) < OPEN_FROM and max(seen) >= ONLY_OPEN_FROM
+    if on(context, "linux") and (closed or (last and last < _first_branch(context, found))):
+        return Fix(
+            text=f"{text}: no driver drives all of these GPUs ({which.names(context)}). Choose "
+            "which are to be used, and take the driver for these",
+            needs_root=True,
+            needs_reboot=True,
+        )
+    if context.catalog.ends_before(found, floor):
         return Fix(
             text=f"No driver from {floor} on knows this GPU ({_last_branch(context, found)} is its "
             "last branch): take a build for an older CUDA, the CPU, or a newer GPU"
@@ -160,22 +139,7 @@ def starts_anew(context: RuleContext, want: Wanted) -> bool:
     driver, family = context.snapshot.driver, distribution(context) or ""
     held = any(device.driver for device in nvidia_on_pci(context))
     loaded = held or driver.module_loaded or driver.nouveau_loaded
-    rolls = family == "arch" or want.is_image
-    return bool(loaded or rolls or asks_for_a_key(family, want))
-
-
-def _one_or_the_other(
-    context: RuleContext, text: str, older: tuple[Gpu, ...], newer: tuple[Gpu, ...]
-) -> Fix:
-    """Two ways of which one is to be chosen: each leaves some GPUs without a driver."""
-    names = [which.counted([gpu.name for gpu in side]) for side in (older, newer)]
-    return Fix(
-        text=f"{text}: no driver drives both {names[0]} (closed modules, up to branch "
-        f"{_last_branch(context, older)}) and {names[1]}. Choose which are to be used, and take "
-        "the driver for these; the others stay without one (or go to another machine)",
-        needs_root=True,
-        needs_reboot=True,
-    )
+    return bool(loaded or family == "arch" or asks_for_a_key(family, want))
 
 
 def elsewhere(context: RuleContext) -> str | None:

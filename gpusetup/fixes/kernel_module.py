@@ -16,7 +16,7 @@ NOUVEAU_COMMANDS = lines(
 )
 
 REBUILD_INITRD = {
-    **dict.fromkeys(("ubuntu", "debian", "pop"), ("sudo update-initramfs -u",)),
+    **dict.fromkeys(("ubuntu", "debian"), ("sudo update-initramfs -u",)),
     **dict.fromkeys(("fedora", "rhel", "suse"), ("sudo dracut --force",)),
     "arch": ("sudo mkinitcpio -P",),
 }
@@ -110,7 +110,6 @@ def _headers(kernel: str) -> tuple[Line, ...]:
 
 KEYS = {
     "ubuntu": "/var/lib/shim-signed/mok/MOK.der",
-    "pop": "/var/lib/shim-signed/mok/MOK.der",
     "fedora": "/etc/pki/akmods/certs/public_key.der",
 }
 

@@ -12,7 +12,6 @@ from gpusetup.model.shell import Line, filled
 
 INSTALL = {
     "ubuntu": "sudo apt install -y {name}",
-    "pop": "sudo apt install -y {name}",
     "debian": "sudo apt install -y {name}",
     "fedora": "sudo dnf install -y {name}",
     "rhel": "sudo dnf install -y {name}",
@@ -26,8 +25,7 @@ COMPILER = {"arch": "gcc", "alpine": "build-base", "ubuntu": "build-essential"}
 
 
 NAMED = (
-    (r"pop", "pop"),
-    (r"(?:l|k|x)?ubuntu|linux ?mint|zorin|elementary|neon", "ubuntu"),
+    (r"pop|(?:l|k|x)?ubuntu|linux ?mint|zorin|elementary|neon", "ubuntu"),
     (r"debian|kali", "debian"),
     (r"fedora|nobara", "fedora"),
     (r"red hat|rhel|centos|rocky|alma ?linux|oracle linux|ol$|amzn", "rhel"),
@@ -39,6 +37,9 @@ NAMED = (
 """How os-release's ID begins, or a system's name in a text, which need not hold that ID -> whose
 package commands it takes."""
 
+IMAGES = "silverblue|kinoite|sericea|coreos"
+"""Words in the names of systems that are images: no package is installed into them."""
+
 KERNELS = ((r"\.fc\d", "fedora"), (r"\.el\d", "rhel"), (r"-arch\d", "arch"))
 """What the name of a distribution's kernel holds."""
 
@@ -47,7 +48,7 @@ def distribution(context: RuleContext) -> str | None:
     """The family of distributions whose commands this machine takes: by its ID, else by the name of
     the system, else by its kernel's."""
     os = context.snapshot.os
-    if not os.id and os.family not in (None, "linux"):
+    if (not os.id and os.family not in (None, "linux")) or re.search(IMAGES, os.name or "", re.I):
         return None
     name, kernel = (os.id or os.name or "").lower(), "" if os.id else os.kernel or ""
     by_name = (family for form, family in NAMED if re.match(form, name))

@@ -42,8 +42,6 @@ class Wanted(Frozen):
     machine: str
     kernel: str
     secure_boot: bool
-    is_image: bool = False
-    """Whether the system is an image that is not written to (rpm-ostree)."""
     at_least: int = 0
     """The branch that is needed for certain, or 0."""
 

@@ -25,17 +25,19 @@ class Users:
         pairs.sort(key=lambda pair: -(pair[1].memory_bytes or 0))
         self._known = {one.pid: self._known.get(one.pid) or asked(_user, one)
                        for _, one in pairs[:MOST]}  # fmt: skip
-        return [self._row(label, one) for label, one in pairs]
+        # A process may be on several GPUs: its CPU is asked once a sample.
+        cpu = {pid: asked(user[0].cpu_percent) for pid, user in self._known.items() if user}
+        return [self._row(label, one, cpu.get(one.pid)) for label, one in pairs]
 
-    def _row(self, gpu: str, one: ProcessUse) -> dict[str, Any]:
-        process, user, command = self._known.get(one.pid) or (None, "", one.name or "")
+    def _row(self, gpu: str, one: ProcessUse, cpu_percent: float | None) -> dict[str, Any]:
+        _, user, command = self._known.get(one.pid) or (None, "", one.name or "")
         return {
             "gpu": gpu,
             "pid": one.pid,
             "user": user,
             "memory_bytes": one.memory_bytes,
             "sm_percent": one.sm_percent,
-            "cpu_percent": asked(process.cpu_percent) if process else None,
+            "cpu_percent": cpu_percent,
             "command": command,
         }
 

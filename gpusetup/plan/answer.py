@@ -15,24 +15,123 @@ from gpusetup.model.documents import (
     Way,
 )
 from gpusetup.model.frozen import Frozen, fields, replace
+from gpusetup.model.shell import setting, shell_for
 from gpusetup.model.units import GIB
 from gpusetup.plan.decide import (
     SOLVERS,
     Decision,
     Limits,
+    candidates,
     decide,
+    doubt,
     fewer_gpus,
+    host_holds,
     max_batch,
     max_context,
     near_limit,
 )
 from gpusetup.plan.job import FIELDS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.measured import NONE, is_standard
-from gpusetup.plan.models import model_of_size
-from gpusetup.plan.notes import first_gpus, left_open, notes, use_fewer
+from gpusetup.plan.models import said_of_sample
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
 from gpusetup.plan.savings import helps, ladder
+from gpusetup.plan.states import encoders, host_bytes
+
+
+def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]:
+    """All of it, the model's own first."""
+    job = decision.job
+    yield from (job.shape.note,) if job.shape.note else ()
+    yield from said_of_sample(job, question.size)
+    yield from assumed(question, decision)
+    yield from of_machine(decision, place)
+    if decision.shown.memory.moment == "loading":
+        yield "the highest moment is before the first step: every GPU holds the whole model"
+    if decision.fits and not decision.measured and (kind := doubt(job, decision.shown.recipe)):
+        yield kind
+    yield from left_open(question, decision, place)
+
+
+def assumed(question: Question, decision: Decision) -> Iterator[str]:
+    """What was taken because nobody said it."""
+    job, s, native = decision.job, decision.job.shape, decision.job.shape.native_context
+    if question.context is None and question.solve != "context" and s.tokens is None:
+        rows = "; activations are those of one row a sample" * (job.context == 1)
+        yield f"no `--context`: {job.context:,} token{'s' * (job.context > 1)} of text{rows}"
+    if s.tower:
+        yield "the tokens of images are among those of `--context`"
+    if native is not None and s.tokens is None and job.context > native:
+        extended = "the model needs its positions extended"
+        how = f"YaRN with factor {job.context / native:g}" if yarn(job) else extended
+        yield f"{job.context:,} tokens are beyond the native {native:,}: {how}"
+    if job.batch is None:
+        return
+    if question.batch is None and question.solve is None:
+        most = max_batch(job, decision.limits)
+        more = f"; {most.job.batch:,} would fit (`--max-batch`)" if most.fits else ""
+        one = "sequence" if s.tokens is None else f"sample of {s.tokens:,} tokens"
+        yield f"no `--batch`: one {one} a GPU{more}"
+    if question.trainer is None:
+        if job.compute_bytes == 4 and not {"amp", "dtype"} & question.how.keys():
+            yield "in 32 bits, as plain loops run; `--amp bf16` changes that"
+        if not job.checkpointing and job.context > 1 and "checkpointing" not in question.how:
+            yield "without checkpointing, as plain loops run; `--checkpointing` changes that"
+
+
+def of_machine(decision: Decision, place: Place) -> Iterator[str]:
+    """What the machine has, lacks and holds already."""
+    job, limits, count = decision.job, decision.limits, place.count
+    if count is not None and job.gpus > count:
+        yield f"this machine has {count} GPU{'s' * (count > 1)}, the plan is for {job.gpus}"
+    if place.unified:
+        yield "the GPU has no memory of its own: Offload gains nothing, other programs count"
+    if place.used_bytes > 0.5 * GIB:
+        held = place.used_bytes / GIB
+        yield f"other programs hold {held:.1f} GiB of the GPU now; the plan counts it as free"
+    every = candidates(job, limits)
+    missed = next((one for one in every if not host_holds(job, one, limits)), None)
+    on_gpu = decision.fits and not decision.shown.recipe.offload
+    if missed and limits.host is not None and not on_gpu:
+        need, have = host_bytes(job, missed) / GIB, limits.host / GIB
+        yield f"Offload would need {need:.0f} GiB of the machine's own memory, there are {have:.0f}"
+
+
+def use_fewer(fewer: Decision, of: int, place: Place) -> str:
+    """That fewer of the GPUs do, and how a shell is told."""
+    few, recipe = fewer.job.gpus, fewer.shown.recipe
+    shell = shell_for("windows" if place.system == "windows" else "linux")
+    shown = setting("CUDA_VISIBLE_DEVICES", first_gpus(few), shell)
+    return f"use {few} of your {of} GPUs: there `{recipe}` does (`{shown}`)"
+
+
+def first_gpus(count: int) -> str:
+    """
+    >>> first_gpus(3)
+    '0,1,2'
+    """
+    return ",".join(map(str, range(count)))
+
+
+def left_open(question: Question, decision: Decision, place: Place) -> Iterator[str]:
+    """What nobody said and a fit hangs on: then it is not clear."""
+    job, total = decision.job, decision.shown.memory.total
+    capacity = decision.limits.capacity
+    if not decision.fits or decision.measured:
+        return
+    if question.params is not None and question.context is None and job.context == 1:
+        yield (
+            "memory grows with a sample's tokens: give `--context` (1: a row), or measure one step"
+        )
+    if total + place.used_bytes > capacity:
+        yield f"it fits only if other programs give back {place.used_bytes / GIB:.1f} GiB"
+    more = encoders(job) if job.encoders == "none" and "encoders" not in question.how else 0
+    if more and question.trainer != "finetrainers" and total + more > 0.8 * capacity:
+        yield (
+            f"with the encoders of text and the VAE on the GPU {(total + more) / GIB:.1f} GiB are "
+            "needed: encode the data before, or load them on another GPU"
+        )
+
 
 ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
@@ -69,13 +168,14 @@ def answer(asked: Asked, decision: Decision) -> PlanCell:
     fewer = fewer_gpus(decision)
     said = [*asked.notes, *notes(question, decision, place)]
     said += [use_fewer(fewer, decision.job.gpus, place)] if fewer else []
-    unsure = any(left_open(question, decision, place))
-    plain = cell(decision, place.gpu)
+    unsure = asked.notes or any(left_open(question, decision, place))
+    plain, gpus = cell(decision, place.gpu), decision.job.gpus
+    shown = {"CUDA_VISIBLE_DEVICES": first_gpus(gpus)} if (place.count or 0) > gpus else {}
     return replace(
         plain,
         confidence="close" if unsure and plain.confidence == "clear" else plain.confidence,
         better=FewerGpus(gpus=fewer.job.gpus, recipe=str(fewer.recipe)) if fewer else None,
-        env={**plain.env, **visible(decision.job, place)} if decision.fits else {},
+        env={**plain.env, **shown} if decision.fits else {},
         ladder=ladder(decision),
         helps=helps(decision),
         ways=tuple(ways(asked)),
@@ -117,12 +217,6 @@ def cell(decision: Decision, gpu: str) -> PlanCell:
     )
 
 
-def visible(job: Job, place: Place) -> dict[str, str]:
-    """Which GPUs to show the trainer, if the machine has more than the plan uses."""
-    more = place.count is not None and place.count > job.gpus
-    return {"CUDA_VISIBLE_DEVICES": first_gpus(job.gpus)} if more else {}
-
-
 PARTS = ("states", "checkpoints", "logits", "fragmentation", "other", "total", "host",
          "allocated", "reserved")  # fmt: skip
 
@@ -151,7 +245,6 @@ def runner_up(decision: Decision) -> RunnerUp | None:
 
 NAMED_APART = ("shape", "gpus", "context", "batch", "tokens", "linked", "strategy", "optimizer",
                "amp", "dtype", "checkpointing", "expandable", "autocast")  # fmt: skip
-PLAIN = Job(shape=model_of_size(10**9, text=True), context=1)
 
 
 def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
@@ -167,9 +260,9 @@ def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
         "mixed_precision": job.amp or half,
         "param_dtype": job.dtype,
     }
-    for name in FIELDS:
+    for name, usual in FIELDS.items():
         value = getattr(job, name)
-        if name not in NAMED_APART and value != getattr(PLAIN, name):
+        if name not in NAMED_APART and value != usual:
             found[name] = value
     if not job.shape.vocabulary:
         found.pop("loss", None)

@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 from gpusetup import named_file
 from gpusetup.configs import keys, values
 from gpusetup.configs.config import Config
-from gpusetup.configs.settings import TRUE
+from gpusetup.configs.settings import TRUE, Setting, name_of
 from gpusetup.configs.settings import said as meaning
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
@@ -267,15 +267,15 @@ def kernels(reader: Reader, said: Said) -> Said:
     }
 
 
-def loss_of(name: str, text: str) -> str | None:
+def loss_of(setting: Setting, text: str) -> str | None:
     """A loss by its class, or by a switch that is on."""
     if text in TRUE:
-        return values.LOSS_SWITCHES.get(name, "fused")
+        return values.LOSS_SWITCHES.get(name_of(setting.path), "fused")
     return values.LOSSES.get(text.rpartition(".")[2])
 
 
-def attention_of(name: str, text: str) -> str | None:
-    return values.ATTENTION.get(name if text in TRUE else text.lower())
+def attention_of(setting: Setting, text: str) -> str | None:
+    return values.ATTENTION.get(name_of(setting.path) if text in TRUE else text.lower())
 
 
 # --- among GPUs -----------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def strategy(reader: Reader, said: Said) -> Said:
     return {"strategy": newer, "reshard": False if "shard_grad_op" in words else None}
 
 
-def stage_of(name: str, text: str) -> int | None:
+def stage_of(setting: Setting, text: str) -> int | None:
     found = re.fullmatch(r"[0-3]", text) or re.search(r"z(?:ero)?[_-]?([0-3])", text.lower())
     return int(found[0][-1]) if found else None
 

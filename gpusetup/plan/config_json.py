@@ -172,7 +172,6 @@ def decoder(config: Config) -> Shape:
         key_value=key_value,
         intermediate=width,
         gated=gated,
-        activation=act or ("silu" if gated else "gelu"),
         rms_norm=not layer_norm,
         norms=norms,
         query_key_norm="norms of queries and keys" in family or bool(values.get("use_qk_norm")),
@@ -277,7 +276,7 @@ def two_stacks(config: Config, shape: Shape) -> Shape:
     return replace(
         s, kind="t5" if t5 else "bart", parameters=total, active=total,
         largest_unit=max(table, attention + block), layers=s.layers + more, gated=gated,
-        key_value=s.query, activation="gelu" if "gelu" in act else act, rms_norm=t5, norms=3,
+        key_value=s.query, rms_norm=t5, norms=3,
         dropout=True, tied=tied, native_context=s.native_context or 512,
         note=f"layers of both stacks of {s.kind} count as one kind",
     )  # fmt: skip

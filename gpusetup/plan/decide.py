@@ -175,7 +175,7 @@ def fewer_gpus(decision: Decision) -> Decision | None:
     Measured is compared with measured only, and predicted with predicted.
     """
     job, limits = decision.job, decision.limits
-    if job.batch is not None or limits.sp is not None or job.strategy == "hsdp" or job.gpus > 256:
+    if job.batch is not None or limits.sp is not None or job.gpus > 256:
         return None
     unit = job.tensor_parallel * job.pipeline_parallel
     limits = limits if decision.measured else replace(limits, measured=None)
@@ -209,7 +209,7 @@ def gpus_needed(job: Job, limits: Limits) -> Decision:
 
     If every GPU has a whole copy, no more help than there are samples.
     """
-    unit = job.tensor_parallel * job.pipeline_parallel * job.context_parallel * (job.shard or 1)
+    unit = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
     most = min(unit * max(job.batch or 1, 2), MOST_GPUS) if job.copies_model else MOST_GPUS
     counts = (n * unit for n in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)) if n * unit <= most)
     found = (decide(replace(job, gpus=n), limits) for n in counts)

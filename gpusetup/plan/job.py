@@ -73,7 +73,6 @@ class Job(Frozen):
     """The rank of LoRA; the model itself is frozen then."""
     lora_targets: Literal["all", "attention", "qv"] = "all"
     """The linear layers that have a LoRA."""
-    lora_dropout: bool = False
     trained_embeddings: bool = False
     """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
     frozen: float = 0.0
@@ -108,8 +107,6 @@ class Job(Frozen):
 
     # Among GPUs.
     strategy: Strategy = "fsdp"
-    shard: int | None = None
-    """GPUs that share one copy under `hsdp`."""
     tensor_parallel: int = 1
     sequence_parallel: bool = False
     """Whether tensor parallelism also divides what is between attention and MLP."""
@@ -190,7 +187,7 @@ class Job(Frozen):
     @property
     def megatron(self) -> bool:
         """Whether Megatron-LM's own DDP and layers train: one buffer of gradients stays."""
-        return self.gradient_dtype is not None and self.strategy in ("single", "ddp", "zero1")
+        return self.gradient_dtype is not None
 
     @property
     def deepspeed(self) -> bool:

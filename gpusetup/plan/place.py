@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from gpusetup.catalog.gpus import GpuRow, each_gpu, gpu_described, tokens
+from gpusetup.catalog.gpus import GpuRow, each_gpu, gpu_described, rows_named, tokens
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Gpu, Snapshot, visible_gpus
+from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.shell import own_word
 from gpusetup.model.units import GIB
 from gpusetup.plan.capacity import capacity, is_linked
@@ -53,6 +53,21 @@ class Place(Frozen):
         )
 
 
+def place_of(name: str | None, total_bytes: int) -> Place:
+    """A GPU by its name and memory, or by its memory alone."""
+    return Place(
+        gpu=name or f"GPU with {total_bytes / GIB:g} GiB",
+        total_bytes=total_bytes,
+        capacity=capacity(name, total_bytes),
+        linked=is_linked(name, total_bytes),
+    )
+
+
+def sized_gpu(total_bytes: int) -> Place:
+    """A GPU of which only the memory is known."""
+    return place_of(None, total_bytes)
+
+
 def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     """A GPU by its name; UsageError where it is unknown, or names several sizes of memory."""
     names = each_gpu(text, rows)
@@ -65,18 +80,20 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     gpu = gpu_described(names[0], rows)
     if gpu.memory_total_bytes is None:
         raise UsageError(f"{text!r} does not name one memory size", hint=_sizes(text, rows))
-    return _of_gpu(gpu)
+    return place_of(gpu.name, gpu.memory_total_bytes)
 
 
-def sized_gpu(total_bytes: int) -> Place:
-    """A GPU of which only the memory is known."""
-    name = f"GPU with {total_bytes / GIB:g} GiB"
-    return Place(
-        gpu=name,
-        total_bytes=total_bytes,
-        capacity=capacity(None, total_bytes),
-        linked=is_linked(None, total_bytes),
-    )
+def _sizes(text: str, rows: Sequence[GpuRow]) -> str:
+    try:
+        hits = rows_named(text, rows)
+    except UsageError:  # a capability (`sm_86`) names no card
+        return "name the card, or give `--gpu-mem 24GiB`"
+    names = dict.fromkeys(row.name for row in hits if row.memory_gb)
+    return f"one of: {', '.join(names)}" if names else "give `--gpu-mem 24GiB`"
+
+
+UNIFIED = frozenset({"gb10", "orin", "thor", "xavier", "nano"})
+"""Words in the names of GPUs that have no memory of their own."""
 
 
 def machine_place(snapshot: Snapshot) -> Place:
@@ -84,64 +101,22 @@ def machine_place(snapshot: Snapshot) -> Place:
 
     Raises Unsatisfiable where there is none, UsageError where its memory is unknown.
     """
-    gpus = visible_gpus(snapshot)
+    gpus, shared, os = visible_gpus(snapshot), snapshot.memory.total_bytes, snapshot.os
     if not gpus:
         raise Unsatisfiable("This machine has no NVIDIA GPU", hint=OTHER_GPU)
-    gpus = tuple(_with_shared(gpu, snapshot) for gpu in gpus)
-    known = [gpu for gpu in gpus if gpu.memory_total_bytes]
-    if len(known) < len(gpus):
-        raise UsageError(f"The memory of {gpus[0].name} is not known", hint=OTHER_GPU)
-    least = min(known, key=lambda gpu: gpu.memory_total_bytes or 0)
+    unified = {gpu.name for gpu in gpus if os.jetson or UNIFIED & tokens(gpu.name)}
+    sizes = [
+        (gpu.memory_total_bytes or (gpu.name in unified and shared) or 0, gpu.name) for gpu in gpus
+    ]
+    least, name = min(sizes)
+    if not least:
+        raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
+    system: System = "linux" if os.family in ("linux", None) else "windows"
     return replace(
-        _of_gpu(least),
+        place_of(name, least),
         count=len(gpus),
-        system=_system(snapshot),
-        unified=_is_unified(least, snapshot),
-        host_bytes=snapshot.memory.total_bytes,
+        system="jetson" if os.jetson else "wsl" if os.wsl else system,
+        unified=name in unified,
+        host_bytes=shared,
         used_bytes=max(gpu.memory_used_bytes or 0 for gpu in gpus),
     )
-
-
-def _of_gpu(gpu: Gpu) -> Place:
-    total = gpu.memory_total_bytes or 0
-    return Place(
-        gpu=gpu.name,
-        total_bytes=total,
-        capacity=capacity(gpu.name, total),
-        linked=is_linked(gpu.name, total),
-    )
-
-
-UNIFIED = frozenset({"gb10", "orin", "thor", "xavier", "nano"})
-"""Words in the names of GPUs that have no memory of their own."""
-
-
-def _is_unified(gpu: Gpu, snapshot: Snapshot) -> bool:
-    return bool(snapshot.os.jetson) or bool(UNIFIED & tokens(gpu.name))
-
-
-def _with_shared(gpu: Gpu, snapshot: Snapshot) -> Gpu:
-    """The GPU with the machine's memory as its own, where that is what it uses."""
-    shared = snapshot.memory.total_bytes
-    if gpu.memory_total_bytes or shared is None or not _is_unified(gpu, snapshot):
-        return gpu
-    return replace(gpu, memory_total_bytes=shared)
-
-
-def _system(snapshot: Snapshot) -> System:
-    if snapshot.os.jetson:
-        return "jetson"
-    if snapshot.os.wsl:
-        return "wsl"
-    return "linux" if snapshot.os.family in ("linux", None) else "windows"
-
-
-def _sizes(text: str, rows: Sequence[GpuRow]) -> str:
-    from gpusetup.catalog.gpus import rows_named
-
-    try:
-        hits = rows_named(text, rows)
-    except UsageError:  # a capability (`sm_86`) names no card
-        return "name the card, or give `--gpu-mem 24GiB`"
-    names = dict.fromkeys(row.name for row in hits if row.memory_gb)
-    return f"one of: {', '.join(names)}" if names else "give `--gpu-mem 24GiB`"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -15,15 +16,15 @@ from gpusetup.plan.models import (
     count,
     model_named,
     model_of_size,
+    of_size,
 )
-from gpusetup.plan.sample import of_size
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.states import OPTIMIZERS
 from gpusetup.plan.trainers import defaults
 
 MOST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
-    "lora": 10**5, "tensor_parallel": 1024, "shard": 10**5,
+    "lora": 10**5, "tensor_parallel": 1024,
     "pipeline_parallel": 1024, "context_parallel": 1024, "expert_parallel": 1024,
     "trained_layers": 1024,
 }  # fmt: skip
@@ -55,10 +56,7 @@ class Question(Frozen):
     def inner(self) -> int:
         """The GPUs that one group of a sharded copy needs."""
         names = ("tensor_parallel", "pipeline_parallel", "context_parallel")
-        found = self.sp or 1
-        for name in names:
-            found *= self.how.get(name) or 1
-        return found
+        return math.prod((self.sp or 1, *(self.how.get(name) or 1 for name in names)))
 
     @property
     def says_how(self) -> bool:
@@ -73,6 +71,7 @@ def job_of(question: Question, shape: Shape, limits: Limits, *, linked: bool = F
     """
     said, gpus = dict(question.how), question.gpus or 1
     by_batch = counts_samples(question, shape)
+    each = gpus if question.trainer or not shape.writes_text else 1
     how = usual(said, gpus, by_batch=by_batch, linux=limits.linux)
     if question.trainer:
         how |= defaults(question.trainer, shape.kind, gpus, said)
@@ -93,7 +92,7 @@ def job_of(question: Question, shape: Shape, limits: Limits, *, linked: bool = F
         "gpus": gpus,
         "linked": linked,
         "context": context_of(question, shape),
-        "batch": (question.batch or default_batch(question, shape)) if by_batch else None,
+        "batch": (question.batch or each) if by_batch else None,
         "tokens": question.tokens,
         "accumulate": question.accumulate or 1,
     })  # fmt: skip
@@ -106,11 +105,9 @@ def counts_samples(question: Question, shape: Shape) -> bool:
 
     Those train decoders of text: images, videos, encoders and classifiers come by the batch.
     """
-    if question.batch is not None or question.solve == "batch":
-        return True
-    if question.tokens is not None or question.trainer == "trinity":
-        return False
-    return question.trainer is not None or not shape.writes_text
+    said = question.batch is not None or question.solve == "batch"
+    budget = question.tokens is not None or question.trainer == "trinity"
+    return said or not (budget or (question.trainer is None and shape.writes_text))
 
 
 def usual(said: Mapping[str, Any], gpus: int, *, by_batch: bool, linux: bool) -> dict[str, Any]:
@@ -128,18 +125,10 @@ def usual(said: Mapping[str, Any], gpus: int, *, by_batch: bool, linux: bool) ->
     }
 
 
-def default_batch(question: Question, shape: Shape) -> int:
-    """Samples of all GPUs: one each."""
-    each = question.trainer or not shape.writes_text
-    return (question.gpus or 1) if each else 1
-
-
 def context_of(question: Question, shape: Shape) -> int:
     """Tokens of a sample: as was said, as the model fixes or reads them, or of a usual text."""
-    if question.context is not None:
-        return question.context
-    if shape.tokens is not None:
-        return shape.tokens
+    if question.context is not None or shape.tokens is not None:
+        return question.context or shape.tokens or 1
     # A number of samples of a model by its size says that tokens are not counted.
     samples = question.batch or question.solve == "batch"
     if question.solve == "context" or (samples and question.params):
@@ -169,7 +158,7 @@ def shape_of_question(question: Question) -> Shape:
 
 
 FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
-         "expert_parallel": "ep"}  # fmt: skip
+         "expert_parallel": "ep", "machine_from": "from"}  # fmt: skip
 """Names whose option is another word."""
 
 
@@ -179,12 +168,11 @@ def check(job: Job, question: Question) -> None:
         if is_wrong:
             raise UsageError(message, hint=hint)
     degrees = sequence_degrees(job, Limits(capacity=0))
-    shown = ", ".join(map(str, degrees))
     if question.sp and question.sp not in degrees:
         raise UsageError(
             f"`--sp {question.sp}` must divide both the {job.data_parallel} GPUs and the "
             f"{job.shape.heads} heads, under a sharded strategy: not {job.strategy}",
-            hint=f"with these: {shown}; `--strategy fsdp`",
+            hint=f"with these: {', '.join(map(str, degrees))}; `--strategy fsdp`",
         )
     most = question.sp or degrees[-1]
     if question.solve != "gpus" and not takes_longest(job, most):
@@ -210,8 +198,6 @@ def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str |
          f"`--tp` does not divide the {job.shape.heads} heads of the model", None),
         (job.pipeline_parallel > job.shape.layers,
          f"`--pp` is more than the {job.shape.layers} layers of the model", None),
-        ((job.shard is not None) != (strategy == "hsdp"),
-         "`--strategy hsdp` and a `shard` go together", "say `shard` in a config's `plan:`"),
         (job.is_quantized and not job.base_is_frozen,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
         (not re.fullmatch(r"op|[1-9]\d{0,2}", selective),

@@ -9,7 +9,7 @@ from typing import Any
 from gpusetup.configs import values
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import key_of
-from gpusetup.configs.settings import NOTHING, Setting, in_words, name_of, truth, whole
+from gpusetup.configs.settings import NOTHING, Setting, in_words, truth, whole
 from gpusetup.errors import BadInput
 from gpusetup.model.documents import ConfigKey
 from gpusetup.model.frozen import replace
@@ -49,39 +49,33 @@ class Reader:
             if text is not None:
                 yield setting, text
 
-    def word(self, role: str, meaning: Callable[[str, str], Any] | None = None) -> Any:
-        """The first text of a role that says something, by a `meaning` of its name and text."""
+    def word(self, role: str, meaning: Callable[[Setting, str], Any] | None = None) -> Any:
+        """The first text of a role that says something, by what it and its setting mean."""
         for setting, text in self.all(role):
-            found = meaning(name_of(setting.path), text) if meaning else text
+            found = meaning(setting, text) if meaning else text
             if found is not None:
-                self.note(setting, f"{role}: {found}")
+                for other, same in self.all(role):
+                    if same == text:
+                        self.note(other, f"{role}: {found}")
                 return found
         return None
 
-    def number(self, role: str, most: int = 10**6) -> int | None:
+    def number(self, role: str, most: int = 10**6) -> Any:
         """The first whole number of a role; `BadInput` with its place if it is out of range."""
-        for setting, text in self.all(role):
+
+        def value_of(setting: Setting, text: str) -> int | None:
             if re.fullmatch(r"[+-]?[\d_]{19,}", text):
                 raise self.refused(setting, f"a number of {len(text)} digits", f"1 to {most:,}")
             value = whole(replace(setting, kind="scalar", text=text.replace("_", "")))
-            if value in (None, 0, -1):
-                continue
-            if not 1 <= (value or 0) <= most:
+            if value and value != -1 and not 1 <= value <= most:
                 raise self.refused(setting, f"{value}: out of range", f"1 to {most:,}")
-            for other, same in self.all(role):
-                if same == text:
-                    self.note(other, f"{role} {value}")
-            return value
-        return None
+            return None if value in (0, -1) else value
 
-    def switch(self, role: str) -> bool | None:
+        return self.word(role, value_of)
+
+    def switch(self, role: str) -> Any:
         """The first switch of a role."""
-        for setting, text in self.all(role):
-            value = truth(replace(setting, kind="scalar", text=text))
-            if value is not None:
-                self.note(setting, f"{role} {'on' if value else 'off'}")
-                return value
-        return None
+        return self.word(role, lambda one, text: truth(replace(one, kind="scalar", text=text)))
 
     def names(self, role: str) -> frozenset[str]:
         """The words of a list, or of a text with commas."""

@@ -78,10 +78,9 @@ def serving(said: Mapping[str, Any], place: Place) -> Serving:
     """The words of the command line as a server; UsageError for what it cannot be."""
     context, known = said["context"] or 8192, rows()
     gguf = said["serve"] == "llama.cpp"
-    names = ("model", "params", "batch")
-    question = Question(context=context, **{name: said[name] for name in names})
+    asked = {name: said[name] for name in ("model", "params", "batch")}
     s = Serving(
-        shape=shape_of_question(question),
+        shape=shape_of_question(Question(context=context, **asked)),
         engine=said["serve"],
         weights=said["weights"] or ("q4_k_m" if gguf else "bf16"),
         cache=said["cache"] or ("fp16" if gguf else "bf16"),
@@ -152,34 +151,32 @@ def serve_plan(s: Serving, gpu: str) -> ServePlan:
     def holds(context: int) -> bool:
         return tokens_within(replace(s, context=context)) >= context * s.sequences
 
-    held, native = tokens_within(s), s.shape.native_context
+    native, fits = s.shape.native_context, holds(s.context)
     wanted = token_bytes(s) * s.context * s.sequences
-    fits = held >= s.context * s.sequences
     start = rows().engines[s.engine].command
-    beyond = f"{s.context:,} tokens are beyond the native {native or 0:,}"
-    sliding = "layers with a sliding window keep less than is counted here"
+    sizes: dict[str, Any] = {
+        "weights_gib": weight_bytes(s), "cache_gib": wanted, "pass_gib": pass_bytes(s),
+        "free_gib": for_cache(s) - wanted, "capacity_gib": s.capacity,
+    }  # fmt: skip
+    same = ("engine", "gpus", "weights", "cache", "context", "sequences")
+    notes = (
+        (native and s.context > native,
+         f"{s.context:,} tokens are beyond the native {native or 0:,}"),
+        (s.shape.kind.startswith("gemma"),
+         "layers with a sliding window keep less than is counted here"),
+    )  # fmt: skip
     return ServePlan(
         fits=fits,
         model=s.shape.name,
         parameters=s.shape.parameters,
-        engine=s.engine,
         gpu=gpu,
-        gpus=s.gpus,
-        weights=s.weights,
-        cache=s.cache,
-        context=s.context,
-        sequences=s.sequences,
-        weights_gib=round(weight_bytes(s) / GIB, 3),
-        cache_gib=round(wanted / GIB, 3),
-        pass_gib=round(pass_bytes(s) / GIB, 3),
-        free_gib=round((for_cache(s) - wanted) / GIB, 3),
-        capacity_gib=round(s.capacity / GIB, 3),
         token_kib=round(token_bytes(s) / 1024, 2),
         largest_context=min(largest(holds), native or MOST),
-        largest_sequences=held // s.context,
+        largest_sequences=tokens_within(s) // s.context,
         command=command(s, start) if fits and start else None,
-        notes=(beyond,) * bool(native and s.context > native)
-        + (sliding,) * s.shape.kind.startswith("gemma"),
+        notes=tuple(text for there, text in notes if there),
+        **{name: getattr(s, name) for name in same},
+        **{name: round(size / GIB, 3) for name, size in sizes.items()},
     )
 
 

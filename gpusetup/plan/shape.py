@@ -76,8 +76,6 @@ class Shape(Frozen):
     """The width of the MLP that one token passes: experts per token times an expert's."""
     gated: bool = True
     """Whether the MLP has a gate beside its up projection (SwiGLU)."""
-    activation: str = "silu"
-    """What stands between the MLP's projections: `silu`, `gelu`, `gelu_new`, ..."""
     rms_norm: bool = True
     """RMSNorm computes in 32 bits and keeps that copy; LayerNorm does not."""
     norms: int = 2
@@ -123,12 +121,6 @@ class Shape(Frozen):
     def no_decoder(self) -> bool:
         """Whether it is known to be of images or sound, or of texts that are read whole."""
         return self.tokens is not None or self.encoder or self.kind in TRANSLATORS
-
-    @property
-    def layer(self) -> int:
-        """The mean parameters of one layer (of the tables beside them, too, in a guessed shape)."""
-        outside = (self.vocabulary + self.rows) * self.hidden
-        return max(self.parameters - outside, 0) // max(self.layers, 1)
 
     @property
     def outside(self) -> int:

@@ -27,19 +27,18 @@ EIGHT_BITS = 1 + 4 / 256
 """A byte and a 32-bit scale for 256 of them (Dettmers et al., arXiv 2110.02861)."""
 
 OPTIMIZERS: dict[str, Optimizer] = {
-    "adamw": Optimizer(moments=2, copies=1), "adam": Optimizer(moments=2, copies=1),
-    "adamw-bf16": Optimizer(fixed=4), "adamw8bit": Optimizer(fixed=2 * EIGHT_BITS),
-    "adamw4bit": Optimizer(fixed=2 * (0.5 + 4 / 128)),
+    **dict.fromkeys(("adamw", "adam", "schedule-free"), Optimizer(moments=2, copies=1)),
+    **dict.fromkeys(("lamb", "sophia"), Optimizer(moments=2)),
+    **dict.fromkeys(("adagrad", "rmsprop"), Optimizer(moments=1, copies=1)),
+    **dict.fromkeys(("muon", "lion", "adam-mini", "came", "sgd-momentum"), Optimizer(moments=1)),
+    **dict.fromkeys(("adan", "prodigy"), Optimizer(moments=4)),
+    **dict.fromkeys(("adafactor", "sgd"), Optimizer()),
+    **dict.fromkeys(("adamw8bit", "adamw-fp8"), Optimizer(fixed=2 * EIGHT_BITS)),
+    "adamw-bf16": Optimizer(fixed=4), "adamw4bit": Optimizer(fixed=2 * (0.5 + 4 / 128)),
     "paged-adamw": Optimizer(moments=2, paged=True),
     "paged-adamw8bit": Optimizer(fixed=2 * EIGHT_BITS, paged=True),
-    "adafactor": Optimizer(), "muon": Optimizer(moments=1), "prodigy": Optimizer(moments=4),
-    "lion": Optimizer(moments=1), "lion8bit": Optimizer(fixed=EIGHT_BITS),
-    "adam-mini": Optimizer(moments=1), "came": Optimizer(moments=1),
-    "ademamix": Optimizer(moments=3), "ademamix8bit": Optimizer(fixed=3 * EIGHT_BITS),
-    "adan": Optimizer(moments=4), "lamb": Optimizer(moments=2), "sophia": Optimizer(moments=2),
-    "schedule-free": Optimizer(moments=2, copies=1), "adamw-fp8": Optimizer(fixed=2 * EIGHT_BITS),
-    "adagrad": Optimizer(moments=1, copies=1), "rmsprop": Optimizer(moments=1, copies=1),
-    "sgd": Optimizer(), "sgd-momentum": Optimizer(moments=1),
+    "lion8bit": Optimizer(fixed=EIGHT_BITS), "ademamix": Optimizer(moments=3),
+    "ademamix8bit": Optimizer(fixed=3 * EIGHT_BITS),
 }  # fmt: skip
 """AdamW keeps two moments, SGD none or one; `foreach` takes the square root of all second moments
 at once (torch.optim's documentation); bitsandbytes and torchao keep one byte or half of one a
@@ -48,8 +47,12 @@ Adafactor a row and a column for each matrix (arXiv 1804.04235: next to nothing)
 
 
 def shards(job: Job, what: int) -> int:
-    """By what weights (0), gradients (1) or optimizer states (2) are divided."""
-    return (job.shard or job.data_parallel) if DIVIDES[job.strategy][what] else 1
+    """By what weights (0), gradients (1) or optimizer states (2) are divided.
+
+    HSDP divides among the GPUs of a node, of which there are eight.
+    """
+    most = 8 if job.strategy == "hsdp" else job.gpus
+    return min(job.data_parallel, most) if DIVIDES[job.strategy][what] else 1
 
 
 def mine(job: Job, parameters: float, parts: int = 1) -> float:

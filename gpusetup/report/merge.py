@@ -111,8 +111,9 @@ def unrefuted(events: Iterable[Event]) -> list[Event]:
 
 def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading]]:
     """The most trusted list with GPUs in it, each GPU with what other lists know of it."""
-    told = lists[:READINGS_A_SUBJECT]
-    readings = [reading for one in told for reading in told_gpus(one.source, one.gpus)]
+    readings = [
+        reading for one in lists[:READINGS_A_SUBJECT] for reading in told_gpus(one.source, one.gpus)
+    ]
     full = sorted((one for one in lists if one.gpus), key=lambda one: -one.trust)
     others = [gpu for one in full[1:] for gpu in one.gpus]
     kept = full[0].gpus[:GPUS_KEPT] if full else ()
@@ -120,18 +121,12 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
 
 
 def _whole(gpu: Gpu, others: list[Gpu]) -> Gpu:
-    """With what others know, its name too if a narrow table cut that."""
-    cut = gpu.name.endswith("...")
-    same = [one for one in others if same_gpu(gpu, one) or _is_named(gpu, one)]
-    found = first_known([replace(gpu, name=UNNAMED) if cut else gpu, *same])
-    return replace(found, name=gpu.name) if found.name == UNNAMED else found
-
-
-def _is_named(gpu: Gpu, other: Gpu) -> bool:
-    """Whether a list without addresses speaks of it by its name."""
-    placed = other.uuid or other.pci_bus_id or other.nvml_index is not None
-    numbers = (None, gpu.cuda_index, gpu.nvml_index)
-    return other.name == gpu.name and not placed and other.cuda_index in numbers
+    """With what others know of it, its name too if a narrow table cut that."""
+    start = gpu.name.removesuffix("...")
+    same = [one for one in others if same_gpu(gpu, one) or one.name.startswith(start)]
+    named = next((one.name for one in same if one.name != UNNAMED), gpu.name)
+    found = first_known([gpu, *same])
+    return replace(found, name=named) if gpu.name.endswith("...") else found
 
 
 def chosen(claims: Iterable[Claim]) -> tuple[dict[str, dict[str, Any]], list[Reading]]:

@@ -17,11 +17,10 @@ def events_of(text: Text, rows: Iterable[Row]) -> Iterator[Event]:
 
 
 def event(text: Text, kind: str, first: int, last: int, values: Mapping[str, str]) -> Event:
-    """An event with the place that it was read at, and where the program ran if that shows."""
-    where = text.where(first)
+    """An event with the place that it was read at."""
     return Event(
         kind=kind,
-        values={"place": where, **values} if where else dict(values),
+        values=dict(values),
         source=text.source(first),
         text=text.shown(first, last),
     )

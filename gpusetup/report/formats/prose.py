@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
+from gpusetup.model.versions import Capability
 from gpusetup.report.facts import GUESS, Fact, Gpus
 from gpusetup.report.text import Text
 
@@ -16,14 +17,18 @@ MODEL = lazy(
     r"|(?P<name>(?:Tesla )?(?:V100|A100|H[12]00|H20|T4|P100|P40|K80|M40|L40S?|B200|GB10|DGX Spark)|RTX (?:PRO )?[A456]000)\b)",
     re.I,
 )
+BLACKWELL = lazy(r"\bblackwell\b(?! support)|\bRTX ?50(?:[ -]?series|xx)\b", re.I)
 READ = 50_000
 
 
 def prose(text: Text) -> Iterator[Fact]:
     """`Device is RTX 5090`, `my 3090`."""
     named = {_name(one) for one in MODEL.finditer(text.flat, 0, READ)}
-    if len(named) == 1:
-        yield Gpus(gpus=(Gpu(name=named.pop()),), source="report", trust=GUESS)
+    gpu = Gpu(name=named.pop()) if len(named) == 1 else None
+    if not named and BLACKWELL.search(text.flat, 0, READ):
+        gpu = Gpu(name="a Blackwell GPU", compute_capability=Capability(12, 0))
+    if gpu:
+        yield Gpus(gpus=(gpu,), source="report", trust=GUESS)
 
 
 def _name(found: re.Match[str]) -> str:

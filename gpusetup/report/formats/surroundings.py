@@ -9,7 +9,7 @@ from itertools import product
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Fact
 from gpusetup.report.messages import event
-from gpusetup.report.text import CONTAINER_HOST, PROMPT, Text
+from gpusetup.report.text import Text
 
 NAMES = lazy(
     r"CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|NVIDIA_DRIVER_CAPABILITIES|CUDA_HOME|CUDA_PATH|CUDA_DEVICE_ORDER"
@@ -79,12 +79,17 @@ STARTED = lazy(
 """A container that a person starts, by a command or by a compose file."""
 
 
+PROMPT = lazy(
+    r"^(?:\([\w .-]{1,40}\)\s?){0,3}\[?(?:[\w.-]{1,40}@[0-9a-f]{12})[: ][^$#%>]{0,120}[\])]?\s?[$#%>]\s?"
+)
+"""The prompt of a shell in a container, whose host is named by its id."""
+
+
 def containers(text: Text) -> Iterator[Fact]:
     """The kind of container that the text speaks of, and whether it is given GPUs."""
     flat, low = text.flat[:READ], text.low[:READ]
     for line in text.lines[:2000]:
-        prompt = PROMPT.match(line) if "@" in line[:60] else None
-        if prompt and CONTAINER_HOST.match(prompt[1]):
+        if "@" in line[:60] and PROMPT.match(line):
             yield Claim(subject="container.kind", value="docker", source="prompt")
             break
     for kind, words, pattern, trust in KINDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import torch
@@ -36,31 +37,11 @@ Product = Callable[[Any, Any], Any]
 
 def matmul(device: str) -> Outcome:
     """A 1000 x 1000 product in float32, at every element."""
-    found = _of_format(device, "float32", ((1000, 1000, 1000),))
+    found = _of_format("float32", device, ((1000, 1000, 1000),))
     said = "1000 x 1000 float32 product of whole numbers: every element is exact"
     return found._replace(
         detail=found.detail.replace("1 comparisons with whole numbers, every element", said)
     )
-
-
-def float64(device: str) -> Outcome:
-    """Products in float64."""
-    return _of_format(device, "float64")
-
-
-def float32(device: str) -> Outcome:
-    """Products in float32, in the precision that the settings permit."""
-    return _of_format(device, "float32")
-
-
-def float16(device: str) -> Outcome:
-    """Products in float16."""
-    return _of_format(device, "float16")
-
-
-def bfloat16(device: str) -> Outcome:
-    """Products in bfloat16."""
-    return _of_format(device, "bfloat16")
 
 
 def float32_modes(device: str) -> Outcome:
@@ -78,7 +59,7 @@ def float32_modes(device: str) -> Outcome:
     return judged(parts, "whole numbers in each setting")
 
 
-def _of_format(device: str, name: str, shapes: Tuple[Shape, ...] = ()) -> Outcome:
+def _of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome:
     largest = LARGEST[kind(device)]
     # a CPU takes thirty times as long for a half
     usual = SHAPES if kind(device) == "cpu" and name != "float32" else (*SHAPES, largest)
@@ -95,6 +76,10 @@ def _of_format(device: str, name: str, shapes: Tuple[Shape, ...] = ()) -> Outcom
     return judged(parts, f"whole numbers, every element{said}", WRONG)
 
 
+float64 = partial(_of_format, "float64")
+float32 = partial(_of_format, "float32")
+float16 = partial(_of_format, "float16")
+bfloat16 = partial(_of_format, "bfloat16")
 WRONG = (
     "`env` shows variables that outrank the program (NVIDIA_TF32_OVERRIDE, DNNL_*); without one the"
     " device computes wrong numbers: run it again, then look for Xid and ECC in `dmesg`"
