@@ -54,7 +54,7 @@ VARIANTS: tuple[dict[str, Any], ...] = (
     {"head_dim": 32},
 )
 NO_HEAD_DIM = ("gpt2", "vit", "gpt_neox")
-KEPT = ("llama", "qwen3", "gemma", "gpt2", "phi", "mixtral")
+KEPT = ("llama", "qwen3", "gemma", "mixtral")
 """Families whose forward pass is measured, too."""
 
 
@@ -87,7 +87,7 @@ def kept(kind: str, model: str, dtype: str, amp: bool) -> dict[str, Any]:
     for layers in (1, 3):
         values = {**OWN.get(kind, SMALL), "resid_pdrop": 0.0, "attn_pdrop": 0.0, "embd_pdrop": 0.0}
         values["vocab_size"] = 1000
-        values["n_layer" if kind == "gpt2" else "num_hidden_layers"] = layers
+        values["num_hidden_layers"] = layers
         config = cls.config_class(**values)
         config.use_cache = False
         built = cls(config).to(getattr(torch, dtype)).train()
@@ -115,14 +115,6 @@ def saved_bytes(model: Any, ids: Any, amp: bool) -> int:
     ):
         model(ids)
     return sum(size for size, _ in alive.values())
-
-
-def gpt2(batch_size: int) -> Any:
-    """For `plan --code`: GPT-2 small on sequences of 1024 tokens."""
-    import transformers
-
-    config = transformers.GPT2Config(attn_pdrop=0.0, use_cache=False)
-    return step_of(transformers.GPT2LMHeadModel(config), batch_size)
 
 
 def llama(batch_size: int) -> Any:
