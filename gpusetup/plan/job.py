@@ -73,6 +73,7 @@ class Job(Frozen):
     """The rank of LoRA; the model itself is frozen then."""
     lora_targets: Literal["all", "attention", "qv"] = "all"
     """The linear layers that have a LoRA."""
+    lora_dropout: bool = False
     trained_embeddings: bool = False
     """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
     frozen: float = 0.0
@@ -187,7 +188,7 @@ class Job(Frozen):
     @property
     def megatron(self) -> bool:
         """Whether Megatron-LM's own DDP and layers train: one buffer of gradients stays."""
-        return self.gradient_dtype is not None
+        return self.gradient_dtype is not None and self.strategy in ("single", "ddp", "zero1")
 
     @property
     def deepspeed(self) -> bool:

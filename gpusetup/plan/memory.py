@@ -14,6 +14,7 @@ from typing import Literal
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
 from gpusetup.plan.job import BYTES, Job, Recipe, samples, tokens
+from gpusetup.plan.shape import targets
 from gpusetup.plan.states import (
     alone,
     casts,
@@ -108,9 +109,9 @@ def layer_bytes(job: Job) -> float:
     s = job.shape
     if s.sample and s.sample.trained and s.sample.frozen:
         rates = s.sample.frozen if job.base_is_frozen else s.sample.trained
-        by_autocast = job.autocast or casts(job)
+        by_autocast = job.copies_model and (job.autocast or casts(job))
         return rates[2 if by_autocast else int(job.compute_bytes < 4)] * s.hidden + pairs(job)
-    inside = attention_bytes(job) + mlp_bytes(job)
+    inside = attention_bytes(job) + mlp_bytes(job) + adapter_bytes(job)
     outside = (s.norms * norm_bytes(job) + 2 * s.dropout) * s.hidden
     return outside / between(job) + inside / job.tensor_parallel
 
@@ -150,6 +151,12 @@ def mlp_bytes(job: Job) -> float:
     return (s.intermediate * count + 3 * s.experts * s.hidden) * job.compute_bytes
 
 
+def adapter_bytes(job: Job) -> float:
+    """What a dropout before LoRA keeps: a copy and a mask of its inputs."""
+    inputs = sum(a for a, _ in targets(job.shape, job.lora_targets))
+    return inputs * (job.compute_bytes + 1) * (job.lora_dropout and job.lora is not None)
+
+
 def layer(job: Job, recipe: Recipe) -> float:
     """The backward pass of one layer: what is recomputed, and gradients half as large.
 
@@ -162,7 +169,7 @@ def layer(job: Job, recipe: Recipe) -> float:
         peak = max(peak, 12.0 * s.heads * job.length / job.tensor_parallel)
     rest = layer_bytes(job) - scores
     passing = 0.5 * rest
-    if job.fused_kernels and s.gated:
+    if job.fused_kernels and s.gated and not job.gradient_dtype and not s.experts:
         # Liger's and Unsloth's SwiGLU writes its gradients over its inputs.
         passing = min(
             passing, (s.intermediate / job.tensor_parallel + s.hidden) * job.compute_bytes
