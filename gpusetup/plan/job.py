@@ -73,6 +73,8 @@ class Job(Frozen):
     """The rank of LoRA; the model itself is frozen then."""
     lora_targets: Literal["all", "attention", "qv"] = "all"
     """The linear layers that have a LoRA."""
+    kept_inputs: int = 0
+    """Copies of the inputs that 4-bit layers keep (bitsandbytes before 0.43.2)."""
     lora_dropout: bool = False
     trained_embeddings: bool = False
     """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""

@@ -111,7 +111,7 @@ def layer_bytes(job: Job) -> float:
         rates = s.sample.frozen if job.base_is_frozen else s.sample.trained
         by_autocast = job.copies_model and (job.autocast or casts(job))
         return rates[2 if by_autocast else int(job.compute_bytes < 4)] * s.hidden + pairs(job)
-    inside = attention_bytes(job) + mlp_bytes(job) + adapter_bytes(job)
+    inside = attention_bytes(job) + mlp_bytes(job) + adapter_bytes(job) + quantized_bytes(job)
     outside = (s.norms * norm_bytes(job) + 2 * s.dropout) * s.hidden
     return outside / between(job) + inside / job.tensor_parallel
 
@@ -155,6 +155,13 @@ def adapter_bytes(job: Job) -> float:
     """What a dropout before LoRA keeps: a copy and a mask of its inputs."""
     inputs = sum(a for a, _ in targets(job.shape, job.lora_targets))
     return inputs * (job.compute_bytes + 1) * (job.lora_dropout and job.lora is not None)
+
+
+def quantized_bytes(job: Job) -> float:
+    """The inputs that frozen quantized layers keep: those of 8 bits always, those of 4 bits in
+    bitsandbytes before 0.43.2 (its PR 1270), twice if a loop holds the previous loss (litgpt)."""
+    s, copies = job.shape, max(job.kept_inputs, job.quantize == "int8") * job.is_quantized
+    return copies * (s.norms * s.hidden + s.query + s.intermediate) * job.compute_bytes
 
 
 def layer(job: Job, recipe: Recipe) -> float:
