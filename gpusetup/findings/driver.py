@@ -64,6 +64,7 @@ def driver_not_loaded(context: RuleContext) -> Iterator[Finding]:
 
 CALLED_TOO_OLD = Message(
     title="Driver {driver} is called too old, and is new enough",
+    plain="The driver is called too old, and is new enough",
     text="Keep the driver and torch. Another libcuda may come before the driver's own (a compat or "
     "stubs folder in LD_LIBRARY_PATH, or an image's), the driver may have been updated without a "
     "reboot, or another library here may be built for a newer CUDA than torch: the traceback names "
@@ -127,9 +128,11 @@ def _family(context: RuleContext) -> str:
 
 def _is_met(context: RuleContext, event: Event) -> bool:
     """Whether the driver that was read is as new as what a message asks for."""
-    has, values = context.snapshot.driver.version, event.values
-    needs = values.get("needs_driver") or values.get("needed")
+    driver, values = context.snapshot.driver, event.values
+    has, needs = driver.version, values.get("needs_driver") or values.get("needed")
     cuda = cuda_needed(context.snapshot.torch)
+    if values.get("refused") and not (has or needs) and cuda and driver.cuda:
+        return not _is_older(driver.cuda, cuda)
     if not needs and "cuda" in values:
         needs = context.catalog.toolkit_driver(values["cuda"], _family(context))
     elif not needs and cuda and (event.kind == "cuda-error" or values.get("refused")):
