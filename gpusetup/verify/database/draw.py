@@ -62,6 +62,8 @@ class Own(NamedTuple):
     dtypes: Tuple[str, ...] = FLOATS
     once: bool = False
     """Whether half precision is rounded once, all else being done in float32."""
+    by_threads: bool = False
+    """Whether each thread of a CPU rounds its share, so that several round more than once."""
     learns: bool = True
     room: float = 1.0
     unique: bool = True

@@ -222,8 +222,8 @@ def own(torch: Any) -> Dict[str, Any]:
         Own("layer norm layer", draw_layer_norm, f.layer_norm),
         Own("softmax in use", _along, t.softmax),
         Own("log softmax in use", _along, t.log_softmax),
-        Own("sum along", _along, t.sum, once=True),
-        Own("mean along", _along, t.mean, once=True),
+        Own("sum along", _along, t.sum, once=True, by_threads=True),
+        Own("mean along", _along, t.mean, once=True, by_threads=True),
         Own("running sum", _along, t.cumsum),
         Own(
             "norm along",
