@@ -14,8 +14,8 @@ from typing import Literal
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
 from gpusetup.plan.job import BYTES, Job, Recipe, samples, tokens
-from gpusetup.plan.shape import targets
 from gpusetup.plan.states import (
+    adapter_bytes,
     alone,
     casts,
     gathered,
@@ -25,6 +25,7 @@ from gpusetup.plan.states import (
     host_bytes,
     loaded,
     mine,
+    quantized_bytes,
     standing,
     step,
     upcast,
@@ -151,19 +152,6 @@ def mlp_bytes(job: Job) -> float:
     s = job.shape
     count = 4 - (job.compile or job.fused_kernels) if s.gated else 2
     return (s.intermediate * count + 3 * s.experts * s.hidden) * job.compute_bytes
-
-
-def adapter_bytes(job: Job) -> float:
-    """What a dropout before LoRA keeps: a copy and a mask of its inputs."""
-    inputs = sum(a for a, _ in targets(job.shape, job.lora_targets))
-    return inputs * (job.compute_bytes + 1) * (job.lora_dropout and job.lora is not None)
-
-
-def quantized_bytes(job: Job) -> float:
-    """The inputs that frozen quantized layers keep: those of 8 bits always, those of 4 bits in
-    bitsandbytes before 0.43.2 (its PR 1270), twice if a loop holds the previous loss (litgpt)."""
-    s, copies = job.shape, max(job.kept_inputs, job.quantize == "int8") * job.is_quantized
-    return copies * (s.norms * s.hidden + s.query + s.intermediate) * job.compute_bytes
 
 
 def layer(job: Job, recipe: Recipe) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.job import BYTES, DIVIDES, QUANTIZED, Job, Recipe
+from gpusetup.plan.shape import targets
 
 ALONE, UNIT, UNIT_OFFLOADED, UNIT_FROZEN = 1.065, 11.565, 7.998, 4.0
 """Bytes a parameter: of all that one GPU holds alone under a sharded strategy; of the largest unit
@@ -220,3 +221,16 @@ def host_bytes(job: Job, recipe: Recipe) -> float:
     copy: float = job.shape.parameters * BYTES[job.dtype] + job.adapters * job.trained_bytes
     copy += job.trained * (gradient_bytes(job) + optimizer_bytes(job))
     return copy * (job.data_parallel / shards(job, 0))
+
+
+def adapter_bytes(job: Job) -> float:
+    """What a dropout before LoRA keeps: a copy and a mask of its inputs."""
+    inputs = sum(a for a, _ in targets(job.shape, job.lora_targets))
+    return inputs * (job.compute_bytes + 1) * (job.lora_dropout and job.lora is not None)
+
+
+def quantized_bytes(job: Job) -> float:
+    """The inputs that frozen quantized layers keep: those of 8 bits always, those of 4 bits in
+    bitsandbytes before 0.43.2 (its PR 1270), twice if a loop holds the previous loss (litgpt)."""
+    s, copies = job.shape, max(job.kept_inputs, job.quantize == "int8") * job.is_quantized
+    return copies * (s.norms * s.hidden + s.query + s.intermediate) * job.compute_bytes
