@@ -34,7 +34,7 @@ from typing import Any
 
 SECOND_EDITION = "6bc9d04"
 ROOT = Path(__file__).resolve().parent.parent
-JUDGED = Path(__file__).with_name("answers_judged.json")
+JUDGED = ROOT / "tests" / "answers_judged.json"
 WORSE_AT_MOST = 0.005
 NEVER_WORSE = ("exit:", "install build:", "resolve build:")
 """What no class that holds a worse answer may be about."""
