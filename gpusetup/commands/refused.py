@@ -62,6 +62,12 @@ OPTIONS: Mapping[str, str] = {
     "--json": "format-json",
 }
 """Option -> what other tools and people call it."""
+LEFT: Mapping[str, str] = {
+    "recover": "the next `gpusetup install` finishes what was interrupted;",
+    "installer": "uv installs, or conda if conda installed torch;",
+    "list": "`gpusetup doctor --explain` without an id lists all findings;",
+}
+"""An option of earlier editions -> what is done today."""
 
 
 def nearest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
@@ -92,8 +98,10 @@ def option_meant(name: str, parser: argparse.ArgumentParser) -> str | None:
     if " " not in parser.prog or name in options:
         return "options stand after the command, as in `gpusetup doctor --json`;"
     plain = name.lower().lstrip("-").replace("_", "-")
+    if plain in LEFT:
+        return LEFT[plain]
     called = [own for own in options if plain in (own[2:], *OPTIONS.get(own, "").split())]
-    near = called[:3] or get_close_matches(f"--{plain}", options, 1, 0.7)
+    near = called[:3] or get_close_matches(f"--{plain}", options, 1, 0.8)
     lines = dict.fromkeys(f"`{option_line(options[one])}`" for one in near)
     return f"did you mean {' or '.join(lines)}?" if lines else None
 
