@@ -167,7 +167,7 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
     [
         (["install", "--cpu"], "did you mean `--backend NAME`?"),
         (["install", "--break-system-packages"], "`--venv DIR`"),
-        (["--strict", "doctor"], "options stand after the command"),
+        (["--strict", "doctor"], "options come after the command"),
         (["monitor", "-l", "1"], "`--interval SECONDS`"),
         (["resolve", "--index", "https://m.example/whl/cu124"], "--backend cu124`"),
         (["doctor", "healthy"], "did you mean `--from MACHINE`?"),

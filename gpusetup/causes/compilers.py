@@ -145,7 +145,7 @@ BUILD_ISOLATION_NO_TORCH = Cause(
         cases=(
             Message(
                 where=(_has_torch,),
-                text="torch is installed: build beside it, with `--no-build-isolation`",
+                text="torch is installed: build against it, with `--no-build-isolation`",
                 commands=BESIDE,
             ),
         ),

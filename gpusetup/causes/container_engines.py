@@ -310,10 +310,10 @@ HOOK = Cause(
             Message(
                 having={"problem": "load library failed"},
                 where=(driver_answers,),
-                text="The driver answers on the host, and the toolkit does not find its libraries: "
-                "the engine runs in another root (docker from snap, Docker Desktop, rootless), or "
-                "the loader's cache is old. Write the cache anew; use docker's own packages "
-                "instead of snap's or Docker Desktop",
+                text="The driver works on the host, but the toolkit does not find its libraries: "
+                "the engine runs in another root (Docker from snap, Docker Desktop, rootless), or "
+                "the loader's cache is old. Rebuild the cache; replace Docker from snap or Docker "
+                "Desktop with Docker's apt packages",
                 commands=("sudo ldconfig", "sudo systemctl restart docker"),
                 look=("docker context ls; snap list docker; ldconfig -p | grep libnvidia-ml",),
                 see="see first which docker it is, and whether the cache names the library",

@@ -211,7 +211,7 @@ CONTAINER_NO_GPU = Cause(
                 where=(no(IN_A_CONTAINER),),
                 text="In a container: start it again with `--gpus all`, as this command does with "
                 "a plain image. On a host such an empty file is what a container or a broken "
-                "package left: install the driver's packages anew",
+                "package left: reinstall the driver's packages",
                 commands=("docker run --rm --gpus all ubuntu nvidia-smi",),
             ),
         ),

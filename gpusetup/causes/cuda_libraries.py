@@ -78,9 +78,9 @@ CUDA_LIB_MISSING = Cause(
             Message(
                 having={"library": "^-lcuda$"},
                 title="The linker finds no libcuda.so, which the build links against",
-                text="Let the linker find libcuda.so: in the toolkit's stubs folder, which serves "
-                "where the program is built, or as a link to the driver's libcuda.so.1. Where it "
-                "runs, the driver's own is loaded: "
+                text="Let the linker find libcuda.so: the stub in the toolkit's stubs folder (enough "
+                "for a build), or a link to the driver's libcuda.so.1. When the program runs, it "
+                "loads the driver's own: "
                 "`export LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$CUDA_HOME/lib/stubs:$LIBRARY_PATH`",
                 look=("ldconfig -p | grep libcuda.so",),
                 see="see what there is",
@@ -99,7 +99,7 @@ CUDA_LIB_MISSING = Cause(
                 where=(_not_torchs,),
                 text="A program built for cuDNN 8 asks for it (CTranslate2 before 4.5, "
                 "onnxruntime-gpu before 1.19, torch before 2.4); torch from 2.4 on brings cuDNN 9. "
-                "Update that program, or where torch itself is the older one, install it anew",
+                "Update that program, or reinstall torch if torch is the older one",
                 look=("pip list",),
                 see="see which versions there are",
             ),
@@ -114,7 +114,7 @@ CUDA_LIB_MISSING = Cause(
             Message(
                 where=(is_anothers(LACKING),),
                 text="Not torch asks for it, but something that was built for another CUDA (the "
-                "traceback names its file): install its build for torch's CUDA, or build it anew "
+                "traceback names its file): install its build for torch's CUDA, or rebuild it "
                 "here",
                 look=(alike.TORCHS_CUDA,),
                 see=WHICH_CUDA,

@@ -11,7 +11,7 @@ from gpusetup.messages.row import any_of, says
 NETWORK_WAYS = {
     "certificate": "Look at this machine's clock and its certificates (a proxy that opens TLS "
     "needs its own certificate in PIP_CERT or SSL_CERT_FILE)",
-    "expired": "Look at this machine's clock; where it is right, the server's certificate has run "
+    "expired": "Look at this machine's clock; if it is right, the server's certificate has run "
     "out: try again later",
     "proxy": "Look at HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
     "dns": "The host's name is not found: look at DNS, the VPN and the proxy",

@@ -21,7 +21,7 @@ HERE = Message(
 )
 
 OTHER = Message(
-    text="Reboot; if it stays, install the driver anew",
+    text="Reboot; if it stays, reinstall the driver",
     commands=("sudo reboot",),
     look=(alike.KERNEL_LOG,),
     see="look first at what the system says",
@@ -49,7 +49,7 @@ DRIVER_DOES_NOT_ANSWER = Cause(
         plain="The driver gets no answer",
         detail="A driver call that hangs or crashes is mostly a GPU that stopped working, or a "
         "driver half updated.",
-        text="Reboot; where it only needs long to start its GPUs, wait longer (--timeout 120)",
+        text="Reboot; if it only takes long to start its GPUs, wait longer (--timeout 120)",
     ),
     examples=(
         "INFO: task python3:4120 blocked for more than 122 seconds.\n      Tainted: P           OE      6.8.0-45-generic\nCall Trace:\n os_acquire_rwlock_write+0x35/0x70 [nvidia]",
@@ -84,9 +84,9 @@ NVML_INIT_FAILED = Cause(
     place=(Layer.DRIVER, 120),
     title="the driver's NVML does not start, or cannot list the GPUs",
     means="The kernel driver is there and refuses; nvidia-smi and NCCL fail with it.",
-    proven_by="What nvmlInit or nvmlDeviceGetCount answers; 9, 12 and 13 beside a "
-    "loaded module or a CUDA that starts; a version that cannot be",
-    not_when="Codes that have a cause of their own: 4, 8, 10, 11, 14, 15, 16, 17, 18",
+    proven_by="What nvmlInit or nvmlDeviceGetCount answers; 9, 12 and 13 although the "
+    "module is loaded or CUDA starts; a version that cannot be",
+    not_when="Codes with another cause: 4, 8, 10, 11, 14, 15, 16, 17, 18",
     way_out="Kernel log, reboot",
     source="NVML API reference, nvmlReturn_t",
     holds=(
@@ -114,7 +114,7 @@ DRIVER_SLOW = Cause(
     id="driver-slow",
     severity=Severity.WARNING,
     title="the driver took long to answer",
-    means="Without persistence mode the driver starts every GPU anew for each program: 10"
+    means="Without persistence mode the driver restarts every GPU for each program: 10"
     " to 30 s on a big node.",
     proven_by="An answer after more than 5 s",
     way_out="Enable nvidia-persistenced",
@@ -122,7 +122,7 @@ DRIVER_SLOW = Cause(
     by_check=True,
     message=Message(
         title="The driver took {seconds} s to answer",
-        text="Keep the driver loaded between programs; where it is, look at the machine's load and "
+        text="Keep the driver loaded between programs; if it is loaded, look at the machine's load and "
         "at the kernel's log",
         commands=("sudo systemctl enable --now nvidia-persistenced",),
         needs_root=True,
@@ -135,7 +135,7 @@ NVML_MISMATCH = Cause(
     title="kernel module and driver library are of two versions",
     means="The packages were updated while the old module stayed in memory.",
     proven_by="NVML code 18, or two versions read",
-    not_when="WSL, where the two have versions of their own",
+    not_when="WSL, where the two have different versions",
     way_out="Reboot",
     source="NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH)",
     explains=(
@@ -153,8 +153,8 @@ NVML_MISMATCH = Cause(
         "out of its image)",
         commands=("sudo reboot",),
         look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
-        see="where a reboot changed nothing, see which module lies on the disk (install the "
-        "driver's module and libraries anew where its version is the old one)",
+        see="if a reboot changed nothing, see which module lies on the disk (reinstall the "
+        "driver's module and libraries if its version is the old one)",
         needs_root=True,
         needs_reboot=True,
         cases=(
@@ -204,8 +204,8 @@ GPU_INIT_FAILED = Cause(
         "driver does not support, power or seating, firmware (GSP), or too little PCI address "
         "space. A cluster's job that asked for no GPU is shown none either: ask for one first "
         "(Slurm: --gres=gpu:1).",
-        text="Shut the machine down fully and start it again; if that does not help, install the "
-        "driver anew, in the flavour that the GPU needs",
+        text="Shut the machine down fully and start it again; if that does not help, reinstall the "
+        "driver, in the flavour that the GPU needs",
         way=lambda context, text: Fix(
             text=text,
             commands=drivers.driver_commands(context),

@@ -187,7 +187,7 @@ STALE_ENVIRONMENT = Cause(
     source="Python documentation, venv",
     message=Message(
         title="{variable} names {path}, which is no environment",
-        text="Another interpreter was judged instead: activate anew",
+        text="doctor looked at another interpreter: activate it again",
     ),
 )
 

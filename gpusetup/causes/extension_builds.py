@@ -36,8 +36,8 @@ EXTENSION_NOT_BUILT = Cause(
         plain="The compiled part of an extension is not there",
         detail="Its build failed or was left out (no compiler, no toolkit, no GPU seen while "
         "it was built), or a variant without compiled operators is installed.",
-        text="Build it anew where nvcc is of torch's CUDA and a GPU is seen (else name its "
-        "architecture in TORCH_CUDA_ARCH_LIST), and read what the build says",
+        text="Rebuild it with the nvcc of torch's CUDA and a visible GPU (or set "
+        "TORCH_CUDA_ARCH_LIST to its architecture), and read the build's output",
         way=anew("extension-not-built"),
         cases=(
             Message(
@@ -53,7 +53,7 @@ EXTENSION_NOT_BUILT = Cause(
             Message(
                 having={"module": "^spconv$"},
                 text="Install the wheel made for torch's CUDA in its place: spconv-cu120, "
-                "spconv-cu118 (any of torch's major serves)",
+                "spconv-cu118 (any of torch's major version works)",
                 commands=("pip uninstall -y spconv cumm",),
                 look=(alike.TORCHS_CUDA,),
                 see="see which CUDA torch has",

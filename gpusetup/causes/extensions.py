@@ -70,18 +70,18 @@ FLASH = r"flash[-_ ]?att(?:ention|en|n)?(?:[- ]?2)?"
 GPU_TOO_OLD_FOR_FLASH_ATTENTION = Cause(
     id="gpu-too-old-for-flash-attention",
     place=(Layer.LIBRARIES, 120),
-    title="FlashAttention does not serve this GPU",
+    title="FlashAttention does not support this GPU",
     means="Version 2 needs Ampere (8.0), version 1 Turing (7.5).",
     proven_by="Its own message",
-    not_when="extension-arch-mismatch: it would serve the GPU and was not built for it",
+    not_when="extension-arch-mismatch: it supports the GPU but was not built for it",
     way_out="torch's own attention",
     source="FlashAttention's README and csrc/flash_attn/flash_api.cpp",
     message=Message(
-        title="FlashAttention serves {needs} GPUs and newer, and the GPU that ran it is older",
-        plain="FlashAttention serves Ampere GPUs and newer, and the GPU that ran it is older",
+        title="FlashAttention supports {needs} GPUs and newer, and the GPU that ran it is older",
+        plain="FlashAttention supports Ampere GPUs and newer, and the GPU that ran it is older",
         text='Let torch\'s own attention compute instead: attn_implementation="sdpa" in '
         "transformers, flash_attn: false or no --flash-attn in trainers; the package itself "
-        "may go (its last series 1, `flash-attn<2`, serves Turing)",
+        "may go (its last series 1, `flash-attn<2`, supports Turing)",
         commands=("pip uninstall -y flash-attn",),
     ),
     stage="first-kernel",
@@ -134,7 +134,7 @@ EXTENSION_ABI_MISMATCH = Cause(
         detail="An extension calls torch's C++ functions by their mangled names: it fits the "
         "release (and CUDA) that it was compiled with.",
         text="Install the release of it that is made for this torch (its own table says which), "
-        "or build it anew against this torch",
+        "or rebuild it against this torch",
         way=anew("extension-abi-mismatch"),
         cases=(
             Message(
@@ -162,7 +162,7 @@ EXTENSION_ABI_MISMATCH = Cause(
             ),
             Message(
                 having={"copy": ""},
-                text="It was built where its sources lie: build it anew there, against this torch",
+                text="It was built where its sources lie: rebuild it there, against this torch",
                 commands=("rm -rf build",),
                 windows=("Remove-Item -Recurse -Force build",),
                 then=("pip install --no-build-isolation --no-cache-dir -e .",),
@@ -282,10 +282,10 @@ EXTENSION_ARCH_MISMATCH = Cause(
     place=(Layer.LIBRARIES, 100),
     title="an extension has no kernel for the GPU, torch has",
     means="It was compiled for the GPUs of another machine.",
-    proven_by="No kernel image, where torch's own kernels serve the GPU or the extension's "
+    proven_by="No kernel image, although torch's own kernels support the GPU or the extension's "
     "list does not",
     not_when="arch-too-new-for-wheel, arch-too-old-for-wheel",
-    way_out="Build it anew with TORCH_CUDA_ARCH_LIST",
+    way_out="Rebuild it with TORCH_CUDA_ARCH_LIST",
     source=CPP_EXTENSION,
     explains=("gpu-check-failed",),
     stage="first-kernel",
@@ -300,7 +300,7 @@ EXTENSION_ARCH_MISMATCH = Cause(
     by_check=True,
     message=Message(
         title="{who} has no kernel for {gpu}",
-        text="Build the extension anew for this GPU (or install its wheel for a newer release)",
+        text="Rebuild the extension for this GPU (or install its wheel for a newer release)",
         way=lambda context, text: Fix(
             text=text,
             commands=(

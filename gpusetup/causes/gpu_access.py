@@ -62,7 +62,7 @@ DEVICE_NODE_MISSING = Cause(
     title="a GPU's device node is missing",
     means="Nothing can open that GPU: the driver lists one fewer, or CUDA does without it.",
     proven_by="Outside a container fewer /dev/nvidia0, 1, … than GPUs in the kernel driver's hand",
-    not_when="A container, which is given the nodes of its own GPUs",
+    not_when="A container, which gets only the nodes of its GPUs",
     way_out="nvidia-modprobe -c",
     source="manual page of nvidia-modprobe",
     explains=(*INIT_FAILS, "gpu-init-failed", "cuda-misses-gpu"),
@@ -93,11 +93,11 @@ DEVICE_PERMISSION = Cause(
         title="This user may not open {node}",
         plain="This user may not open the GPU",
         text="Join the group that owns the nodes, which the command reads from them, and log in "
-        "again. Where the group is root, the nodes were closed on purpose, or by a setting "
+        "again. If the group is root, the nodes were closed on purpose, or by a setting "
         "(NVreg_DeviceFileMode): the driver itself makes them open to everybody",
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
         other=("sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*",),
-        other_title="where the group is root: open them to everybody, until the next start",
+        other_title="if the group is root: open them to everybody, until the next start",
         look=("ls -l /dev/nvidia*",),
         see="see first which group owns the nodes",
         needs_root=True,
@@ -163,7 +163,7 @@ MIG_MISCONFIGURED = Cause(
     message=Message(
         title="{who}: {what}",
         detail="NVML counts the GPUs, CUDA the instances: torch's index is beyond what it sees. "
-        "Without a choice CUDA takes the first instance, and no whole GPU beside it.",
+        "Without a choice CUDA takes the first instance, and no whole GPU with it.",
         text="Name one instance (nvidia-smi -L lists them) in CUDA_VISIBLE_DEVICES, or the whole "
         "GPUs by their UUIDs; or switch MIG off on every GPU, as administrator, with nothing "
         "running: sudo nvidia-smi -mig 0",

@@ -20,7 +20,7 @@ POWER_THERMAL_THROTTLE = Cause(
     source="nvidia-smi's manual page",
     by_check=True,
     message=Message(
-        title="{who}: the clocks are held down, by heat or by power",
+        title="{who}: the clocks are throttled, by heat or by power",
         text="Look at cooling, dust and power cables; on a laptop use its own mains adapter (not "
         "USB-C) and the performance mode. At its power limit (sw_power_cap) a GPU works as it is "
         "meant to: raise the limit where card and supply allow it, with `sudo nvidia-smi -pl` and "
@@ -45,7 +45,7 @@ PCIE_DEGRADED = Cause(
     means="Riser, slot, seating.",
     proven_by="Half the lanes or fewer (and below 8)",
     not_when="A lower generation, which at rest is power saving",
-    way_out="Seat the card anew",
+    way_out="Reseat the card",
     source="nvidia-smi's manual page",
     events=("pcie-slow", "pcie-errors"),
     holds=(lambda context: says_nothing_else(context, "pcie-slow", "pcie-errors"),),
@@ -55,7 +55,7 @@ PCIE_DEGRADED = Cause(
         detail="At rest a GPU lowers its link by itself: that is no fault. A few corrected errors "
         "are harmless; a log full of them means a slower link, and uncorrected ones a GPU that may "
         "fall off the bus.",
-        text="Seat the card anew, without riser, in the slot with all lanes; look at the slot's "
+        text="Reseat the card, without a riser, in the slot with all lanes; look at the slot's "
         "setting in the firmware (against errors one generation lower; against the flood of lines "
         "alone the kernel's option `pcie_aspm=off` often helps)",
         look=(
@@ -84,7 +84,7 @@ GPU_MEMORY_TAKEN = Cause(
     id="gpu-memory-taken",
     severity=Severity.WARNING,
     title="another process holds most of the memory",
-    means="What is left may be too little.",
+    means="Too little may be left.",
     proven_by="More than 85 % used",
     way_out="See nvidia-smi",
     source="nvidia-smi's manual page",
@@ -100,7 +100,7 @@ GPU_MEMORY_TAKEN = Cause(
 NVLINK_DEGRADED = Cause(
     id="nvlink-degraded",
     place=(Layer.LOSSES, 40),
-    title="NVLinks are inactive, or were trained anew",
+    title="NVLinks are inactive, or were retrained",
     means="What goes between GPUs is slower or takes the way over PCIe.",
     proven_by="Fewer active links than a GPU of the same kind, or, on a board with switches, than "
     "its model has (none at all is an error); recovery errors",
@@ -113,7 +113,7 @@ NVLINK_DEGRADED = Cause(
         title="{who}: NVLinks are inactive, or had many errors since the driver's start",
         detail="What goes between these GPUs is slower, or takes the way over PCIe; NCCL may hang. "
         "A few errors are corrected and harmless; counts that grow mean a bad link.",
-        text="Reboot, so that the links are trained anew (with NVSwitch after Fabric Manager has "
+        text="Reboot, so that the links are retrained (with NVSwitch after Fabric Manager has "
         "started); if they stay inactive or errors grow: the bridge between the cards, their "
         "seating, the board",
         commands=("sudo reboot",),
@@ -132,13 +132,13 @@ FABRIC_UNHEALTHY = Cause(
     means="A route, its bandwidth or its configuration is at fault.",
     proven_by="NVML's fabric health, or a registration that ended with an error",
     not_when="system-not-ready-fabric-manager: then it is not set up at all",
-    way_out="Fabric Manager's log; start it anew; reset the board's GPUs",
+    way_out="Fabric Manager's log; restart it; reset the board's GPUs",
     source='NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide"',
     explains=("nvlink-degraded", *NCCL_SAYS),
     by_check=True,
     message=Message(
         title="The NVSwitch fabric is not healthy at {who}",
-        text="Look what Fabric Manager says and start it anew with no program on the GPUs; if the "
+        text="Look what Fabric Manager says and restart it with no program on the GPUs; if the "
         "fault comes back, reset all GPUs of the board or reboot; then have the board examined",
         commands=("sudo systemctl restart nvidia-fabricmanager",),
         look=(

@@ -26,7 +26,7 @@ BF16_UNSUPPORTED = Cause(
     message=Message(
         title="{gpus} has no bfloat16: it begins with compute capability 8.0",
         plain="The GPU has no bfloat16: it begins with compute capability 8.0",
-        text="Use float16 instead: `--dtype half` serves a model, `fp16=True` trains one",
+        text="Use float16 instead: `--dtype half` to serve a model, `fp16=True` to train one",
         cases=(
             Message(
                 where=(lambda context: _is_new(context),),
@@ -242,7 +242,7 @@ INTEL_GPU = Cause(
     title="the GPU is Intel's: CUDA is not used",
     means="No prescription for NVIDIA applies.",
     proven_by="An XPU build of torch and no NVIDIA GPU",
-    not_when="An Intel GPU beside an NVIDIA one",
+    not_when="An Intel GPU next to an NVIDIA one",
     way_out="Use device xpu",
     source="torch documentation, XPU backend",
 )

@@ -120,7 +120,7 @@ PIP_CACHE_DISK_FULL = Cause(
     message=Message(
         title="Little room for an install of torch",
         text="Make room: clear the installers' caches, or let TMPDIR and the cache name a disk "
-        "with room. An install needs up to 8 GiB beside the packages, 4 GiB in a cache and 1 GiB "
+        "with room. An install needs up to 8 GiB next to the packages, 4 GiB in a cache and 1 GiB "
         "in the temporary folder",
         way=lambda context, text: Fix(
             text=text, commands=making_room(context, short_disks(context))

@@ -111,7 +111,7 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
     id="ld-library-path-conflict",
     before_torch=(Severity.ERROR,),
     place=(Layer.LIBRARIES, 20),
-    title="LD_LIBRARY_PATH puts foreign libraries first",
+    title="LD_LIBRARY_PATH puts other libraries first",
     means="torch's wheel needs exactly its own cuDNN, cuBLAS, nvJitLink.",
     proven_by="Such a folder, and a failed load (error) or none yet (warning)",
     not_when="cuda-lib-missing: no such library at all",
@@ -146,8 +146,8 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
             Message(
                 having={"by_program": ""},
                 title="The {library} that is found first is older than JAX or TensorFlow needs",
-                text="Upgrade it (`pip install --upgrade 'jax[cuda12]'`), and take foreign folders "
-                "out of LD_LIBRARY_PATH. Where torch is in the same environment and pins its own, "
+                text="Upgrade it (`pip install --upgrade 'jax[cuda12]'`), and remove other folders "
+                "from LD_LIBRARY_PATH. Where torch is in the same environment and pins its own, "
                 "make one environment for each",
             ),
             Message(
@@ -160,7 +160,7 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
             Message(
                 where=(_of_two_cudas,),
                 text="A library for CUDA 12 and the same one for CUDA 13 lie in one folder: remove "
-                "both, and install the one of torch's CUDA anew (`--no-deps`, in the same version)",
+                "both, and reinstall the one of torch's CUDA (`--no-deps`, in the same version)",
                 look=("pip list",),
                 see="see the packages nvidia-*-cu12 and nvidia-*-cu13",
             ),

@@ -47,7 +47,7 @@ NO_FAILURE = (
 OUT_OF_MEMORY = Cause(
     id="out-of-memory",
     place=(Layer.RUNNING, 110),
-    title="the GPU's memory does not suffice",
+    title="the GPU's memory is full",
     means="Model, activations and what other programs hold.",
     proven_by="CUDA out of memory; error 2 after the start",
     not_when="cuda-init-out-of-memory, host-out-of-memory",
@@ -61,7 +61,7 @@ OUT_OF_MEMORY = Cause(
     ),
     by_check=True,
     message=Message(
-        title="The GPU's memory does not suffice",
+        title="The GPU's memory is full",
         text=f"{END_OTHERS}; against fragmentation use expandable segments",
         commands=("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",),
         look=("nvidia-smi",),

@@ -21,7 +21,7 @@ NCCL_NO_SOCKET_INTERFACE = Cause(
         title="NCCL finds no network interface called {interface}",
         plain="NCCL finds no network interface that it may use",
         text="Unset NCCL_SOCKET_IFNAME (also where a script sets it), or let it name an interface "
-        "of this machine; `lo` serves for a single node",
+        "of this machine; `lo` works for a single node",
         commands=("unset NCCL_SOCKET_IFNAME",),
         look=("ip -brief addr",),
         see="see the interfaces of this machine",
@@ -221,7 +221,7 @@ NCCL_TIMEOUT = Cause(
     message=Message(
         title="A collective of NCCL ran into its time limit",
         detail="One rank waits for another that died, does other work, or hangs; the first "
-        "rank with an error of its own shows why.",
+        "rank with a different error shows why.",
         text="Look at the log of every rank for the first error; log what NCCL does",
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
     ),
@@ -281,7 +281,7 @@ NCCL_ERROR = Cause(
     message=Message(
         title="NCCL failed: {name}",
         plain="NCCL failed",
-        detail="This is what every rank says; the reason stands in NCCL's own lines.",
+        detail="This is what every rank says; NCCL's own lines give the reason.",
         text="Run it again with NCCL's own log, and read the first line with WARN",
         commands=("export NCCL_DEBUG=INFO",),
     ),

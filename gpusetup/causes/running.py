@@ -91,7 +91,7 @@ TORCH_INTERNAL_ERROR = Cause(
     message=Message(
         title="An internal assertion of torch failed in {file}",
         plain="An internal assertion of torch failed",
-        text="Run it with the newest torch; where it stays, it is a fault of torch to report there",
+        text="Run it with the newest torch; if it stays, report it to torch",
     ),
     failure=7,
     says=(
@@ -110,7 +110,7 @@ CUDA_LIBRARY_ERROR = Cause(
     symptom=True,
     severity=Severity.WARNING,
     title="cuBLAS or cuDNN failed with a status that names no reason",
-    means="Memory is full, an earlier kernel broke, or a foreign library is loaded.",
+    means="Memory is full, an earlier kernel broke, or a wrong library is loaded.",
     proven_by="CUBLAS_STATUS_..., CUDNN_STATUS_...",
     not_when="out-of-memory, ld-library-path-conflict, bf16-unsupported: then that is why",
     way_out="nvidia-smi, CUDA_LAUNCH_BLOCKING=1",
@@ -119,7 +119,7 @@ CUDA_LIBRARY_ERROR = Cause(
         title="A library of CUDA failed with {status}, which names no reason",
         plain="A library of CUDA failed with a status that names no reason",
         detail="Usually the GPU's memory is full, or an index out of range broke the kernel "
-        "before it; else another cuBLAS or cuDNN stands before torch's own.",
+        "before it; else another cuBLAS or cuDNN comes before torch's own.",
         text="See whether the memory is full; run it once with every kernel waited for, so "
         "that the first failure shows; take the folders of another CUDA out of LD_LIBRARY_PATH",
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
@@ -198,7 +198,7 @@ VRAM_NOT_RELEASED = Cause(
         title="ollama unloaded a model, and the GPU's memory was not free after {seconds} s",
         plain="ollama unloaded a model, and the GPU's memory was not free in time",
         detail="It then counts that memory as taken: part of the next model may run on the CPU.",
-        text="See what holds the memory; where it is ollama's own, restart its service",
+        text="See what holds the memory; if it is ollama itself, restart its service",
         commands=("sudo systemctl restart ollama",),
         look=("nvidia-smi",),
         see="see what holds the memory",
@@ -233,7 +233,7 @@ REPORT_CUT = Cause(
         title="The text has {size}; {read} of it were read: its beginning, its end, and the "
         "telling lines between",
         plain="Only a part of the text was read",
-        text="Where the answer is not yours, give the part around the first error alone",
+        text="If the answer does not fit, give the part around the first error alone",
     ),
 )
 
@@ -322,7 +322,7 @@ KERNEL_IMAGE_INVALID = Cause(
     by_check=True,
     message=Message(
         title="The driver cannot load a compiled kernel: its image is invalid (error 200)",
-        detail="It was compiled by a newer toolkit than the driver serves (Triton takes the ptxas "
+        detail="It was compiled by a newer toolkit than the driver supports (Triton takes the ptxas "
         "that TRITON_PTXAS_PATH names), for another GPU, or a cache holds half a file.",
         text="Empty the caches of compiled kernels and let Triton use its own ptxas (unset "
         "TRITON_PTXAS_PATH); if it stays, update the driver, or install the Triton that torch "
@@ -340,7 +340,7 @@ CUDA_PROGRAM_ERROR = Cause(
     title="a kernel failed by the program's own fault",
     means="An index out of range, a bad address.",
     proven_by="Errors 700 to 719",
-    not_when="An Xid of the hardware stands beside it",
+    not_when="An Xid of the hardware is in the same text",
     way_out="CUDA_LAUNCH_BLOCKING=1 to find the line",
     source=CUDA_RUNTIME,
     failure=5,

@@ -35,7 +35,7 @@ INSTALL_UNFINISHED = Cause(
     message=Message(
         title="An installation into {prefix} was interrupted",
         plain="An installation into this environment was interrupted",
-        detail="What was there before is kept until it is ended.",
+        detail="The previous files are kept until it ends.",
         text="Any `gpusetup install` ends it first: the environment becomes exactly the previous or exactly the new one",
         way=_recover,
     ),
@@ -240,7 +240,7 @@ TORCH_OUTSIDE_ENVIRONMENT = Cause(
     before_torch=(Severity.ERROR, Severity.WARNING),
     place=(Layer.WHEEL, 50),
     title="the imported torch is not the environment's",
-    means="PYTHONPATH or the user's site-packages stand before it.",
+    means="PYTHONPATH or the user's site-packages come before it.",
     proven_by="The folder of the torch that would be imported",
     way_out="Leave that folder out",
     source="Python documentation, site",
@@ -255,7 +255,7 @@ TORCH_OUTSIDE_ENVIRONMENT = Cause(
     message=Message(
         title="The torch that Python imports is not the environment's own: it comes from {place}",
         plain="The torch that Python imports is not the environment's own",
-        detail="PYTHONPATH and the user's site-packages stand before every environment.",
+        detail="PYTHONPATH and the user's site-packages come before every environment.",
         text="Leave that folder out of the path; then see whether the environment has a torch",
         commands=("export PYTHONNOUSERSITE=1",),
         cases=(

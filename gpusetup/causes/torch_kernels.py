@@ -132,7 +132,7 @@ ARCH_TOO_NEW_FOR_WHEEL = Cause(
     title="the GPU is newer than every kernel of the build",
     means="No kernel of its major version and no PTX that the driver compiles.",
     proven_by="The build's architectures and the GPU's capability",
-    not_when="A harmless warning about a capability that a kernel of the same major serves",
+    not_when="A harmless warning about a capability that a kernel of the same major version covers",
     way_out="A newer torch",
     source="CUDA C++ Programming Guide, application compatibility",
     explains=(
@@ -182,7 +182,7 @@ def _other_wheel(context: RuleContext) -> Fix:
     if build.backend != "cpu" if build else context.resolution.advice:
         return paste.install_torch(context)
     return Fix(
-        text="No wheel in the catalog serves this GPU: use the CPU build, a newer or a rented GPU",
+        text="No wheel in the catalog supports this GPU: use the CPU build, a newer or a rented GPU",
         commands=(paste.gpusetup(context, "--backend", "cpu"),),
     )
 
@@ -214,9 +214,9 @@ NO_KERNEL_IMAGE = Cause(
     ),
     by_check=True,
     message=Message(
-        title="torch, or an extension beside it, has no kernel for {gpu}",
-        text="Install a torch made for this GPU; where torch itself works, build the extension "
-        "anew",
+        title="torch, or an extension, has no kernel for {gpu}",
+        text="Install a torch made for this GPU; if torch itself works, rebuild the "
+        "extension",
         commands=("gpusetup install",),
         look=(
             "python -c \"import torch; print((torch.ones(9, device='cuda') * 2).sum().item())\"",

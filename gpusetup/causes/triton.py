@@ -32,7 +32,7 @@ TRITON_MISSING_WINDOWS = Cause(
     holds=(no(ON_LINUX), no(ON_MACOS)),
     message=Message(
         title="torch.compile needs Triton, which torch does not bring for Windows",
-        text="Install the community's build, triton-windows, of the release that serves this torch "
+        text="Install the community's build, triton-windows, of the release that fits this torch "
         "(2.4 or newer), or do without torch.compile",
         way=_triton_windows,
     ),
@@ -111,14 +111,14 @@ TRITON_BUILD_FAILED = Cause(
                 having={"lacks": "cuda$|libcuda"},
                 title="Triton cannot build its helper: the linker finds no libcuda.so",
                 text="Let TRITON_LIBCUDA_PATH and LIBRARY_PATH name the folder of the driver's "
-                "libcuda.so.1, or make the link libcuda.so beside it",
+                "libcuda.so.1, or make the link libcuda.so next to it",
                 look=("ldconfig -p | grep libcuda",),
                 see="see where it is",
             ),
             Message(
                 having={"lacks": "^(?:cuda.h|ptxas)$"},
                 title="Triton cannot build its helper: it finds no {lacks}",
-                text="Install Triton anew, whose wheel brings it, or let CUDA_HOME name a toolkit",
+                text="Reinstall Triton, whose wheel brings it, or let CUDA_HOME name a toolkit",
                 look=("pip check",),
             ),
             Message(
@@ -126,7 +126,7 @@ TRITON_BUILD_FAILED = Cause(
                 title="Triton cannot build its helper: the compiler finds no Python.h",
                 text="Install the headers of this Python (python3-dev, python3-devel; an embedded "
                 "one on Windows: copy the folders include and libs of a full Python of the same "
-                "version beside python.exe)",
+                "version next to python.exe)",
             ),
         ),
     ),

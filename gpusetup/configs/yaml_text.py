@@ -149,7 +149,7 @@ class _Walk:
             self.events.popleft()
 
     def key(self, lines: dict[str, int], index: int) -> tuple[Any, str]:
-        """The event of a key, where it is a word, and its word; no word stands twice."""
+        """The event of a key, where it is a word, and its word; no word appears twice."""
         event = self.events[0]
         if type(event).__name__ != "ScalarEvent":
             list(self.node(()))
@@ -160,8 +160,8 @@ class _Walk:
             word = f"<<{sum(one.startswith('<<') for one in lines)}"
         if word in lines:
             raise BadInput(
-                _where(self.name, event.start_mark, f"the key {word!r} stands twice"),
-                hint=f"it stood in line {lines[word]} already; keep one of them",
+                _where(self.name, event.start_mark, f"the key {word!r} appears twice"),
+                hint=f"line {lines[word]} has it too: keep one of them",
             )
         lines[word] = event.start_mark.line + 1
         return event, word

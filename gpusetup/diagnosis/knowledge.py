@@ -28,7 +28,7 @@ VERDICTS = (
             "it sees the GPU; in a text, a healthy nvidia-smi"
         ),
         not_when="Any error finding; a warning alone (an idle PCIe link, a capability that a later "
-        "minor serves) changes nothing",
+        "minor covers) changes nothing",
         way_out="Nothing to do",
         source="gpusetup",
     ),

@@ -93,7 +93,7 @@ def without_folder(context: RuleContext, folder: str) -> tuple[Line, ...]:
 UNKNOWN_ERROR = Message(
     title="CUDA does not start: unknown error ({code})",
     plain="CUDA works no more after the machine slept",
-    text="On Linux load the unified memory module anew (after suspend it is often in a bad state) "
+    text="On Linux reload the nvidia_uvm module (after suspend it is often in a bad state) "
     "and start the program again; else reboot",
     commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
     needs_root=True,
@@ -153,7 +153,7 @@ CODES: dict[int, tuple[Cause, Message]] = {
         COMPUTE_MODE_EXCLUSIVE,
         Message(
             title="The GPU is busy, or in exclusive mode and taken by another process (error 46)",
-            text="End the other process, or set the compute mode to default; where no process "
+            text="End the other process, or set the compute mode to default; if no process "
             "holds the GPU, reboot",
             commands=("sudo nvidia-smi -c DEFAULT",),
             look=("nvidia-smi",),
@@ -232,14 +232,14 @@ CODES: dict[int, tuple[Cause, Message]] = {
         Message(
             title="The loaded libcuda does not belong to the loaded kernel driver (error 803)",
             text="Remove stale copies of libcuda (a cuda-compat folder, a mounted or copied "
-            "library); where the driver was updated and not loaded anew, reboot",
+            "library); if the driver was updated and not reloaded, reboot",
             way=drivers_own,
         ),
     ),
     804: (
         FORWARD_COMPAT_UNSUPPORTED,
         Message(
-            title="A forward compatibility library (cuda-compat) stands in front of the driver, on "
+            title="A forward compatibility library (cuda-compat) comes before the driver, on "
             "a GPU or driver that does not allow it (error 804)",
             text="Take the cuda-compat folder out of the loader's path, or update the driver of "
             "the host; forward compatibility is for data centre GPUs only",
@@ -256,7 +256,7 @@ OTHER_CODE = (
     CUDA_INIT_FAILED,
     Message(
         title="CUDA does not start: cuInit answers {code}",
-        text="Reboot; if it stays, install the driver anew",
+        text="Reboot; if it stays, reinstall the driver",
         needs_root=True,
         needs_reboot=True,
     ),

@@ -217,7 +217,7 @@ def _newer_or_another(context: RuleContext, said: tuple[Event, ...], floor: str 
         text = f"Take the program's build for an older CUDA; or else: {newer.text}"
         return Fix(text=text, alternatives=(*other, *update), min_driver=newer.min_driver)
     return Fix(
-        text=f"Keep the driver and install {torch}, which it serves",
+        text=f"Install {torch}: it works with your driver, no driver update needed",
         commands=paste.install_commands(context),
         alternatives=(*paste.by_hand(context), *update),
         min_driver=floor,

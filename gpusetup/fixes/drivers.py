@@ -87,7 +87,7 @@ def driver(context: RuleContext, text: str, floor: str | None = None) -> Fix:
     if on(context, "linux") and (closed or (last and last < _first_branch(context, found))):
         return Fix(
             text=f"{text}: no driver drives all of these GPUs ({which.names(context)}). Choose "
-            "which are to be used, and take the driver for these",
+            "which ones to use, and install the driver for these",
             needs_root=True,
             needs_reboot=True,
         )

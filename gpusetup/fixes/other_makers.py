@@ -51,7 +51,7 @@ def amd(context: RuleContext) -> Fix:
     if events(context, "cuda-toolkit-missing"):
         return Fix(
             text="This torch is a ROCm build: build the extension by its own guide for ROCm "
-            "(hipcc, ROCM_HOME), or leave it out; no toolkit of CUDA serves it"
+            "(hipcc, ROCM_HOME), or leave it out; no CUDA toolkit can build it"
         )
     if gfx not in BUILT_FOR and (lacking or gfx):
         named, version = RELATIVES.get(gfx or "", ("", ""))

@@ -197,7 +197,7 @@ def require_cuda_seen(plan: CondaPlan, machine: Snapshot) -> None:
     there = os.environ.get("CONDA_OVERRIDE_CUDA", machine.driver.cuda)
     if wants is None or (there and release(there)[0] >= release(wants)[0]):
         return
-    found = f"this driver serves CUDA {there}" if there else "no driver is seen here"
+    found = f"this driver supports CUDA {there}" if there else "no driver is seen here"
     raise Blocked(
         f"conda refuses a CUDA {wants} build: it needs the virtual package __cuda, and {found}",
         hint=f"in an image build, set CONDA_OVERRIDE_CUDA={wants}; else mend the driver first "

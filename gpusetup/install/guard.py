@@ -373,5 +373,5 @@ def tool_note(prefix: Path, pins: Mapping[str, str]) -> tuple[str, ...]:
     backend = f"--torch-backend {label} " if label else ""
     return (
         f"{prefix} is a tool's environment: `uv tool upgrade` puts back what its receipt names. To "
-        f"keep it, give `uv tool install` {backend}{words} besides all that the receipt names",
+        f"keep it, give `uv tool install` {backend}{words} plus all that the receipt names",
     )

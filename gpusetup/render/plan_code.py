@@ -28,7 +28,7 @@ def code_text(plan: PlanCell) -> Screen:
     code = plan.code
     assert code is not None
     parts = (_part(part) for part in code.standing if part.gib >= 0.001)
-    standing = section("What stands at the peak, GiB", parts)
+    standing = section("Memory at the peak, GiB", parts)
     return plan_text(plan) + Screen(("", *_phases(code), *standing, "", *_batch(code)))
 
 

@@ -80,7 +80,7 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
         grave = root.severity if root.root else Severity.ERROR
         yield marked(MARKS[grave], answer.cause, titled(answer, root))
     elif answer.cause == "ok":
-        yield marked(OK, "ok", answer.proof or "nothing is to be mended")
+        yield marked(OK, "ok", answer.proof or "nothing to fix")
     elif answer.proof is not None:
         yield marked(("!", WARNING), answer.cause, answer.proof)
     else:

@@ -150,7 +150,7 @@ def pinned_in_words(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
     return tuple(
         f"{one.name} {one.version} requires {one.needs}: "
         + (
-            f"it is asked for anew with torch {build.torch}"
+            f"it is requested again with torch {build.torch}"
             if one.can_follow
             else "it cannot follow, and may fail when it is used"
         )

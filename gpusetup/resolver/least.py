@@ -203,7 +203,7 @@ def nearest_version(held: str, versions: Iterable[str]) -> str | None:
 # --- in words ------------------------------------------------------------------------------------
 
 
-SERVES = "torch serves this machine and stays"
+SERVES = "torch fits this machine and stays"
 
 
 def why(decision: Decision, situation: Situation, *, asked: str | None = None) -> str | None:

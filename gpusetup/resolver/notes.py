@@ -120,7 +120,7 @@ def driver_unknown(told: Told) -> str | None:
     what = (
         "no NVIDIA driver was found"
         if absent
-        else "the driver is unknown, so a CUDA that most drivers serve was chosen"
+        else "the driver is unknown, so a CUDA that most drivers support was chosen"
     )
     return f"{what}: this build needs NVIDIA driver {build.driver_floor or 0} or newer"
 

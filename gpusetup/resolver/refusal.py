@@ -56,7 +56,7 @@ def reasons(
     backend = newest.backend if newest is not None and differs else "cpu"
     gpu = machine.gpus[0].name if machine.gpus else "an NVIDIA GPU"
     uses = (
-        f"the GPU to be used is {gpu}" if is_judged(maker_of(backend)) else "the CPU is to be used"
+        f"the GPU to be used is {gpu}" if is_judged(maker_of(backend)) else "you asked for the CPU"
     )
     other = Reason(because=uses, command=(*install, "--backend", backend))
     if serves_its_maker(decision, machine) and not machine.gpus:

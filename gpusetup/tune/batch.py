@@ -265,7 +265,7 @@ def _written(case: Case, split: Split, micro: int, source: str) -> Iterator[Part
         if not added:
             yield (
                 f"{split.name} is {split.effective}; {source} says {micro} with {steps} steps of"
-                " accumulation. No accumulation key that is known stands here, so nothing is"
+                " accumulation. This file has no known accumulation key, so nothing is"
                 " written: a smaller batch alone is another experiment"
             )
             return

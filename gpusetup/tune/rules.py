@@ -119,7 +119,7 @@ def other_workers(case: Case) -> Iterator[Part]:
     """What Ray, Dask and others call as a loader does: their processes are the experiment."""
     for setting in case.having("not a loader"):
         yield (
-            f"{place(setting)} does not stand below a loader and may mean something else: left as"
+            f"{place(setting)} is not below a loader and may mean something else: left as"
             " it is"
         )
 
@@ -127,7 +127,7 @@ def other_workers(case: Case) -> Iterator[Part]:
 def pinning(case: Case) -> Iterator[Part]:
     """Pinned memory makes the copy to the GPU overlap; a Jetson's memory is the GPU's already."""
     if case.facts.gpus and not case.facts.jetson:
-        why = "copies from pinned memory run beside the computing"
+        why = "copies from pinned memory run during the computing"
         source = "acceleration guide; torch.utils.data"
         yield from _switched_on(case, "pin", Why(reason=why, source=source))
 
@@ -179,8 +179,8 @@ def precision(case: Case) -> Iterator[Part]:
         ):
             yield (
                 f"{place(setting)} asks for bf16, for which this GPU has no tensor cores (they came"
-                " with capability 8.0): fp16 with loss scaling is its 16-bit type, where the"
-                " trainer takes it; the loss may differ, so it is left"
+                " with capability 8.0): fp16 with loss scaling is its 16-bit type, if the"
+                " trainer supports it; the loss may differ, so it is not changed"
             )
 
 

@@ -59,7 +59,7 @@ def with_set(
         if same
         else replace(
             moved,
-            why=f"beside torch {task.machine.torch.version} {words} would be old, or not come",
+            why=f"with torch {task.machine.torch.version} {words} would be old, or missing",
         )
     )
 

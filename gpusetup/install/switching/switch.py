@@ -158,7 +158,7 @@ def switch_step(program: str, python: str, prefix: str, *, hashed: bool) -> Step
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), os.path.join(stage, "tmp"))
     return Step(
         argv=(program, "pip", "install", *options, *where),
-        title="fetch the wheels and unpack them beside the environment",
+        title="download the wheels and unpack them next to the environment",
         environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
         timeout_seconds=6 * 3600.0,
     )

@@ -252,7 +252,7 @@ def undo_known(store: Path, layout: Layout) -> Journal:
         if found.get(name) != undo.kept.get(name):
             said = "was changed" if name in found else "is gone"
             raise Blocked(
-                f"What was kept for the undo is not what it was: {store / undo.former / name} "
+                f"The files kept for the undo have changed: {store / undo.former / name} "
                 f"{said}",
                 hint=hint,
             )

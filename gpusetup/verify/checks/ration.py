@@ -176,7 +176,7 @@ class Found:
         if bad:
             hint = (
                 f"again: `--level {asked().level} --device {device} --seed {seed}"
-                f" --only {self.check}/{bad[0].label.split(' ')[0]}`; where it fails again, another"
+                f" --only {self.check}/{bad[0].label.split(' ')[0]}`; if it fails again, try another"
                 " build or card"
             )
         said = f"{self.tried} questions to {self.entries} {self.check} with seed {seed}"
