@@ -117,8 +117,8 @@ def resolve(
 ) -> ResolveAnswer:
     """Which build of torch fits a machine, this one or a described one, and why not the others.
 
-    What you do not give comes from this machine. With `packages` the whole set is chosen together, and
-    the user's own package index is asked over the network unless `offline`; so it is by `refresh`.
+    What you do not give comes from this machine. With `packages` the whole set is chosen together
+    and your package index is asked, unless `offline`; `refresh` asks it too.
     """
     return _answer("resolve", ResolveAnswer, locals())
 

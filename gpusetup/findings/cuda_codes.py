@@ -127,7 +127,7 @@ CODES: dict[int, tuple[Cause, Message]] = {
         CUDA_INIT_OUT_OF_MEMORY,
         Message(
             title="CUDA cannot start: out of memory while it starts (error 2)",
-            text="Lift the limit on the address space (ulimit -v, the batch system), or give the "
+            text="Raise the limit on the address space (ulimit -v, the batch system), or give the "
             "virtual machine more memory",
             commands=("ulimit -v unlimited",),
         ),

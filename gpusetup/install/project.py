@@ -48,7 +48,7 @@ WHOLE_LINUX = "sys_platform == 'linux'"
 def edited(
     text: str, resolution: Resolution, catalog: Catalog, *, packages: Iterable[str], root: str
 ) -> str:
-    """The file with the resolution's pins; the same text where it says so already.
+    """The file with the resolution's pins; the same text if the error names one already.
 
     `packages` are family members wanted beside those that the project names. Raises BadInput for
     what is no project file, Unsatisfiable where its `requires-python` excludes the build.

@@ -118,10 +118,7 @@ def _switched_on(case: Case, role: str, why: Why) -> Iterator[Part]:
 def other_workers(case: Case) -> Iterator[Part]:
     """What Ray, Dask and others call as a loader does: their processes are the experiment."""
     for setting in case.having("not a loader"):
-        yield (
-            f"{place(setting)} is not below a loader and may mean something else: left as"
-            " it is"
-        )
+        yield (f"{place(setting)} is not below a loader and may mean something else: left as it is")
 
 
 def pinning(case: Case) -> Iterator[Part]:

@@ -125,8 +125,8 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
 
 UNREADABLE = {
     UNDO: "remove the file: then nothing is kept for an undo",
-    JOURNAL: "save the folders former-* next to it (they hold the files that were moved away), then "
-    "delete this file: gpusetup takes the environment as it is",
+    JOURNAL: "save the folders former-* next to it (they hold the files that were moved away), "
+    "then delete this file: gpusetup takes the environment as it is",
 }
 
 

@@ -252,8 +252,7 @@ def undo_known(store: Path, layout: Layout) -> Journal:
         if found.get(name) != undo.kept.get(name):
             said = "was changed" if name in found else "is gone"
             raise Blocked(
-                f"The files kept for the undo have changed: {store / undo.former / name} "
-                f"{said}",
+                f"The files kept for the undo have changed: {store / undo.former / name} {said}",
                 hint=hint,
             )
     return undo
