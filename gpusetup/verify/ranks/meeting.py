@@ -97,7 +97,7 @@ def _first_words(group: Group) -> Outcome:
         same = [rank for rank, gpu in enumerate(gpus) if gpu == gpus[group.rank]]
         if len(same) > 1:
             said = f"{named(same)} use the same GPU {gpus[group.rank]}"
-            hint = "give each rank its own GPU: one rank a GPU, LOCAL_RANK chooses it"
+            hint = "give each rank its own GPU: one rank per GPU, LOCAL_RANK chooses it"
             return Outcome(FAILED, said, hint=hint)
         detail += ", each on its own GPU"
     # Sets the connections up, and loads what a first call loads.
