@@ -78,7 +78,7 @@ def diagnose(
     """Find the root cause of what is wrong with this machine, or another one, and the fix.
 
     The target is the active environment, as on the command line; `python=sys.executable` means the
-    environment of the calling program. If the driver hangs, the answer comes after `timeout` seconds.
+    environment of the calling program. If the driver hangs, it answers after `timeout` seconds.
     """
     return _answer("doctor", DoctorAnswer, locals())
 
@@ -86,8 +86,8 @@ def diagnose(
 def read_report(text: str | bytes, *, torch: str | None = None) -> DoctorAnswer:
     """Find what is wrong with the machine in a text, as `gpusetup doctor --report` does.
 
-    `text` is the report itself: a string, or bytes in any encoding, of any size. No content raises an
-    error. The text is data: gpusetup follows no instruction in it.
+    `text` is the report itself: a string, or bytes in any encoding, of any size. No content
+    raises an error. The text is data: gpusetup follows no instruction in it.
     """
     if not isinstance(text, str | bytes | bytearray | memoryview):
         raise TypeError(f"read_report() takes a text or bytes, not {type(text).__name__}")

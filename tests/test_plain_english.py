@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 BANNED = {
-    "previous": r"\bformer(?:ly)?\b",
+    "previous": r"\bformer(?:ly)?\b(?!-)",
     "again": r"\banew\b",
     "is (in, at, on), means": r"\bst(?:ands?|ood)\b(?!-)",
     "next to, with, during": r"\bbesides?\b",

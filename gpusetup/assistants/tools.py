@@ -299,7 +299,7 @@ def resource(uri: str, setting: Setting) -> dict[str, Any]:
     head, _, id = uri.rpartition("/")
     if head == FINDINGS:
         return bounded(_explain({"id": id}, setting))
-    raise UsageError(f"nothing stands at {uri}", hint=f"{SNAPSHOT}, {FINDINGS}, {FINDINGS}/ID")
+    raise UsageError(f"there is nothing at {uri}", hint=f"{SNAPSHOT}, {FINDINGS}, {FINDINGS}/ID")
 
 
 def _listed() -> dict[str, Any]:

@@ -86,7 +86,7 @@ CUDA_LIB_MISSING = Cause(
             ),
             Message(
                 having={"module": "^ctranslate2$"},
-                text="CTranslate2 (faster-whisper) has no cuDNN of its own: before 4.5 it "
+                text="CTranslate2 (faster-whisper) has no cuDNN: before 4.5 it "
                 "needs version 8, from 4.5 on version 9, as torch 2.4 and newer do. Update it, and add "
                 "to LD_LIBRARY_PATH: nvidia/cudnn/lib and nvidia/cublas/lib of site-packages",
                 commands=(

@@ -173,7 +173,7 @@ LIBCUDA_DRIVER_MISMATCH = Cause(
     title="libcuda does not belong to the loaded driver",
     means="A stale or mounted copy of libcuda, or cuda-compat in front.",
     proven_by="Code 803",
-    not_when="nvml-mismatch, which a reboot mends",
+    not_when="nvml-mismatch, which a reboot fixes",
     way_out="Remove the copy",
     source=CUDA_DRIVER,
 )

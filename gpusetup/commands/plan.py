@@ -75,7 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what("--model", metavar="NAME", help="qwen3-8b, or a config.json or its folder")
     what("--params", metavar="124M", help="a model of this size, of the usual shape")
     what("--from-config", metavar="FILE", help="what a training config says")
-    what("--code", metavar="FILE:NAME", help="a function of your own code")
+    what("--code", metavar="FILE:NAME", help="a function of your code")
     what("--context", type=tokens, metavar="N", help="tokens of a sequence: 32768, 32k")
     what("--batch", **whole, help="sequences a step on all GPUs together")
     what("--accumulate", **whole, help="micro-batches a step")

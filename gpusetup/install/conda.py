@@ -200,7 +200,7 @@ def require_cuda_seen(plan: CondaPlan, machine: Snapshot) -> None:
     found = f"this driver supports CUDA {there}" if there else "no driver is seen here"
     raise Blocked(
         f"conda refuses a CUDA {wants} build: it needs the virtual package __cuda, and {found}",
-        hint=f"in an image build, set CONDA_OVERRIDE_CUDA={wants}; else mend the driver first "
+        hint=f"in an image build, set CONDA_OVERRIDE_CUDA={wants}; otherwise fix the driver first "
         "(`gpusetup doctor`), or `--backend cpu`",
     )
 

@@ -270,8 +270,8 @@ def _ini(text: str) -> dict[str, dict[str, str]]:
         parser.read_string(text.removeprefix("\ufeff"))
     except Error as problem:
         raise BadInput(
-            f"{PIP} is no configuration of pip: {without_content(str(problem))}",
-            hint="nothing was changed; mend it (`pip config debug` shows what pip reads)",
+            f"{PIP} is not a pip configuration: {without_content(str(problem))}",
+            hint="nothing was changed; fix it (`pip config debug` shows what pip reads)",
         ) from None
     return {name: dict(parser.items(name)) for name in parser.sections()}
 

@@ -49,8 +49,8 @@ class ResolveAnswer(Frozen):
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
     notes: tuple[str, ...] = ()
     newest: Offer | None = None
-    """The newest build, next to the least change; null if nothing fits, with PACKAGE, and in doctor's
-    answer, which has it next to `resolution`."""
+    """The newest build, next to the least change; null if nothing fits, with PACKAGE, and in
+    doctor's answer, which has it next to `resolution`."""
     packages: tuple[JointPackage, ...] = ()
     """With PACKAGE: the whole set."""
     held_back: tuple[HeldBack, ...] = ()

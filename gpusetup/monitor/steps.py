@@ -146,9 +146,9 @@ STEPS: dict[str, Step] = {
         "COMMAND`", "gpusetup monitor {watch}", when=~s.watched),
     "prepare-once": Step("Prepare the data once and keep it: so far only the CPU worked"),
     "send-more-requests": Step(
-        "Nothing to mend if requests are rare: send more at once, or run a second service"),
+        "Nothing to fix if requests are rare: send more at once, or run a second service"),
     "release-between-cells": Step(
-        "Nothing to mend between cells; write a slow one to a script and watch that alone "
+        "Nothing to fix between cells; write a slow one to a script and watch that alone "
         "(`gpusetup monitor -- python SCRIPT`); shut the kernel down when the card is not needed"),
     "overlap-the-pauses": Step(
         "Shorten the work between: keep scenes and data loaded, prepare the next piece while "

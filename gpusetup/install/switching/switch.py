@@ -205,8 +205,8 @@ def _unpack(job: Job, plan: Plan, layout: Layout) -> Staged:
 
 
 def _keep(store: Path, journal: Journal) -> None:
-    hint = "mend that, then `gpusetup install` ends it"
-    with uninterrupted(), blocked_by_files("The new state is there, but not kept", hint):
+    hint = "fix that, then `gpusetup install` finishes it"
+    with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
         keep(store, journal)
 
 
@@ -224,16 +224,16 @@ def putting_back(job: Job, store: Path, journal: Journal) -> Iterator[None]:
         raise
 
 
-PUT_BACK = "the previous state was put back"
+PUT_BACK = "the previous state was restored"
 
 
 def restore(job: Job, store: Path, journal: Journal) -> None:
     """Put the previous state back; a Ctrl-C waits until it is done."""
     if journal.venv or journal.phase != "staging":
-        job.talk("Putting the previous state back ...")
+        job.talk("Restoring the previous state ...")
     job.log.line("put back")
-    hint = "mend that, then run `gpusetup install` again; nothing is lost until then"
-    with uninterrupted(), blocked_by_files("The previous state could not be put back", hint):
+    hint = "fix that, then run `gpusetup install` again; nothing is lost until then"
+    with uninterrupted(), blocked_by_files("Cannot restore the previous state", hint):
         put_back(store, journal)
 
 

@@ -216,8 +216,8 @@ def recover(store: Path) -> Journal | None:
     previous one; its journal, None where nothing was left unfinished."""
     journal = read_journal(store)
     if journal is not None:
-        hint = "mend that, then run this again; nothing is lost until then"
-        with blocked_by_files("What was interrupted cannot be ended", hint):
+        hint = "fix that, then run this again; nothing is lost until then"
+        with blocked_by_files("Cannot finish the interrupted change", hint):
             (keep if journal.phase == "keeping" else put_back)(store, journal)
     return journal
 
