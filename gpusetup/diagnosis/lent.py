@@ -63,7 +63,7 @@ def _there(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> 
     elif record.place and record.place[0] in OF_THE_DRIVER:
         return Fix(
             text=f"The driver and the machine are {lender.name}'s: take another machine "
-            f"({lender.anew}; what lies on this one is lost), and install no driver packages on it"
+            f"({lender.anew}; files on this one are lost), and install no driver packages on it"
         )
     if any(word in line for line in fix.commands for word in INSTALLS):
         return replace(fix, text=f"{fix.text}. Then restart the session ({lender.restart})")

@@ -94,7 +94,7 @@ def driver(context: RuleContext, text: str, floor: str | None = None) -> Fix:
     if context.catalog.ends_before(found, floor):
         return Fix(
             text=f"No driver from {floor} on knows this GPU ({_last_branch(context, found)} is its "
-            "last branch): take a build for an older CUDA, the CPU, or a newer GPU"
+            "last branch): use a build for an older CUDA, the CPU, or a newer GPU"
         )
     want, family = wanted_driver(context, floor), distribution(context) or ""
     commands = driver_commands(context, floor) if on(context, "linux") else ()

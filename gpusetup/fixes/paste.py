@@ -227,7 +227,7 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     if build is None:
         return _nothing_fits(context)
     where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
-    how = "`gpusetup install` does it and proves it"
+    how = "`gpusetup install` installs and tests it"
     if target_refuses(context):
         how = "into a new environment, because this one may not be changed"
     elif in_a_project(context):

@@ -122,7 +122,7 @@ def unknown_of(answer: DoctorAnswer) -> str:
             return "what was read shows neither what is wrong nor a working stack"
         return "nothing wrong was seen, and a working stack was not shown either"
     at = f" at {answer.stage}" if answer.stage else ""
-    return f"this is about {answer.program}{at}; what was read does not say what is wrong"
+    return f"this is about {answer.program}{at}; not enough information to tell what is wrong"
 
 
 def in_full(finding: Finding, machine: Snapshot) -> Iterator[str]:

@@ -25,7 +25,7 @@ def torch_beside(beside: Sequence[tuple[str, str]], torch: str | None) -> str | 
         raise UsageError(
             f"{said} goes with {f'torch {fits[-1]}' if fits else 'no torch'}"
             f"{f', not with {torch}' if fits else ''}",
-            hint="leave the versions of its companions out: they follow torch's",
+            hint="do not name versions of its companions: they follow torch's",
         )
     label = next((f"+{v.partition('+')[2]}" for _, v in beside if "+" in v), "")
     if len(both) == 1:

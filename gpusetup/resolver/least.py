@@ -221,12 +221,12 @@ def why(decision: Decision, situation: Situation, *, asked: str | None = None) -
     was, backend = (public(held.torch), held.backend) if held is not None else ("", "")
     kept = SERVES
     if backend == UNREAD:
-        kept = "nothing that was read speaks against this torch: it stays"
+        kept = "nothing speaks against this torch: it stays"
     elif is_seen_only(maker_of(backend)):
         kept = f"{SERVES}; the catalog knows no newer build for {backend}"
     return {
         "kept": kept,
-        "again": "its files are not all there: the same build again",
+        "again": "files are missing: the same build again",
         "same-version": "the same version, from the index that fits this machine",
         "nearest-newer": f"no build of {was} fits: the nearest newer version that does",
         "newest": f"no build of {was} fits: the newest that does",

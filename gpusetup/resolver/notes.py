@@ -100,16 +100,14 @@ def no_gpu(told: Told) -> str | None:
     if here.presence != "none" or here.family == "macos" or told.found.build is None:
         return None
     if told.computes:
-        return (
-            "no NVIDIA GPU was found here: this build was asked for, it is not judged against a GPU"
-        )
+        return "no NVIDIA GPU found: you asked for this build, so it was not checked against one"
     return None if here.backend == "cpu" else NO_GPU
 
 
 def gpu_unknown(told: Told) -> str | None:
     if not told.computes or told.situation.presence != "unknown":
         return None
-    return "the GPU is unknown: whether the build has kernels for it was not judged"
+    return "the GPU is unknown: gpusetup cannot tell whether the build has kernels for it"
 
 
 def driver_unknown(told: Told) -> str | None:
@@ -147,7 +145,7 @@ def capability_unknown(told: Told) -> str | None:
     for gpu in told.gpus(lambda g: g.compute_capability is None) if told.computes else ():
         return (
             f"the compute capability of {gpu.name} is unknown to {told.as_of}: "
-            "whether the build has kernels for it was not judged"
+            "gpusetup cannot tell whether the build has kernels for it"
         )
     return None
 

@@ -28,7 +28,7 @@ def told(decision: Decision, machine: Snapshot, catalog: Catalog) -> str:
     why = f"{guess[0].upper()}{guess[1:]}. " if guess else ""
     whose = maker_of(held.backend)
     if whose is None:
-        return f"{why}No GPU is seen that another build would be for: it was left as it is"
+        return f"{why}No GPU needs another build: it stays unchanged"
     build = f"{why}torch {version} is a build for {BY_ID[whose].name} GPUs"
     if serves_its_maker(decision, machine):
         return f"{build}, which is here; no other build for it is known: it was left as it is"

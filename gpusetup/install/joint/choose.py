@@ -172,11 +172,10 @@ class _Search:
         if isinstance(found, str):
             require_pages(self.asked.names, self.uv.places.indexes)
             raise Unsatisfiable(
-                f"No torch that fits this machine goes together with "
-                f"{' and '.join(self.asked.words)}: {found}",
+                f"No torch for this machine works with {' and '.join(self.asked.words)}: {found}",
                 hint="nothing was changed; leave one of them out, or name another version"
                 if len(self.asked.words) > 1
-                else "nothing was changed; is it spelled so? If it has no wheel, "
+                else "nothing was changed; check the spelling. If it has no wheel, "
                 f"`uv pip install --no-build-isolation {self.asked.names[0]}` builds it",
             )
         sets = [found]

@@ -95,7 +95,7 @@ class Uv:
         said = run(argv, timeout=SECONDS, environment=environment, stdin=text)
         if said.ok:
             return _answer(said.stdout, Path(links).as_uri() if links else None)
-        problem = complaint("uv finds no set", said)
+        problem = complaint("uv finds no set of versions", said)
         if not isinstance(problem, Unsatisfiable):
             raise problem
         return Answer(reason=sentence(said.stderr))

@@ -87,7 +87,7 @@ def text_of(path: str, prefix: str) -> str:
 
 def outside(path: str | Path, prefix: str) -> Blocked:
     return Blocked(
-        f"{path} does not lie in {prefix}: a symbolic link leads out of it",
+        f"{path} is not in {prefix}: a symbolic link leads out of it",
         hint="nothing was changed; use another environment: `--venv DIR`",
     )
 
@@ -141,7 +141,7 @@ def _what_is_wrong(journal: Journal, store: Path) -> str | None:
     out = first_outside(store, paths_in(store, (*journal.made, *journal.moves)))
     if out is None:
         return None
-    return f"it names what does not lie in the environment, or behind a link: {str(out)[:200]!r}"
+    return f"it names files outside the environment, or behind a link: {str(out)[:200]!r}"
 
 
 def first_outside(store: Path, paths: Iterable[Path]) -> Path | None:

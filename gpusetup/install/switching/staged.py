@@ -94,7 +94,7 @@ def _require_wheels(root: Path, lists: Mapping[str, Rows], wheels: Sequence[Whee
     found = {canonicalize_name(info.partition("-")[0]) for info in infos}
     if odd := found ^ {wheel.name for wheel in wheels}:
         names = ", ".join(sorted(odd))
-        raise differs(f"The files unpacked in {root} is not what was asked for: {names}")
+        raise differs(f"The files unpacked in {root} are not the requested package: {names}")
 
 
 def _listed(record: str, row: Sequence[str]) -> str:

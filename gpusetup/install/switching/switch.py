@@ -123,7 +123,7 @@ def _changed(
             if hashlib.sha256(Path(path).read_bytes()).hexdigest() != wanted:
                 raise ToolFailed(
                     f"{path} is not the list that was checked",
-                    hint="somebody else installs into this environment; run this again",
+                    hint="another program installs into this environment; run this again",
                 )
         journal = enter(store, journal, "verifying")
         job.log.line("switch ends")
@@ -197,7 +197,7 @@ def _unpack(job: Job, plan: Plan, layout: Layout) -> Staged:
     with job.show_progress(plan.wheels, Path(environment["UV_CACHE_DIR"])):
         output = run_step(job, plan.steps[-1], environment)
     if not output.ok:
-        raise not_installed("the wheels cannot be fetched and unpacked", output)
+        raise not_installed("cannot download and unpack the wheels", output)
     return compared(folder / "root", plan.wheels, layout)
 
 

@@ -246,7 +246,7 @@ def undo_known(store: Path, layout: Layout) -> Journal:
     other = {n: installed.get(n) for n, v in undo.after.items() if installed.get(n) != v}
     if other:
         now = ", ".join(f"{name} is {version or 'gone'}" for name, version in other.items())
-        raise Blocked(f"{layout.prefix} has been changed since by something else: {now}", hint=hint)
+        raise Blocked(f"{layout.prefix} was changed by another program since: {now}", hint=hint)
     found = _files_in(store, undo)
     for name in sorted(found.keys() | undo.kept.keys()):
         if found.get(name) != undo.kept.get(name):

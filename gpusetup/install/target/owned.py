@@ -48,7 +48,8 @@ def _no_list(one: Distribution, layout: Layout, name: str, how: str, why: str) -
     return Blocked(
         f"{one.name} {one.version} in {layout.prefix} keeps no list of its files "
         f"({name} {how}), so it could not be put back.",
-        hint=f"remove it by what installed it, or use another environment: `--venv DIR` ({why})",
+        hint="remove it with the tool that installed it, or use another environment: `--venv "
+        f"DIR` ({why})",
     )
 
 
@@ -121,7 +122,7 @@ def refuse_shared(links: Iterable[str], gone: Iterable[Distribution], layout: La
         for link in sorted(behind):
             raise Blocked(
                 f"{link} is a symbolic link to {os.path.realpath(link)}, and files of {one.name} "
-                "lie behind it; what lies outside of the environment is not changed",
+                "are behind it; gpusetup changes nothing outside the environment",
                 hint="nothing was changed; use another environment: `--venv DIR`",
             )
 
