@@ -45,7 +45,13 @@ def literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
     formatted = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
     parts = {id(part) for node in formatted for part in node.values}
     for node in formatted:
-        yield node.lineno, "".join(str(getattr(part, "value", "X")) for part in node.values)
+        yield (
+            node.lineno,
+            "".join(
+                ast.literal_eval(part) if isinstance(part, ast.Constant) else "X"
+                for part in node.values
+            ),
+        )
     for node in ast.walk(tree):
         wanted = isinstance(node, ast.Constant) and id(node) not in docstrings | parts
         if wanted and isinstance(node.value, str):
