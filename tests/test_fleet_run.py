@@ -224,10 +224,10 @@ def test_a_node_that_hangs_one_that_is_gone_and_a_sick_one_are_named(
 
 
 def test_a_profile_is_held_against_every_node(run: Run, tmp_path: Path) -> None:
-    profile = tmp_path / "p.toml"
-    profile.write_text(
-        'schema = "gpusetup.profile/1"\n[expect]\n"links.active" = "9 x InfiniBand"\n'
-    )
+    profile = tmp_path / "sound.json"
+    facts = {"links.active": "9 x InfiniBand"}
+    sound_node = {"schema": "gpusetup.node-check/1", "ok": True, "reason": "", "facts": facts}
+    profile.write_text(json.dumps(sound_node))
     node_python.record(tmp_path, "n1", sound())
     code, answer, _ = run("n1", "--profile", str(profile))
     assert code == 1

@@ -185,7 +185,7 @@ def test_what_lies_in_place_of_our_memory_is_not_read(
 def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:
     prefix = tmp_path / "with+sign"
     code = main(
-        ["fleet", "slurm", "install", "--prefix", str(prefix), "--profile", "/etc/a b.toml"]
+        ["fleet", "slurm", "install", "--prefix", str(prefix), "--profile", "/etc/a b.json"]
     )
     assert code == 0
     written = sorted(path.name for path in prefix.iterdir())
@@ -194,7 +194,7 @@ def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:
         if name.endswith(".sh"):
             subprocess.run(("bash", "-n", str(prefix / name)), check=True)
     call = (prefix / "prolog.sh").read_text().splitlines()[-2]
-    assert shlex.split(call)[-1] == "/etc/a b.toml"
+    assert shlex.split(call)[-1] == "/etc/a b.json"
 
 
 @pytest.mark.parametrize("name", ["with space", "a\nb", "a#b", "a$(id)"])
