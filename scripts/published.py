@@ -37,7 +37,7 @@ NAMED = {"optimizer": optimizer_named, "strategy": strategy_named, "lora_targets
 KNOWN = {field.name for field in fields(Job)}
 BESIDE = {"offload", "sp", "mlm", "classes", "accumulation", "micro_batches"}
 """Words of `how` that are no settings of a job."""
-LEFT = {"dora", "frozen_dtype", "fused_activation", "repeat_kv", "varied"}
+LEFT = {"autocast", "dora", "frozen_dtype", "fused_activation", "repeat_kv", "varied"}
 """Settings that the model does not tell apart."""
 LOSSES = {"eager-32": "eager", "eager-16": "eager-old", "half": "in-graph", "dpo": "eager",
           "in-place-shifted": "in-graph", **SAME_LOSS}  # fmt: skip

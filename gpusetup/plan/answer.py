@@ -244,12 +244,11 @@ def runner_up(decision: Decision) -> RunnerUp | None:
 # --- settings ----------------------------------------------------------------------------------
 
 NAMED_APART = ("shape", "gpus", "context", "batch", "tokens", "linked", "strategy", "optimizer",
-               "amp", "dtype", "checkpointing", "expandable", "autocast")  # fmt: skip
+               "amp", "dtype", "checkpointing", "expandable")  # fmt: skip
 
 
 def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
     """What to write into the trainer's configuration; what is usual is left out."""
-    half = job.dtype if job.autocast and job.compute_bytes < 4 else "none"
     found: dict[str, Any] = {
         "strategy": "fsdp2" if job.strategy == "fsdp" else job.strategy,
         "gpus": job.gpus,
@@ -257,7 +256,7 @@ def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
         "sequence_parallel_size": recipe.sp,
         "gradient_checkpointing": job.checkpointing,
         "optimizer": job.optimizer,
-        "mixed_precision": job.amp or half,
+        "mixed_precision": job.amp or "none",
         "param_dtype": job.dtype,
     }
     for name, usual in FIELDS.items():

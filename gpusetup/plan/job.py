@@ -65,8 +65,6 @@ class Job(Frozen):
     """What the frozen base is stored in; `fp8`: linear layers compute in 8 bits."""
     upcast_rest: bool = False
     """Whether what is not quantised is made 32-bit (PEFT's `prepare_model_for_kbit_training`)."""
-    autocast: bool = False
-    """Whether weights in 16 bits are trained under autocast, which computes norms in 32 bits."""
 
     # What is trained.
     lora: int | None = None

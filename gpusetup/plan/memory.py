@@ -54,9 +54,7 @@ def residual_bytes(job: Job) -> int:
     """Bytes of an element of the hidden state between the layers."""
     if upcast(job):
         return 4
-    sample = job.shape.sample  # a denoiser's comes out of a linear layer
-    wide = casts(job) and not (sample and sample.trained)
-    return BYTES[job.dtype] if wide else job.compute_bytes
+    return BYTES[job.dtype] if casts(job) else job.compute_bytes
 
 
 def kept(job: Job, recipe: Recipe) -> float:
@@ -64,9 +62,7 @@ def kept(job: Job, recipe: Recipe) -> float:
     count = tokens(job, recipe)
     if not job.checkpointing:
         return layers(job) * layer_bytes(job) * count + weight_copies(job)
-    # What is no saved tensor of autograd stays under checkpointing by hooks.
-    stays = 0.0 if job.reentrant else quantized_bytes(job)
-    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job) + stays) * count
+    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job)) * count
 
 
 def checkpoint_bytes(job: Job) -> float:
@@ -107,13 +103,9 @@ def layer_bytes(job: Job) -> float:
     """Bytes a token that one layer keeps without checkpointing.
 
     Each norm keeps its input, in 32 bits for RMSNorm, what it normalised, and its output; a dropout
-    a mask of bytes. A layer of a video's denoiser was measured by autograd's saved tensors.
+    a mask of bytes.
     """
     s = job.shape
-    if s.sample and s.sample.trained and s.sample.frozen:
-        rates = s.sample.frozen if job.base_is_frozen else s.sample.trained
-        by_autocast = job.copies_model and (job.autocast or casts(job))
-        return rates[2 if by_autocast else int(job.compute_bytes < 4)] * s.hidden + pairs(job)
     inside = attention_bytes(job) + mlp_bytes(job) + adapter_bytes(job) + quantized_bytes(job)
     outside = (s.norms * norm_bytes(job) + 2 * s.dropout) * s.hidden
     return outside / between(job) + inside / job.tensor_parallel
@@ -166,7 +158,7 @@ def layer(job: Job, recipe: Recipe) -> float:
         peak = max(peak, 12.0 * s.heads * job.length / job.tensor_parallel)
     rest = layer_bytes(job) - scores
     passing = 0.5 * rest
-    if job.fused_kernels and s.gated and not job.gradient_dtype and not s.experts:
+    if job.fused_kernels and s.gated:
         # Liger's and Unsloth's SwiGLU writes its gradients over its inputs.
         passing = min(
             passing, (s.intermediate / job.tensor_parallel + s.hidden) * job.compute_bytes

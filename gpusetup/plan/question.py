@@ -80,8 +80,6 @@ def job_of(question: Question, shape: Shape, limits: Limits, *, linked: bool = F
         how["checkpointing"] = True
     elif "checkpointing" in said:
         how["selective"] = None
-    if said.get("amp"):
-        how["autocast"] = said["amp"] != "none"
     amp = how.get("amp") or ("none" if by_batch or how["dtype"] != "fp32" else "bf16")
     loss = how["loss"]
     job = Job(**how | {

@@ -87,8 +87,6 @@ def weight_bytes(job: Job) -> int:
 
 
 def gradient_bytes(job: Job) -> int:
-    if job.gradient_dtype is not None:
-        return BYTES[job.gradient_dtype]
     if job.lora is None and job.deepspeed and job.amp:
         return BYTES[job.amp]
     return job.trained_bytes
@@ -161,9 +159,9 @@ def gathered(job: Job, recipe: Recipe) -> float:
     s = job.shape
     if not DIVIDES[job.strategy][0]:
         return 0.0
-    share = 0.0 if job.lora is not None else min(1.0, job.trained / max(s.parameters, 1))
-    trained = UNIT_OFFLOADED if recipe.offload else UNIT
-    rate = UNIT_FROZEN + (trained - UNIT_FROZEN) * share
+    rate = UNIT_FROZEN
+    if job.lora is None:
+        rate = UNIT_OFFLOADED if recipe.offload else UNIT
     unit = s.largest_unit / job.tensor_parallel * rate * job.compute_bytes / 2
     if job.gpus == 1:
         return unit
@@ -188,30 +186,22 @@ def gradients_before(job: Job, recipe: Recipe) -> float:
 
 
 def step(job: Job, recipe: Recipe) -> float:
-    """What the optimizer's step takes with the gradients: copies of all, or of one tensor.
+    """What the optimizer's step takes with the gradients: copies of all by `foreach`.
 
-    DeepSpeed's masters are one flat tensor of a GPU's part, whose gradients become 32-bit at once,
-    at stage 3 of a billion parameters after the other (`sub_group_size`).
+    DeepSpeed's masters are one flat tensor of a GPU's part, which is copied twice, at stage 3 a
+    billion parameters after the other (`sub_group_size`).
     """
     if recipe.offload or job.offload_optimizer or job.batch is None:
         return 0.0
     part = mine(job, job.trained, shards(job, 2))
     if job.deepspeed:
         group = min(part, 1e9) if job.strategy == "zero3" else part
-        own = 4 * group + copied(job, 4, group, group)
-        return max(0.0, max(own, 8 * group) - gradients(job, recipe))
-    largest = max(job.shape.vocabulary, job.shape.intermediate) * job.shape.hidden
-    one = largest / job.tensor_parallel / shards(job, 2)
+        return 8 * group
     if job.optimizer == "adafactor":  # gradient, parameter, squares, and the product of its factors
-        return 17.6 * one
-    return copied(job, 4 if job.masters else job.trained_bytes, part, one)
-
-
-def copied(job: Job, width: float, every: float, one: float) -> float:
-    """What the optimizer copies: all elements by `foreach`, two tensors if it loops."""
-    if job.step == "loop" and job.optimizer in ("adamw", "adam"):
-        return 2 * width * one
-    return every * OPTIMIZERS[job.optimizer].copies * width * (job.step == "foreach")
+        largest = max(job.shape.vocabulary, job.shape.intermediate) * job.shape.hidden
+        return 17.6 * largest / job.tensor_parallel / shards(job, 2)
+    width = 4 if job.masters else job.trained_bytes
+    return part * OPTIMIZERS[job.optimizer].copies * width * (job.step == "foreach")
 
 
 def host_bytes(job: Job, recipe: Recipe) -> float:
