@@ -125,7 +125,7 @@ def left_open(question: Question, decision: Decision, place: Place) -> Iterator[
         )
     if total + place.used_bytes > capacity:
         yield f"it fits only if other programs give back {place.used_bytes / GIB:.1f} GiB"
-    more = encoders(job) if job.encoders == "none" and "encoders" not in question.how else 0
+    more = encoders(job)
     if more and question.trainer != "finetrainers" and total + more > 0.8 * capacity:
         yield (
             f"with the encoders of text and the VAE on the GPU {(total + more) / GIB:.1f} GiB are "
@@ -243,7 +243,7 @@ def runner_up(decision: Decision) -> RunnerUp | None:
 
 # --- settings ----------------------------------------------------------------------------------
 
-NAMED_APART = ("shape", "gpus", "context", "batch", "tokens", "linked", "strategy", "optimizer",
+NAMED_APART = ("shape", "gpus", "context", "batch", "tokens", "strategy", "optimizer",
                "amp", "dtype", "checkpointing", "expandable")  # fmt: skip
 
 

@@ -15,7 +15,6 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
 from gpusetup.plan.job import BYTES, Job, Recipe, samples, tokens
 from gpusetup.plan.states import (
-    adapter_bytes,
     alone,
     casts,
     gathered,
@@ -106,7 +105,7 @@ def layer_bytes(job: Job) -> float:
     a mask of bytes.
     """
     s = job.shape
-    inside = attention_bytes(job) + mlp_bytes(job) + adapter_bytes(job) + quantized_bytes(job)
+    inside = attention_bytes(job) + mlp_bytes(job) + quantized_bytes(job)
     outside = (s.norms * norm_bytes(job) + 2 * s.dropout) * s.hidden
     return outside / between(job) + inside / job.tensor_parallel
 
@@ -116,7 +115,7 @@ def norm_bytes(job: Job) -> int:
     residual, compute = residual_bytes(job), job.compute_bytes
     if job.compile or job.fused_kernels or not job.shape.rms_norm:
         return residual + compute
-    return 4 + residual * (not job.base_is_frozen) + compute
+    return 4 + residual * (not (job.lora is not None)) + compute
 
 
 def attention_bytes(job: Job) -> float:
@@ -179,9 +178,9 @@ Part = Literal["states", "checkpoints", "logits", "other"]
 CONTEXT = 0.5 * GIB
 """CUDA's context and the libraries' workspaces."""
 
-NCCL, NCCL_LINKED = 0.3 * GIB, 1.2 * GIB
-"""NCCL's buffers on a GPU; linked by NVLink it uses more channels (the median of seven messages of
-runs out of memory on several A100 to H200; six on cards without NVLink have 0.1)."""
+NCCL, NCCL_FITTED = 0.8 * GIB, 0.3 * GIB
+"""NCCL's buffers on a GPU: between 0.1 GiB without NVLink and 1.2 GiB with it (messages of runs
+out of memory); and as the measured cells fit."""
 
 TRAINER_LOGIT, EXCHANGE, LOST_LOGIT = 8.246, 15.981, 1.667
 """Of an RL trainer: bytes a logit, bytes an exchanged element, bytes a logit in gaps."""
@@ -216,7 +215,7 @@ def runtime(job: Job, recipe: Recipe) -> float:
     """CUDA's context, and NCCL's buffers if GPUs exchange tensors."""
     if job.gpus == 1 or job.strategy == "device-map":
         return CONTEXT
-    return CONTEXT + (NCCL_LINKED if job.linked and job.batch is not None else NCCL)
+    return CONTEXT + (NCCL_FITTED if job.batch is None else NCCL)
 
 
 def logits(job: Job, recipe: Recipe) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.job import BYTES, DIVIDES, QUANTIZED, Job, Recipe
-from gpusetup.plan.shape import targets
 
 ALONE, UNIT, UNIT_OFFLOADED, UNIT_FROZEN = 1.065, 11.565, 7.998, 4.0
 """Bytes a parameter: of all that one GPU holds alone under a sharded strategy; of the largest unit
@@ -119,14 +118,13 @@ def gradients_stay(job: Job) -> bool:
 
 
 def loaded(job: Job, recipe: Recipe) -> float:
-    """Before the first step: the whole model on every GPU, or a denoiser's encoders with it."""
+    """Before the first step: the whole model on every GPU."""
     whole = mine(job, job.shape.parameters) * weight_bytes(job)
-    whole *= job.load_whole and not job.is_quantized
-    return whole if job.encoders == "none" else max(whole, base(job)) + encoders(job)
+    return whole * (job.load_whole and not job.is_quantized)
 
 
 def encoders(job: Job) -> float:
-    """The frozen encoders of text and the VAE of a denoiser, whole on each GPU, in 16 bits."""
+    """The frozen encoders of text and the VAE of a denoiser in 16 bits, which no term counts."""
     sample = job.shape.sample
     return 2.0 * (sample.encoder + sample.vae) if sample else 0.0
 
@@ -140,9 +138,7 @@ def standing(job: Job, recipe: Recipe) -> float:
         found += mine(job, job.trained, shards(job, 2)) * optimizer_bytes(job)
     if job.strategy == "ddp" and not job.masters:  # its buckets are a copy of the gradients
         found += mine(job, job.trained) * gradient_bytes(job)
-    if job.reference is not None:
-        found += mine(job, job.shape.parameters, shards(job, 0)) * BYTES[job.reference]
-    return found + encoders(job) * (job.encoders == "resident")
+    return found
 
 
 def alone(job: Job, recipe: Recipe) -> float:
@@ -211,12 +207,6 @@ def host_bytes(job: Job, recipe: Recipe) -> float:
     copy: float = job.shape.parameters * BYTES[job.dtype] + job.adapters * job.trained_bytes
     copy += job.trained * (gradient_bytes(job) + optimizer_bytes(job))
     return copy * (job.data_parallel / shards(job, 0))
-
-
-def adapter_bytes(job: Job) -> float:
-    """What a dropout before LoRA keeps: a copy and a mask of its inputs."""
-    inputs = sum(a for a, _ in targets(job.shape, job.lora_targets))
-    return inputs * (job.compute_bytes + 1) * (job.lora_dropout and job.lora is not None)
 
 
 def quantized_bytes(job: Job) -> float:

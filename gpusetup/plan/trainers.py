@@ -228,7 +228,7 @@ CONDITIONS = (
     "lora", "quantize", "optimizer", "loss", "attention", "trained_layers", "selective",
     "trained_embeddings", "tensor_parallel", "pipeline_parallel", "context_parallel",
     "expert_parallel", "fused_kernels", "compile", "strategy", "offload_optimizer",
-    "offload_checkpoints", "checkpointing", "lora_targets", "dtype", "accumulate", "frozen",
+    "offload_checkpoints", "checkpointing", "lora_targets", "dtype", "accumulate",
 )  # fmt: skip
 """Fields of a job that a run must be told."""
 
