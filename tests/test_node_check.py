@@ -22,7 +22,7 @@ from gpusetup.fleet.profile import read
 from gpusetup.model.codec import to_json
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.probe.node import LIMIT_SECONDS, links, read_node
+from gpusetup.probe.node import LIMIT_SECONDS, read_node
 from gpusetup.system.processes import Output
 from gpusetup.system.system import Space, System
 
@@ -180,28 +180,6 @@ def test_what_is_no_record_of_a_sound_node_is_refused_by_name(text: str, tmp_pat
 # --- the rest of a node ---------------------------------------------------------------------------
 
 
-class WithLinks(WithDriver):
-    """Two ports of InfiniBand, of which one is down."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        root = "/sys/class/infiniband"
-        self.folders |= {root: ("mlx5_0", "mlx5_1")}
-        for device, state in (("mlx5_0", "4: ACTIVE\n"), ("mlx5_1", "1: DOWN\n")):
-            port = f"{root}/{device}/ports/1"
-            self.folders[f"{root}/{device}/ports"] = ("1",)
-            self.files |= {
-                f"{port}/state": state,
-                f"{port}/rate": "400 Gb/sec (4X NDR)\n",
-                f"{port}/link_layer": "InfiniBand\n",
-            }
-
-
-def test_ports_that_are_up_and_down_are_counted() -> None:
-    found = {"links.active": "1 x InfiniBand 400 Gb/sec (4X NDR)", "links.down": "mlx5_1/1"}
-    assert links(WithLinks()) == found
-
-
 # --- a part of a node, and what is unknown --------------------------------------------------------
 
 
@@ -224,14 +202,6 @@ def test_what_the_kernel_says_of_another_gpu_is_no_fault_of_a_job(
 def test_a_gpu_that_is_asked_for_and_not_there_is_named(tmp_path: Path) -> None:
     found = of_a_job(node(tmp_path, 4), "0,7")
     assert (found.ok, found.reason) == (False, "GPU 7 is not there")
-
-
-def test_a_line_feed_in_a_gpus_name_is_no_second_line(tmp_path: Path) -> None:
-    record = read_node(node(tmp_path, 2, last={"ecc_uncorrected": 3}), 60)
-    named = tuple(replace(gpu, name="X\nok: sound") for gpu in record.snapshot.gpus or ())
-    snapshot = replace(record.snapshot, gpus=named)
-    found = judged(Job(snapshot=snapshot))
-    assert "ecc-error" in found.reason and "\n" not in found.reason
 
 
 @pytest.mark.parametrize("gpus", ["5-0", "\u0663", "0,", "1-2-3", "all"])
