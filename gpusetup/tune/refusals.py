@@ -79,12 +79,8 @@ def batchnorm(case: Case) -> Setting | None:
     return None
 
 
-def refusal(case: Case) -> str | None:
-    """The first reason against another micro-batch."""
-    return next(_refusals(case), None)
-
-
-def _refusals(case: Case) -> Iterator[str]:
+def refusals(case: Case) -> Iterator[str]:
+    """The reasons against another micro-batch, in the order of their weight."""
     if case.option.fixed_beside:
         yield case.option.fixed_beside
     trainer = trainer_in(case.config)
