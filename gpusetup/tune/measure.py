@@ -1,8 +1,8 @@
 """The measuring of one `gpusetup tune`: the batch search, or the acceleration guide's table.
 
-The table: the config as it is, then each step added. A step stays when it is faster by more than
-both ranges that are printed, also once what it is compared with ran again; the last row measures
-all that stayed together. What was measured before a Ctrl-C is kept and answered.
+The table: the config as it is, then each step added. A step stays if it is faster by more than both
+ranges that are printed; the last row measures all that stayed together, beside a second run of the
+first one. What was measured before a Ctrl-C is kept and answered.
 """
 
 from __future__ import annotations
@@ -172,8 +172,10 @@ class Session:
         return replace(row, kept=False, detail=f"the loss is no number in {row.amp}")
 
     def together(self, row: Row) -> Row:
-        """The last row; where a second run does not bear out what was kept, nothing is."""
-        if gains(row, self.rows[0]):
+        """The last row; unless it is faster than the first one in both of its runs, nothing is
+        kept."""
+        first = self.rows[0]
+        if gains(row, first) and gains(row, self.measured("base", setup_of(first))):
             return row
         self.rows[:] = [
             replace(one, kept=False, detail=TAKEN_BACK) if one.kept else one for one in self.rows
