@@ -207,7 +207,6 @@ def _config(options: argparse.Namespace, out: Console) -> int:
     from gpusetup.tune.case import Option, facts_of
     from gpusetup.tune.files import read_bytes, write_tuned
     from gpusetup.tune.propose import propose
-    from gpusetup.tune.refusals import fixed_beside
     from gpusetup.tune.trainers import meant
 
     if options.preset:
@@ -226,12 +225,7 @@ def _config(options: argparse.Namespace, out: Console) -> int:
 
         showing = partial(measuring, out.talk)
         answer, option = measure(_asked(options), showing, start_of(config))
-    option = replace(
-        option,
-        grow=options.grow_batch,
-        batchnorm=options.allow_batchnorm,
-        fixed_beside=fixed_beside(options.config or name, config),
-    )
+    option = replace(option, grow=options.grow_batch, batchnorm=options.allow_batchnorm)
     proposal = propose(config, facts, option)
     tuned, written_to = changed(config, proposal.edits), None
     if options.target or options.in_place:

@@ -25,7 +25,7 @@ from gpusetup.tune.case import (
     place,
     written_over,
 )
-from gpusetup.tune.refusals import batchnorm, counted, other_unit, refusals
+from gpusetup.tune.refusals import batchnorm, counted, refusals
 from gpusetup.tune.trainers import trainer_in
 
 BY_PLAN = "`gpusetup plan --from-config`"
@@ -125,9 +125,7 @@ def batch(case: Case) -> Iterator[Part]:
         size = whole(setting)
         if key.role != "batch":
             continue
-        if said := other_unit(case, setting):
-            yield f"{place(setting)} is left as it is: {said}"
-        elif size is None:
+        if size is None:
             yield no_number(setting)
         elif size < 1:
             yield f"{place(setting)} is {size}: that is no batch size"
@@ -180,8 +178,8 @@ def _left(case: Case, split: Split, wanted: Wanted | None) -> Iterator[str]:
         return
     now = _verdict(case, split.size)
     why = f"neither {BY_PLAN} nor a mark of the guides can judge this config. {MEASURE_IT}"
-    if case.option.fixed_beside or elsewhere(case):
-        why = case.option.fixed_beside or "another file says how the model is sharded"
+    if case.fixed or elsewhere(case):
+        why = case.fixed or "another file says how the model is sharded"
     elif now:
         why = now.reason + (f". {MEASURE_IT}" if now.verdict == "close" else "")
     elif wanted and wanted.least <= split.size <= wanted.most and not _long(case):

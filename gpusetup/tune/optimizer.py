@@ -213,12 +213,10 @@ def auto_optimize_config(
     Raises `BadInput` for what is no config.
     """
     from gpusetup.tune.files import read_bytes, write_tuned
-    from gpusetup.tune.refusals import fixed_beside
 
     raw, name = read_bytes(str(source)), Path(source).name
     config = read_config(raw, name)
-    option = Option(grow=grow_batch, fixed_beside=fixed_beside(str(source), config))
-    proposal = propose(config, facts_of(_machine(machine)), option)
+    proposal = propose(config, facts_of(_machine(machine)), Option(grow=grow_batch))
     tuned = changed(config, proposal.edits)
     write_tuned(str(source), str(target), raw, tuned.raw)
     return TunedConfig(tree_of(tuned), proposal)

@@ -147,7 +147,7 @@ def precision(case: Case) -> Iterator[Part]:
     """Mixed precision where a key for it stands in the config and the GPU gains by it."""
     measured, kind = case.option.amp, half(case.facts)
     capability = case.facts.capability or ((8, 0) if measured else None)
-    if capability is None or "amp" in case.option.no_gain or case.option.fixed_beside:
+    if capability is None or "amp" in case.option.no_gain or case.fixed:
         return
     if capability < (7, 0) and not measured:
         if case.having(*AMP):
