@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.configs.keys import Loop
-from gpusetup.configs.settings import Setting, in_words, name_of, names_in, whole
+from gpusetup.configs.settings import Setting, in_words, name_of, names_in, unquoted, whole
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config import question_of
@@ -125,7 +125,9 @@ def batch(case: Case) -> Iterator[Part]:
         size = whole(setting)
         if key.role != "batch":
             continue
-        if size is None:
+        if unit := next(filter(_is_no_sample, case.named("batch_type")), None):
+            yield f"{place(setting)} is left as it is: {place(unit)} counts {unquoted(unit.text)}"
+        elif size is None:
             yield no_number(setting)
         elif size < 1:
             yield f"{place(setting)} is {size}: that is no batch size"
@@ -139,6 +141,10 @@ def batch(case: Case) -> Iterator[Part]:
             )
         elif not key.source.startswith("Trinity"):
             yield from _left(case, _split_of(case, setting, size), wanted)
+
+
+def _is_no_sample(unit: Setting) -> bool:
+    return unquoted(unit.text).lower() not in ("sample", "samples", "sents", "sentence", "static")
 
 
 def _split_of(case: Case, setting: Setting, size: int) -> Split:

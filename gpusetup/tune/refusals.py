@@ -120,5 +120,5 @@ def fixed_by_another(config: Config) -> str | None:
         if own and text == "auto":
             return f"{place(one)} is auto: the trainer's own config decides"
         if one.path == ("deepspeed",) and ".json" in text:
-            return f"{text} holds a batch and a precision too: change both by hand, or neither"
+            return f"{text} holds a batch and a precision too: change both by hand"
     return None
