@@ -44,7 +44,7 @@ class Process(Frozen):
     """Bytes, by the names of `COUNTERS`."""
     blocked: bool = False
     """Asleep without interruption: it waits for a disk."""
-    collective_threads: int = 0
+    collective_threads: int | None = None
 
     @property
     def key(self) -> tuple[int, float]:
@@ -70,6 +70,7 @@ def tree_sample(
             if count is not None and seconds > 0:
                 field = f"{name}_per_second"
                 rates[field] = rates.get(field, 0) + more / seconds
+    threads = [p.collective_threads for p in now if p.collective_threads is not None]
     others = [share for pid, share in shares.items() if pid not in workers]
     return TreeSample(
         processes=len(now),
@@ -80,7 +81,7 @@ def tree_sample(
         loader_cpu_percent=round(sum(shares[pid] for pid in workers), 1),
         blocked_processes=sum(p.blocked for p in now),
         gpu_processes=len(on_gpu & shares.keys()) or None,
-        collective_threads=sum(p.collective_threads for p in now),
+        collective_threads=sum(threads) if threads else None,
         **{name: round(rate) for name, rate in rates.items()},
     )
 
@@ -156,17 +157,18 @@ class Tree:
                 memory_bytes=one.memory_info().rss,
                 moved={name: getattr(io, theirs, None) for name, theirs in COUNTERS.items()},
                 blocked=status == psutil.STATUS_DISK_SLEEP,
-                collective_threads=_collective_threads(one.pid) if on_gpu else 0,
+                collective_threads=_collective_threads(one.pid) if on_gpu else None,
             )
 
 
-def _collective_threads(pid: int) -> int:
-    """How many threads of a process are NCCL's, by their names; 0 if they are not told."""
+def _collective_threads(pid: int) -> int | None:
+    """How many threads of a process are NCCL's, by their names; None if they are not told."""
     try:
         names = sorted(Path(f"/proc/{pid}/task").glob("*/comm"))[:MOST_THREADS]
-        return sum(bool(COLLECTIVES.search(file.read_text(encoding="utf-8"))) for file in names)
+        told = [bool(COLLECTIVES.search(file.read_text(encoding="utf-8"))) for file in names]
     except (OSError, UnicodeDecodeError):
-        return 0
+        return None
+    return sum(told) if told else None
 
 
 def _periods() -> tuple[int, int]:
