@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_timeout, tell
@@ -31,7 +31,7 @@ EXAMPLES = (
 LIMIT_WORDS = "how long all sources may take to answer (3.5, which is also the most)"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--profile", metavar="FILE", help="what this node must be like, as TOML")
     parser.add_argument(
         "--learn",
@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_timeout(parser, LIMIT_WORDS)
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     from gpusetup.probe.node import LIMIT_SECONDS
     from gpusetup.system.system import System
     from gpusetup.system.tape import RecordingSystem

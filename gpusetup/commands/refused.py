@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import re
+from argparse import Action, ArgumentParser
 from collections.abc import Container, Iterable, Mapping
 from difflib import get_close_matches
 
@@ -92,7 +92,7 @@ def choice_meant(message: str) -> str | None:
     return f"did you mean `{near}`?" if near else None
 
 
-def option_meant(name: str, parser: argparse.ArgumentParser) -> str | None:
+def option_meant(name: str, parser: ArgumentParser) -> str | None:
     """A command's own options of the meaning of another one, three at most."""
     options = parser._option_string_actions
     if " " not in parser.prog or name in options:
@@ -106,7 +106,7 @@ def option_meant(name: str, parser: argparse.ArgumentParser) -> str | None:
     return f"did you mean {' or '.join(lines)}?" if lines else None
 
 
-def option_line(action: argparse.Action) -> str:
+def option_line(action: Action) -> str:
     """`--torch SPEC`, as it can be typed."""
     long = next((n for n in action.option_strings if n.startswith("--")), action.option_strings[0])
     if action.nargs == 0:
@@ -135,7 +135,7 @@ def word_meant(word: str, options: Container[str]) -> str | None:
     return next(found, None)
 
 
-def word_refused(word: str, options: Mapping[str, argparse.Action]) -> str | None:
+def word_refused(word: str, options: Mapping[str, Action]) -> str | None:
     """What a bare word may mean where only options are taken."""
     from gpusetup.probe.saved import example_machines
 
