@@ -105,9 +105,9 @@ def question(name: str, values: Mapping[str, object]) -> argparse.Namespace:
         elif value == "list" and key == "machine":
             raise UsageError("`list` is no machine", hint="`gpusetup doctor --from list`")
         elif value is not None and key != "packages":
-            words += _typed(options_of(name), key, value)
+            words += typed(name, key, value)
     if packages := values.get("packages"):
-        words += ["--", *_typed(options_of(name), "packages", packages)]
+        words += ["--", *typed(name, "packages", packages)]
     refuse_pages(words)
     options: argparse.Namespace = parser.parse_args(words)
     refuse_misplaced(parser, options)
@@ -115,9 +115,9 @@ def question(name: str, values: Mapping[str, object]) -> argparse.Namespace:
     return options
 
 
-def _typed(known: Mapping[str, argparse.Action], key: str, value: Any) -> list[str]:
+def typed(name: str, key: str, value: Any) -> list[str]:
     """A value as the words that a person would type."""
-    option = option_of(key)
+    option, known = option_of(key), options_of(name)
     kind, no = kind_of(known[option]), f"--no-{option[2:]}"
     if isinstance(value, bool) and (kind == "boolean" or no in known):
         return [option] if value else [no] * (no in known)
