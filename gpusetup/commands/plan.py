@@ -124,7 +124,7 @@ def configure(parser: ArgumentParser) -> None:
         unknown(flag, dest="solve", action="store_const", const=name, help=text)
     group.add_argument("--predict", action="store_true", help="leave the measured table aside")
     group.add_argument("--table", action="store_true", help="a grid of lengths and GPU counts")
-    group.add_argument("--cells", metavar="CSV", help="answer every row of a file")
+    group.add_argument("--cells", metavar="CSV", help="answer every row of a file, as JSON")
     group.add_argument("--format", choices=("text", "yaml"), default="text")
 
 
@@ -192,11 +192,10 @@ def run_cells(options: Namespace, out: Console) -> int:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.model.documents import PlanCellsAnswer
     from gpusetup.plan.cells import plans
-    from gpusetup.render.plan import cells_text
 
     gpus = load_catalog().gpus
     found = tuple(plans(Path(options.cells), gpus, predict=options.predict))
-    out.answer(PlanCellsAnswer(cells=found), lambda: cells_text(found))
+    out.answer(PlanCellsAnswer(cells=found))
     return 0
 
 
