@@ -521,7 +521,7 @@ def test_the_page_holds_everything_and_fetches_nothing(
     file = tmp_path / "run.html"
     cli.main(["monitor", "--replay", str(recording), "--html", str(file)])
     page = file.read_text(encoding="utf-8")
-    assert page.count('<path class="line"') == 7 and "<script>" not in page
+    assert page.count('<path d="') == 7 and "<script>" not in page
     assert "SM clock, 0 to" in page
     assert "&lt;script&gt;alert(1)" in page and "input-starved" in page
     assert not re.search(r"https?:|src=|<link|@import|url\(", page)

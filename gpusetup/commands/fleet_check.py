@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ EXAMPLES = (
 LIMIT_WORDS = "how long all sources may take to answer (3.5, which is also the most)"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--profile", metavar="FILE", help="what `fleet check --json` said of a sound node"
     )
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_timeout(parser, LIMIT_WORDS)
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     from gpusetup.probe.node import LIMIT_SECONDS
     from gpusetup.system.system import System
     from gpusetup.system.tape import RecordingSystem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ PRESETS = ("top", "balanced", "saving", "rtx-4090", "rtx-4080", "rtx-4070", "gtx
 INTERRUPTED = 130
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "config", nargs="?", metavar="CONFIG", help="a YAML, JSON, TOML or Python config"
     )
@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _measure_options(parser)
 
 
-def _write_options(parser: argparse.ArgumentParser) -> None:
+def _write_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("the config")
     group.add_argument("-o", dest="target", metavar="OUT", help="write the tuned config there")
     group.add_argument("--in-place", action="store_true", help="write it there, and keep an undo")
@@ -60,7 +60,7 @@ def _write_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _measure_options(parser: argparse.ArgumentParser) -> None:
+def _measure_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("measuring")
     group.add_argument(
         "--benchmark",
@@ -89,7 +89,7 @@ def _size(text: str) -> int:
     return size(text)
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     _check(options)
     if options.undo:
         return _undo(options, out)
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     return _config(options, out)
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: Namespace) -> None:
     """`UsageError` for questions that contradict themselves."""
     measuring = options.benchmark or options.batch_size
     rules = (
@@ -135,7 +135,7 @@ def _check(options: argparse.Namespace) -> None:
             raise UsageError(said, hint="`gpusetup tune --help` shows what it takes")
 
 
-def _undo(options: argparse.Namespace, out: Console) -> int:
+def _undo(options: Namespace, out: Console) -> int:
     from gpusetup.tune.answer import TuneAnswer
     from gpusetup.tune.files import put_back
 
@@ -144,7 +144,7 @@ def _undo(options: argparse.Namespace, out: Console) -> int:
     return 0
 
 
-def _preset(options: argparse.Namespace, out: Console) -> int:
+def _preset(options: Namespace, out: Console) -> int:
     """A file to start from: shown, or written where no file stands yet."""
     from gpusetup.tune.answer import TuneAnswer
     from gpusetup.tune.files import write_bytes
@@ -160,7 +160,7 @@ def _preset(options: argparse.Namespace, out: Console) -> int:
     return 0
 
 
-def _asked(options: argparse.Namespace) -> Asked:
+def _asked(options: Namespace) -> Asked:
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
     from gpusetup.tune.bench import Job
@@ -183,7 +183,7 @@ def _asked(options: argparse.Namespace) -> Asked:
     )
 
 
-def _batch_only(options: argparse.Namespace, out: Console) -> int:
+def _batch_only(options: Namespace, out: Console) -> int:
     from gpusetup.render.tune import measuring, tune_screen
     from gpusetup.tune.measure import measure
 
@@ -194,7 +194,7 @@ def _batch_only(options: argparse.Namespace, out: Console) -> int:
     return 0 if answer.batch_size or answer.benchmark else Unsatisfiable.exit_code
 
 
-def _config(options: argparse.Namespace, out: Console) -> int:
+def _config(options: Namespace, out: Console) -> int:
     from gpusetup.configs.config import changed, read_config
     from gpusetup.configs.keys import looked_for
     from gpusetup.render.tune import measuring, tune_screen
