@@ -33,7 +33,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     "ruamel": ("configs/yaml_text.py",),
     "tomlkit": (
         "install/project.py",
-        "install/project_extras.py",
         "fleet/profile.py",
     ),
     "tomli": ("install/", "configs/toml_text.py"),

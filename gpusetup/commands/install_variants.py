@@ -23,9 +23,8 @@ from gpusetup.install.download import (
 )
 from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages, requested_packages
-from gpusetup.install.project import edited, other_pins, parse, versions_named
-from gpusetup.install.project_file import read_project
-from gpusetup.install.project_file import write_project as write_file
+from gpusetup.install.project import edited, overrides, parse, read_project, versions_named
+from gpusetup.install.project import write_project as write_file
 from gpusetup.install.request import InstallRequest, resolved, resolver_request
 from gpusetup.install.target.find import Target
 from gpusetup.installers.options import FAMILY
@@ -121,7 +120,7 @@ def write_project(
     resolution = resolved(machine, wanted)
     root = without_credentials(request.root)
     changed = edited(text, resolution, load_catalog(), packages=asked.family, root=root)
-    for pin in other_pins(parse(text)):
+    for pin in overrides(parse(text)):
         out.talk(plain(pin))
     if root != request.root:
         out.talk(UNWRITTEN)
