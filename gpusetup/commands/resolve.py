@@ -311,8 +311,6 @@ def _branch(options: Namespace, snapshot: Snapshot) -> str | None:
 
 def _catalog(options: Namespace, root: str, out: Console) -> Catalog:
     """The catalog: with what the index lists now, or listed when it was last asked."""
-    from datetime import date
-
     from gpusetup.catalog.file import load_catalog
     from gpusetup.install.refresh import ask_root, keep, merged, saved_file, with_saved
 
@@ -322,8 +320,7 @@ def _catalog(options: Namespace, root: str, out: Console) -> Catalog:
 
     if not options.refresh:
         return with_saved(catalog, root, out.talk)
-    asked = ask_root(catalog, root, out.talk, options.backend)
-    today = date.today().isoformat()
-    if keep(asked, today):
+    listed = ask_root(catalog, root, out.talk, options.backend)
+    if keep(listed):
         out.talk("kept for `gpusetup install`, until the catalog is newer")
-    return merged(catalog, asked.rows, frozenset(asked.answered), today)
+    return merged(catalog, listed)
