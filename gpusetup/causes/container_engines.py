@@ -164,7 +164,7 @@ CONTAINER_TOOLKIT_MISSING = Cause(
         "not configured",
         detail="The driver itself may work on the host (`nvidia-smi` shows it).",
         text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). Did you install "
-        "Docker with snap (`snap list docker`)? Replace it with Docker's apt packages",
+        "Docker with snap (`snap list docker`)? Replace it with Docker's own packages",
         way=_toolkit,
         cases=(
             Message(where=(ON_WINDOWS,), text=WITH_WINDOWS, way=_toolkit),
@@ -312,7 +312,7 @@ HOOK = Cause(
                 text="The driver works on the host, but the toolkit does not find its libraries: "
                 "the engine runs in another root (Docker from snap, Docker Desktop, rootless), or "
                 "the loader's cache is old. Rebuild the cache; replace Docker from snap or Docker "
-                "Desktop with Docker's apt packages",
+                "Desktop with Docker's own packages",
                 commands=("sudo ldconfig", "sudo systemctl restart docker"),
                 look=("docker context ls; snap list docker; ldconfig -p | grep libnvidia-ml",),
                 see="check which docker it is, and whether the cache has the library",

@@ -253,7 +253,7 @@ GPU_NOT_SUPPORTED_BY_DRIVER = Cause(
     means="Old GPUs stop at an old driver branch; GPUs before Turing need the closed modules,"
     " from Blackwell on the open ones.",
     proven_by="The kernel log says that the GPU is not supported or legacy",
-    way_out="Install the branch and flavour that the GPU needs",
+    way_out="Install the branch and modules that the GPU needs",
     source='NVIDIA, "Driver Installation Guide"; the catalog\'s table of last branches',
     explains=("gpu-init-failed", "driver-not-loaded"),
     alike=(

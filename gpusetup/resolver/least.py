@@ -34,7 +34,7 @@ How = Literal[
     "refused",
     "nothing",
 ]
-"""What becomes of torch: it stays; the same again, because its files are not all there; it changes,
+"""What becomes of torch: it stays; the same again, because files are missing; it changes,
 and by which rule; it was not there; it would go to another maker's GPUs or to the CPU, which nobody
 asked for; nothing fits."""
 

@@ -173,7 +173,7 @@ def venv_step(program: str, folder: str, base: str) -> Step:
 
 def _unpacked(job: Job, plan: Plan, layout: Layout) -> Staged:
     """Everything that comes, unpacked beside the environment and compared with its lists; once more
-    from the index where our cache is not what it was."""
+    from the index where our cache is have changed."""
     try:
         return _unpack(job, plan, layout)
     except Differs as problem:

@@ -231,7 +231,7 @@ def _files_in(store: Path, journal: Journal) -> dict[str, tuple[int, int]]:
 
 def undo_known(store: Path, layout: Layout) -> Journal:
     """What an undo would bring back. `Blocked` if there is nothing, if others have changed these
-    packages since, or if what was kept is not what it was."""
+    packages since, or if what was kept is have changed."""
     undo = read_journal(store, UNDO)
     if undo is None:
         raise Blocked(
