@@ -150,7 +150,7 @@ def test_no_file_of_a_stranger_ends_it(
 NO_GPU = {
     "schema": "gpusetup.node-check/1",
     "ok": False,
-    "reason": "no GPU of NVIDIA is seen",
+    "reason": "no NVIDIA GPU found",
     "facts": {"gpus.count": "0", "os.name": "Debian"},
 }
 
@@ -170,7 +170,7 @@ def test_what_a_nodes_own_check_says_counts_and_no_majority_of_failed_nodes_blam
     assert code == 1
     assert row(answer, "g4")["status"] == "ok"
     assert {row(answer, f"g{i}")["status"] for i in range(4)} == {"failed"}
-    assert row(answer, "g0")["findings"][0]["title"] == "no GPU of NVIDIA is seen"
+    assert row(answer, "g0")["findings"][0]["title"] == "no NVIDIA GPU found"
     assert answer["exclude"]["slurm"] == "--exclude=g[0-3]"
 
 

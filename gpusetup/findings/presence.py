@@ -157,7 +157,7 @@ def no_nvidia_gpu(context: RuleContext) -> Iterator[Finding]:
     cause, fix = _of_whom(context)
     machine = context.snapshot
     named = (f"{d.vendor} {d.name or d.device_id} at {d.bus_id}" for d in machine.pci_devices or ())
-    seen = "; ".join(named) or "no GPU of NVIDIA's is listed"
+    seen = "; ".join(named) or "no NVIDIA GPU is listed"
     about = ("pci_devices", seen)
     if cause is APPLE_SILICON:
         about = ("os.machine", f"macOS on {machine.os.machine or 'a Mac'}")

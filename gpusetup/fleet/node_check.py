@@ -154,7 +154,7 @@ def _too_few(job: Job, given_out: int | None) -> tuple[str, ...]:
     gpus = job.snapshot.gpus or ()
     if not gpus:
         told = job.snapshot.events or given_out == 0
-        return () if told else ("no GPU of NVIDIA is seen",)
+        return () if told else ("no NVIDIA GPU found",)
     if len(gpus) < (given_out or 0) and not any(gpu.mig_enabled for gpu in gpus):
         return (f"number of GPUs {len(gpus)}, the scheduler gives out {given_out}",)
     return ()
