@@ -165,7 +165,7 @@ def mac(machine: str, version: str | None = None) -> dict[str, Any]:
             linux(T4, os={"family": "linux", "machine": "x86_64", "libc": "musl 1.2.5"}),
             "", "", "there are no wheels for musl",
         ),
-        (linux(T4, python={"version": "3.11.9", "bits": 32}), "", "", "needs a 64-bit Python"),
+        (linux(T4, python={"version": "3.11.9", "bits": 32}), "", "", "3.11 (64-bit)"),
         ({**DRIVER, "gpus": [T4]}, "", "2.15.0 cu130", "Linux on x86_64 is assumed"),
         (mac("aarch64"), "", "2.15.0 cpu", ""),
         (mac("x86_64"), "", "2.2.2 cpu", ""),

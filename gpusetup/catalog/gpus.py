@@ -16,8 +16,26 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability
 
-VENDOR_WORDS = frozenset({"nvidia", "corporation", "gpu", "graphics", "card"})
-"""Words that never tell two GPUs apart."""
+VENDOR_WORDS = frozenset(
+    [
+        "nvidia",
+        "corporation",
+        "gpu",
+        "graphics",
+        "card",
+        "fe",
+        "founders",
+        "edition",
+        "oc",
+        "asus",
+        "msi",
+        "gigabyte",
+        "zotac",
+        "tuf",
+        "gaming",
+    ]
+)
+"""Words that never tell two GPUs apart: NVIDIA's, and those of who makes the boards."""
 
 SERIES_WORDS = frozenset({"geforce", "tesla", "quadro"})
 """Words that may be left out, unless they do tell two GPUs apart (Quadro RTX 6000)."""
@@ -47,7 +65,6 @@ class GpuRow(Frozen):
     name: str
     capability: Capability
     smi_names: tuple[str, ...] = ()
-    architecture: str | None = None
     memory_gb: float | None = None
     memory_bandwidth_gbs: float | None = None
     boost_mhz: float | None = None
@@ -111,20 +128,14 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
         lambda name: name - {"geforce", "tesla"} == asked - {"geforce", "tesla"},
         lambda name: core <= name,
         lambda name: _begun(core, name),
-        lambda name: core - BOARD_WORDS <= name,
-        lambda name: core - BOARD_WORDS - LINES <= name,
+        lambda name: core - LINES <= name,
     )
-    for way in ways if core - BOARD_WORDS - LINES else ():
+    for way in ways if core - LINES else ():
         hits = tuple(r for r in rows if any(way(tokens(one)) for one in (*r.smi_names, r.name)))
         if hits:
             return hits
     return ()
 
-
-BOARD_WORDS = frozenset(
-    ("fe", "founders", "edition", "oc", "asus", "msi", "gigabyte", "zotac", "tuf", "gaming")
-)
-"""Words of those who make the boards: `RTX 5090 FE`, `ASUS TUF RTX 4070 OC`."""
 
 FORMS = ("sxm", "pcie", "nvl")
 """Words for the board's form, which names have with a number or leave out: `H100 SXM5`."""

@@ -174,6 +174,8 @@ def _changes(host: Situation) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
         if newer and not host.catalog.ends_before(host.gpus, driver):
             cuda = host.catalog.driver_cuda(driver)
             yield "driver", driver, {**known, "driver": driver, "driver_cuda": cuda}
+    if host.python_bits == 32:
+        yield "python", f"{host.python} (64-bit)", {"python_bits": 64}
     pythons = {one for build in builds for one in build.pythons if not one.endswith("t")}
     minor = _minor(host.python or "")
     for python in sorted(pythons, key=lambda one: abs(_minor(one) - minor)) if minor else ():

@@ -142,7 +142,8 @@ def _rows(asked: Asked, project: Project, build: TorchBuild) -> tuple[Pair, ...]
     span of releases: one release that was built otherwise says nothing of the others. torch's index
     of one backend has one torchvision and one torchaudio for a torch."""
     if project.name in COMPANIONS:
-        return (Pair(versions=f"=={_own(asked, project.name, build)}"),)
+        known = _own(asked, project.name, build)
+        return (Pair(versions=f"=={known}", torch=f"=={build.torch}"),)
     words = (Requirement(word) for word in asked.words if name_of(word) == project.name)
     exact = (found[1] for word in words if (found := EXACT.fullmatch(str(word.specifier))))
     own = tuple(row for version in exact if (row := row_of(project, version)))
