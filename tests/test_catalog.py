@@ -22,7 +22,7 @@ from gpusetup.errors import BadInput
 from gpusetup.install.refresh import backends_to_ask
 from gpusetup.model.machine import Gpu, Os, Snapshot, Torch
 from gpusetup.model.resolution import Request
-from gpusetup.model.versions import Capability, parsed
+from gpusetup.model.versions import Capability
 from gpusetup.named_file import SHIPPED
 from gpusetup.resolver import resolve
 
@@ -57,20 +57,6 @@ def test_every_build_is_complete_for_its_kind() -> None:
             assert build.glibc in ("2.17", "2.28")
 
 
-def test_releases_run_from_1_10_on_in_order_and_each_has_a_cpu_build_everywhere() -> None:
-    versions = [row.torch for row in LIVE.releases]
-    assert versions[0] == "1.10.0" and len(versions) >= 36
-    assert versions == sorted(versions, key=parsed)
-    for version in versions:
-        for on in (
-            ("linux", "x86_64"),
-            ("linux", "aarch64"),
-            ("windows", "x86_64"),
-            ("macos", "aarch64"),
-        ):
-            assert LIVE.row_of(version, "cpu", *on) is not None, (version, on)
-
-
 @each(
     "name, version, backend, platform, serves",
     [
@@ -88,13 +74,6 @@ def test_a_companions_cuda_is_judged_as_it_judges_it_itself(
     name: Name, version: str, backend: str, platform: str | None, serves: bool | None
 ) -> None:
     assert serves_backend(CATALOG, name, version, backend, platform) is serves
-
-
-def test_rows_of_companions_agree_with_their_releases() -> None:
-    for row in LIVE.companions:
-        if row.name == "torchvision":
-            release = next(r for r in LIVE.releases if r.torchvision == row.version)
-            assert release.torchvision_needs == row.torch and release.torch == row.built_with
 
 
 def test_a_snapshot_is_completed_with_readings_that_say_so() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -157,18 +155,6 @@ def test_beside_a_torch_that_stays_only_what_is_built_for_its_cuda_comes(
     shutil.rmtree(venv)
 
 
-def test_a_file_of_requirements_is_asked_as_its_words(
-    install: Install, venv: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "more.txt").write_text("plain  # anything\n")
-    (tmp_path / "all.txt").write_text("-r more.txt\n--pre\nserver>=3 ; python_version > '3'\n")
-    said = install("-r", str(tmp_path / "all.txt"), "--python", str(venv), *YES, "--json")
-    assert said.exit == 0, said.err
-    held = versions_in(venv)
-    assert (held["server"], held["plain"], held["torch"]) == ("3.0", "1.0", "2.13.0+cu130")
-    assert "`--pre` is not taken" in said.err
-
-
 # --- one exact file of a release page -------------------------------------------------------------
 
 
@@ -208,33 +194,3 @@ def test_a_wheel_of_a_release_page_comes_in_the_same_switch(
     assert (held["flash-attn"], held["einops"]) == ("2.8.3", "1.0")
     assert install("--undo", "--python", str(venv), "--yes").exit == 0
     assert state_of(venv) == before
-
-
-@pytest.mark.slow
-def test_beside_a_torch_that_has_one_the_file_comes_alone(
-    install: Install, venv: Path, page: str
-) -> None:
-    assert install("--torch", "2.8.0", "--backend", "cu126", "--python", str(venv), *YES).exit == 0
-    said = install("flash-attn", "--python", str(venv), *YES, "--json")
-    assert said.exit == 0, said.err
-    held = versions_in(venv)
-    assert (held["torch"], held["flash-attn"]) == ("2.8.0+cu126", "2.8.3")
-    assert "torch" not in said.answer["after"]
-
-
-SETUP = "from setuptools import setup\nsetup(name='madehere', version='1.0')\n"
-
-
-@pytest.fixture
-def source(world: World) -> str:
-    """A package of which the index has the source only."""
-    folder = world.index.root / "simple" / "madehere"
-    archive = folder / "madehere-1.0.tar.gz"
-    if not archive.is_file():
-        folder.mkdir(parents=True)
-        with tarfile.open(archive, "w:gz") as files:
-            for name, text in (("setup.py", SETUP), ("PKG-INFO", "Name: madehere\nVersion: 1.0\n")):
-                row = tarfile.TarInfo(f"madehere-1.0/{name}")
-                row.size = len(text)
-                files.addfile(row, io.BytesIO(text.encode()))
-    return "madehere"
