@@ -40,6 +40,10 @@ class Joint(Frozen):
     """What would be an old release: a "no"."""
     notes: tuple[str, ...] = ()
 
+    @property
+    def torch(self) -> tuple[str, str]:
+        return self.build.torch, self.build.backend
+
 
 def builds_for(
     asked: Asked, projects: Sequence[Project], prefer: TorchBuild | None = None
