@@ -10,14 +10,11 @@ from pathlib import Path
 import pytest
 from conftest import Same
 from described_machines import machine
-from each_row import each
 
 from gpusetup.catalog.builds import with_catalog
-from gpusetup.catalog.companions import serves_backend
 from gpusetup.catalog.default_wheels import default_backend
 from gpusetup.catalog.file import load_catalog, read_catalog
 from gpusetup.catalog.kernels import release
-from gpusetup.catalog.rows import Name
 from gpusetup.errors import BadInput
 from gpusetup.install.refresh import backends_to_ask
 from gpusetup.model.machine import Gpu, Os, Snapshot, Torch
@@ -55,25 +52,6 @@ def test_every_build_is_complete_for_its_kind() -> None:
             Capability.parse(code)
         if build.os == "linux" and build.channel == "pytorch":
             assert build.glibc in ("2.17", "2.28")
-
-
-@each(
-    "name, version, backend, platform, serves",
-    [
-        ("torchaudio", "2.11.1+cu130", "cu132", None, True),
-        ("torchaudio", "2.11.0+cu130", "cu132", None, False),
-        ("torchaudio", "2.11.0", "cu130", "linux-aarch64", True),
-        ("torchvision", "0.29.2+cu130", "cu132", None, True),
-        ("torchvision", "0.29.2", "cu126", "linux-x86_64", False),
-        ("torchvision", "0.20.1+cu121", "cu124", None, False),
-        ("torchaudio", "2.9.0+rocm6.4", "rocm6.4", None, True),
-        ("torchaudio", "2.9.0+git1234", "cu130", None, None),
-    ],
-)
-def test_a_companions_cuda_is_judged_as_it_judges_it_itself(
-    name: Name, version: str, backend: str, platform: str | None, serves: bool | None
-) -> None:
-    assert serves_backend(CATALOG, name, version, backend, platform) is serves
 
 
 def test_a_snapshot_is_completed_with_readings_that_say_so() -> None:

@@ -69,8 +69,6 @@ def _fill(world: World) -> None:
     add("onnxruntime-gpu", "1.31.1")
     add("onnxruntime-gpu", "1.26.0")
     add("decoder", "1.0", "onnxruntime-gpu")
-    add("stuck", "2.0", "torch==2.13.0", "absent>=1")
-    add("stuck", "1.0", "torch==2.13.0", on="2024-01-01")
 
 
 COMPANIONS = {
@@ -126,17 +124,6 @@ def test_the_plan_shows_the_whole_set_and_changes_nothing(install: Install, venv
     assert "torch stays at 2.13.0: Because server" in said.out
     assert "--upgrade" not in said.out
     assert state_of(venv) == before
-
-
-@pytest.mark.slow
-def test_an_old_release_is_a_no_and_by_its_version_it_comes(install: Install, venv: Path) -> None:
-    before = state_of(venv)
-    said = install("stuck", "--python", str(venv), *YES)
-    assert said.exit == 1
-    assert "Only an old release" in said.err and "'stuck==1.0'" in said.err
-    assert state_of(venv) == before
-    assert install("stuck==1.0", "--python", str(venv), *YES).exit == 0
-    assert versions_in(venv)["stuck"] == "1.0"
 
 
 def test_beside_a_torch_that_stays_only_what_is_built_for_its_cuda_comes(

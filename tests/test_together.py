@@ -190,12 +190,6 @@ def test_every_yes_of_the_table_is_served_by_the_driver(
     assert yes > 50
 
 
-def test_an_extra_that_brings_a_cuda_takes_torch_of_the_same(ask: Ask) -> None:
-    said = ask("plain[cuda12]", "--json").answer
-    assert said["backend"] == "cu126"
-    assert "plain[cuda12] is built for CUDA 12" in said["held_back"][0]["by"]
-
-
 def test_an_old_release_is_no_answer(ask: Ask) -> None:
     said = ask("stuck")
     assert said.exit == 1
@@ -215,17 +209,6 @@ def test_an_index_that_is_down_blocks_and_nothing_is_kept(ask: Ask, world: World
     world.index.faults["/simple/downed/"] = Fault(status=503)
     said = ask("downed")
     assert said.exit == 3, said.err
-
-
-def test_our_table_constrains_what_declares_nothing(ask: Ask) -> None:
-    newest = ask("torchcodec", "--json")
-    assert versions(newest)["torchcodec"] == "0.17.0"
-    assert [r["declared"] for r in newest.answer["packages"] if r["name"] == "torchcodec"] == [
-        False
-    ]
-    older = ask("torchcodec==0.9.1", "--json")
-    assert older.answer["torch"] == "2.9.1"
-    assert "torch==2.9.*" in older.answer["held_back"][0]["by"]
 
 
 def test_a_release_pages_wheel_is_named_and_no_source_is_built(ask: Ask) -> None:
