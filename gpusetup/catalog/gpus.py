@@ -5,7 +5,7 @@ one family.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
@@ -83,7 +83,7 @@ def tokens(name: str) -> frozenset[str]:
     """The words of a GPU's name that count.
 
     >>> sorted(tokens("NVIDIA A100-SXM4-80GB")), sorted(tokens("rtx3080Ti Max-Q"))
-    (['80gb', 'a100', 'sxm4'], ['3080', 'laptop', 'rtx', 'ti'])
+    (['80gb', 'a100', 'sxm'], ['3080', 'laptop', 'rtx', 'ti'])
     """
     found = (_word(part) for part in re.findall(PARTS, name.lower()))
     return frozenset(word for word in found if word) - VENDOR_WORDS
@@ -93,7 +93,7 @@ def _word(part: str) -> str:
     part = part.replace("-", "")
     if re.fullmatch(r"\d+\s?gi?b?", part):
         return re.sub(r"\D", "", part) + "gb"
-    return SAME_WORD.get(part, part)
+    return SAME_WORD.get(part, re.sub(r"^(sxm|nvl)\d+$", r"\1", part))
 
 
 def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
@@ -123,11 +123,10 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     """The same, () when there is none: the nearest names cost more than the whole diagnosis."""
     asked = tokens(text)
     core = asked - SERIES_WORDS
-    ways = (
+    ways: tuple[Callable[[frozenset[str]], bool], ...] = (
         lambda name: name == asked,
         lambda name: name - {"geforce", "tesla"} == asked - {"geforce", "tesla"},
         lambda name: core <= name,
-        lambda name: _begun(core, name),
         lambda name: core - LINES <= name,
     )
     for way in ways if core - LINES else ():
@@ -135,17 +134,6 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
         if hits:
             return hits
     return ()
-
-
-FORMS = ("sxm", "pcie", "nvl")
-"""Words for the board's form, which names have with a number or leave out: `H100 SXM5`."""
-
-
-def _begun(asked: frozenset[str], name: frozenset[str]) -> bool:
-    """Whether a name has all words that are asked, a form with or without its number."""
-    forms = {word for word in asked if word in FORMS}
-    known = {part for word in name for part in (word, word.rstrip("0123456789")) if part in FORMS}
-    return bool(forms) and asked - forms <= name and (forms <= known or not known)
 
 
 def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
