@@ -81,7 +81,7 @@ def test_a_package_moves_torch_only_where_it_requires_that_and_says_so(
     said = install("big", "--python", str(venv), "--dry-run")
     assert said.exit == 0, said.err
     assert f"torch {newer}+cpu (now {TORCH}+cpu)" in said.out
-    assert f"beside torch {TORCH}+cpu big would be old, or not come" in said.out
+    assert f"with torch {TORCH}+cpu big would be old, or missing" in said.out
     assert install("big", "--python", str(venv), *YES).exit == 0
     assert versions_in(venv)["torch"] == f"{newer}+cpu"
 
@@ -187,7 +187,7 @@ def test_what_pins_torch_is_asked_for_anew_and_what_cannot_follow_is_named(
     world.fill(venv, world.wheel("torch", f"{TORCH}+cpu", files=VERSION_FILE), alone)
     said = install("--python", str(venv), "--torch", "2.6.0", "--dry-run")
     assert said.exit == 0, said.err
-    assert f"lonely 1.0: it requires torch=={TORCH}; it stays, and may fail" in said.out
+    assert f"lonely 1.0 requires torch=={TORCH}: it stays, and may fail" in said.out
 
 
 def as_from_an_index(venv: Path) -> None:
@@ -225,7 +225,7 @@ def test_trouble_elsewhere_comes_first_and_nothing_is_changed(
     assert cli.main(["install", "--dry-run", "--from", there(name), "--upgrade"]) == 0
     said = capsys.readouterr()
     assert said.err.startswith("First: ") and f"({cause})" in said.err
-    assert "Steps" in said.out
+    assert "Commands" in said.out
 
 
 # --- replays keep the guards ---------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_the_newest_is_not_offered_where_it_is_for_another_maker(
 def test_a_broken_install_is_installed_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["install", "--dry-run", "--from", there("half-installed")]) == 0
     text = capsys.readouterr().out
-    assert "its files are not all there" in text
+    assert "files are missing" in text
     assert "--reinstall-package=torch " in text
 
 

@@ -6,9 +6,6 @@ import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
-import monitor_kinds_ends
-import monitor_kinds_more
-import monitor_kinds_told
 import pytest
 from monitor_composer import Run
 from monitor_kinds import KINDS, SEEDS, composed
@@ -20,8 +17,6 @@ from gpusetup.monitor.values import Summary
 from gpusetup.monitor.verdicts import CASES, ORDER
 
 PART = 0.95
-for portion in (monitor_kinds_more, monitor_kinds_ends, monitor_kinds_told):
-    assert portion.__doc__, "its kinds stand in KINDS too"
 
 
 @lru_cache(maxsize=1)
@@ -99,7 +94,7 @@ def test_advice_does_not_repeat_what_the_command_says(words: str, absent: str) -
         ("workers wait for a network file system, the disk is quiet", "over the network", True),
         ("a container's CPU quota holds the command back", "held back by its quota", True),
         ("the machine swaps: its memory is full, the disk reads and writes", "it swaps", True),
-        ("a collective hangs after healthy work, the run is killed", "stood still since", True),
+        ("a collective hangs after healthy work, the run is killed", "has not moved since", True),
         ("one card of eight falls off the bus, the ranks spin, the run ends with an error",
          "GPU 5 was lost at second", True),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Unsatisfiable, UsageError
@@ -25,7 +25,7 @@ def channel_answer(channel: str, asked: Asked, root: str) -> ResolveAnswer:
     if build is None:
         raise Unsatisfiable(
             f"No backend fits this machine, so no {channel} build does",
-            hint="`gpusetup resolve` says what stands against each",
+            hint="`gpusetup resolve` says why not for each",
         )
     index = f"{root.rstrip('/')}/{channel}/{build.backend}"
     note = (
@@ -48,7 +48,7 @@ def channel_answer(channel: str, asked: Asked, root: str) -> ResolveAnswer:
     )
 
 
-def refuse_more(options: argparse.Namespace, channel: str) -> None:
+def refuse_more(options: Namespace, channel: str) -> None:
     """No package is fitted to a channel's build, and no file is written of one."""
     if options.packages:
         raise UsageError(

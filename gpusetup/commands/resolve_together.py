@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpusetup.resolver.joint import Asked
 
 
-def together(options: argparse.Namespace, asked: Asked, out: Console) -> tuple[Joint, Resolution]:
+def together(options: Namespace, asked: Asked, out: Console) -> tuple[Joint, Resolution]:
     """The set, by the user's own indexes or offline by our table, and its torch; or why there is
     none. UsageError for what is no package."""
     from gpusetup.install.packages import requested_packages
@@ -37,7 +37,7 @@ def together(options: argparse.Namespace, asked: Asked, out: Console) -> tuple[J
         from gpusetup.install.joint.places import users_places
 
         places = users_places(os.environ, Path.home())
-        out.talk(f"asked: {', '.join(places.shown)} (`--offline` asks nobody)")
+        out.talk(f"asked: {', '.join(places.shown)} (`--offline` uses no network)")
         joint = choose_together(asked, places, explain=options.explain)
     return joint, _resolution(joint, asked)
 

@@ -9,6 +9,7 @@ from gpusetup.causes.host import TF32_MESSAGE, TF32_PRECISION
 from gpusetup.causes.memory import OUT_OF_MEMORY
 from gpusetup.causes.parallel import NCCL_NO_SOCKET_INTERFACE, NCCL_P2P_FAILURE
 from gpusetup.causes.programs import (
+    PROGRAM_FAILED,
     PROGRAM_SEES_NO_GPU,
     PROGRAM_WITHOUT_GPU_SUPPORT,
     programs_own,
@@ -118,7 +119,7 @@ HANGS = Message(
     text="See first whether it runs without peer access; then let NCCL's log say where it waits",
     commands=("export NCCL_P2P_DISABLE=1", "export NCCL_DEBUG=INFO"),
     look=("nvidia-smi topo -p2p r",),
-    see="see which pairs of GPUs have it",
+    see="list the pairs of GPUs that have it",
 )
 
 
@@ -146,13 +147,13 @@ UNREACHED = Message(
     "may have taken a bridge or lo), open the ports between them, and see that the other rank runs",
     commands=("export NCCL_DEBUG=INFO",),
     look=("ip -brief addr",),
-    see="see the interfaces of this machine",
+    see="list the interfaces of this machine",
 )
 
 
 def of_programs(context: RuleContext) -> Iterator[Finding]:
     """What a program says of itself."""
-    for cause in (PROGRAM_WITHOUT_GPU_SUPPORT, PROGRAM_SEES_NO_GPU):
+    for cause in (PROGRAM_WITHOUT_GPU_SUPPORT, PROGRAM_SEES_NO_GPU, PROGRAM_FAILED):
         heard = _about_it(context, *cause.kinds)
         if heard and cause.message and all(holds(context) for holds in cause.holds):
             yield from_message(context, cause, *case_of(context, cause.message, heard))

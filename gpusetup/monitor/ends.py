@@ -38,7 +38,7 @@ def hung(run: Run) -> str:
 
 
 def _stood_still(since: float, run: Run) -> str:
-    return f"the job stood still since second {since:.0f} of {run.seconds:.0f}:"
+    return f"the job has not moved since second {since:.0f} of {run.seconds:.0f}:"
 
 
 def _least(working: list[Gpu], run: Run) -> float:
@@ -67,10 +67,14 @@ def _traffic_before(tail: Tail) -> float:
 
 
 def _nothing_moves(work: Work) -> bool:
-    links = (work.link_rate or 0.0) < marks.LINK and (work.pcie_rate or 0.0) < marks.PCIE
-    network = (work.network_rate or 0.0) < marks.NETWORK
-    files = (work.read_rate or 0.0) < marks.READS and (work.write_rate or 0.0) < marks.WRITES
-    return links and network and files
+    rates = (
+        (work.link_rate, marks.LINK),
+        (work.pcie_rate, marks.PCIE),
+        (work.network_rate, marks.NETWORK),
+        (work.read_rate, marks.READS),
+        (work.write_rate, marks.WRITES),
+    )
+    return all((rate or 0.0) < mark for rate, mark in rates)
 
 
 def stood_still(run: Run) -> str:

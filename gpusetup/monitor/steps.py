@@ -73,16 +73,23 @@ STEPS: dict[str, Step] = {
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
     "more-in-parallel": Step(
         "Put more on the GPU at once: a larger problem, more requests together, or several runs "
-        "beside each other (MPS)", when=s.server | s.physics),
+        "at once (MPS)", when=s.server | s.physics),
     "fewer-bytes": Step(
         "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps",
         BENCHMARK),
+    "exchange-with-nccl": Step(
+        'Exchange with NCCL: init_process_group(backend="nccl"); {run.ranks} ranks run without it, '
+        "so the CPU adds up their gradients", when=s.without_nccl),
     "fewer-bytes-between-gpus": Step(
         "Exchange less often or less: accumulate gradients, a bf16 hook of DDP, larger buckets, "
         "shard within one node", "nvidia-smi topo -m"),
     "stay-on-the-gpu": Step(
-        "Keep on the GPU what travels each step: less offload, pinned memory, copies beside the "
+        "Keep on the GPU what travels each step: less offload, pinned memory, copies during the "
         "computing", "gpusetup plan {config}"),
+    "free-the-card": Step(
+        "Other processes hold memory of this GPU: end them, or use another GPU",
+        "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv",
+        when=s.shared_with_others),
     "leave-a-margin": Step(
         "Find the largest batch that leaves a margin, and accumulate gradients", BATCH_SIZE),
     "find-the-leak": Step(
@@ -132,8 +139,9 @@ STEPS: dict[str, Step] = {
     "spread-the-streams": Step(
         "Its video engine is the limit: fewer or smaller streams, a faster preset, a second card"),
     "look-at-the-link": Step(
-        "Look at the link: {gpu.link_limit:MB/s} one way is that of one to four lanes; its slot, a "
-        "riser, the firmware's lanes; and keep on the GPU what travels each step",
+        "Look at the link: it carries {gpu.link_limit:MB/s} one way, and 16 lanes carry at least "
+        "15000 MB/s: the slot, a riser, the firmware's lanes; keep on the GPU what travels each "
+        "step",
         "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
         "pcie.link.width.current,pcie.link.width.max --format=csv", when=s.slow_link),
     "see-whether-torch-can": Step(
@@ -146,15 +154,15 @@ STEPS: dict[str, Step] = {
         "COMMAND`", "gpusetup monitor {watch}", when=~s.watched),
     "prepare-once": Step("Prepare the data once and keep it: so far only the CPU worked"),
     "send-more-requests": Step(
-        "Nothing to mend if requests are rare: send more at once, or a second service beside it"),
+        "Nothing to fix if requests are rare: send more at once, or run a second service"),
     "release-between-cells": Step(
-        "Nothing to mend between cells; write a slow one to a script and watch that alone "
+        "Nothing to fix between cells; write a slow one to a script and watch that alone "
         "(`gpusetup monitor -- python SCRIPT`); shut the kernel down when the card is not needed"),
     "overlap-the-pauses": Step(
-        "Shorten what stands between: keep scenes and data loaded, prepare the next piece while "
-        "the GPU works, or run a second instance beside it", when=s.no_training),
+        "Shorten the work between: keep scenes and data loaded, prepare the next piece while "
+        "the GPU works, or run a second instance", when=s.no_training),
     "shorter-pauses": Step(
-        "Shorten what stands between: evaluate on the GPU or less often, save beside the training "
+        "Shorten the work between: evaluate on the GPU or less often, save during the training "
         "(torch.distributed.checkpoint.async_save)"),
     "one-process-each": Step("Start one process for each GPU", TORCHRUN),
     "balance-the-work": Step(

@@ -43,11 +43,11 @@ def of_size(shape: Shape, size: str | None) -> Shape:
     if size is None:
         return shape
     if shape.sample is None:
-        hint = "a model of text takes `--context`; a ViT has the tokens of its own image"
+        hint = "a model of text takes `--context`; a ViT gets its tokens from the image"
         raise UsageError(f"`--size` is for a denoiser, which {shape.name} is not", hint=hint)
     *frames, height, width = parsed(size)
     if min(height, width) < shape.sample.pixels:
-        hint = f"a token stands for {shape.sample.pixels} pixels of a side"
+        hint = f"a token covers {shape.sample.pixels} pixels a side"
         raise UsageError(f"`--size {size}` is less than one token of {shape.name}", hint=hint)
     usual = shape.sample.usual
     if frames and usual[0] == 1:
@@ -62,15 +62,10 @@ def said_of_sample(job: Job, size: str | None) -> list[str]:
         return []
     usual = "x".join(map(str, sample.usual)).removeprefix("1x")
     others = f"{2 * (sample.encoder + sample.vae) / 2**30:.1f} GiB"
-    where = {
-        "none": "are not counted: latents and embeddings are made before",
-        "loaded": "are there until the first step",
-        "resident": "are there in each step; what the VAE takes while it encodes is not counted",
-    }
     taken = [f"`--size {size or usual}` is {job.context:,} tokens"]
     return [
         *taken * (job.context == job.shape.tokens),
-        f"encoders of text and the VAE ({others}) {where[job.encoders]}",
+        f"encoders of text and the VAE ({others}) are not counted: encode the data before training",
     ]
 
 
@@ -151,7 +146,7 @@ WITHOUT_ATTENTION = re.compile(
     r"|inception|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm)"
 )
 """Names of networks that are convolutions, recurrent, or of state space."""
-TRACED = "`gpusetup plan --code train:build --batch 32` traces a step of any model of your own"
+TRACED = "`gpusetup plan --code train:build --batch 32` traces a step of your own model"
 
 
 def model_named(text: str) -> Shape:

@@ -34,7 +34,7 @@ How = Literal[
     "refused",
     "nothing",
 ]
-"""What becomes of torch: it stays; the same again, because its files are not all there; it changes,
+"""What becomes of torch: it stays; the same again, because files are missing; it changes,
 and by which rule; it was not there; it would go to another maker's GPUs or to the CPU, which nobody
 asked for; nothing fits."""
 
@@ -161,7 +161,7 @@ def _nearest(held: str, machine: Snapshot, request: Request, host: Situation) ->
 # --- in words ------------------------------------------------------------------------------------
 
 
-SERVES = "torch serves this machine and stays"
+SERVES = "torch fits this machine and stays"
 
 
 def why(decision: Decision, host: Situation, *, asked: str | None = None) -> str | None:
@@ -180,12 +180,12 @@ def why(decision: Decision, host: Situation, *, asked: str | None = None) -> str
         return "the newest that fits"
     kept, no_build = SERVES, f"no build of {public(held.torch)} fits: the"
     if held.backend == UNREAD:
-        kept = "nothing that was read speaks against this torch: it stays"
+        kept = "nothing speaks against this torch: it stays"
     elif is_seen_only(maker_of(held.backend)):
         kept = f"{SERVES}; the catalog knows no newer build for {held.backend}"
     return {
         "kept": kept,
-        "again": "its files are not all there: the same build again",
+        "again": "files are missing: the same build again",
         "same-version": "the same version, from the index that fits this machine",
         "nearest-newer": f"{no_build} nearest newer version that does",
         "newest": f"{no_build} newest that does",

@@ -71,7 +71,7 @@ def with_set(
         why = task.why
     elif stays:
         there, names = task.machine.torch.version, " and ".join(asked.packages)
-        why = f"beside torch {there} {names} would be old, or not come"
+        why = f"with torch {there} {names} would be old, or missing"
     said = (f"{one.package} stays at {one.at}: {one.by}" for one in joint.held_back)
     return replace(moved, why=why, said=(*said, *joint.notes))
 

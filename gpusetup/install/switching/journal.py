@@ -36,8 +36,8 @@ JOURNAL, UNDO, RECEIPT, NEXT_RECEIPT = "journal.json", "undo.json", "receipt.jso
 CONDA_UNDO = "conda-undo.json"
 STAGING = "staging"
 STATE_BYTES = 32 << 20
-"""A journal of ten thousand paths has 2 MB."""
-YOURS = "nothing was changed; see what it is, and delete it yourself if nobody needs it"
+"""A journal of thirty thousand paths has 4 MB."""
+YOURS = "nothing was changed; see what it is, and delete it yourself if it is not needed"
 FORMER = re.compile(r"former(-[0-9a-f]{8})?")
 Phase = Literal["making", "staging", "moving", "installing", "verifying", "keeping"]
 
@@ -52,9 +52,9 @@ class Journal(Frozen):
     former: str = "former"
     """The folder of the store that keeps what was moved aside, by number."""
     moves: tuple[str, ...] = ()
-    """What is moved aside."""
+    """The files that are moved aside."""
     made: tuple[str, ...] = ()
-    """Paths that were not there before and will be."""
+    """Files that were not there before and will be."""
     before: Mapping[str, str] = {}
     after: Mapping[str, str] = {}
     venv: bool = False
@@ -73,6 +73,10 @@ class Journal(Frozen):
         places = enumerate(paths_in(store, self.moves))
         return [(path, store / self.former / f"{number:05d}") for number, path in places]
 
+    def made_in(self, store: Path) -> list[Path]:
+        """The places of what was not there before."""
+        return paths_in(store, self.made)
+
 
 def text_of(path: str, prefix: str) -> str:
     """A path below the prefix as JSON can hold it: one letter for each of its bytes.
@@ -81,15 +85,21 @@ def text_of(path: str, prefix: str) -> str:
     'caf\\xe9'
     """
     if not path.startswith(prefix + os.sep):
-        raise outside(path, prefix)
+        raise _outside(path, prefix)
     return os.fsencode(path[len(prefix) + 1 :]).decode("latin-1")
 
 
-def outside(path: str | Path, prefix: str) -> Blocked:
+def _outside(path: str, prefix: str) -> Blocked:
     return Blocked(
-        f"{path} does not lie in {prefix}: a symbolic link leads out of it",
-        hint="nothing was changed; use another environment: `--venv DIR`",
+        f"{path} is not in {prefix}: a symbolic link leads out of it",
+        hint="nothing was changed; remove that link, or use another environment: `--venv DIR`",
     )
+
+
+def require_inside(store: Path, paths: Iterable[str]) -> None:
+    """`Blocked` if one of these does not lie in the environment itself."""
+    if (out := first_outside(store, map(Path, paths))) is not None:
+        raise _outside(str(out), str(store.parent))
 
 
 def paths_in(store: Path, texts: Iterable[str]) -> list[Path]:
@@ -125,8 +135,8 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
 
 UNREADABLE = {
     UNDO: "remove the file: then nothing is kept for an undo",
-    JOURNAL: "copy away the folders former-* beside it, they hold what was moved aside; then "
-    "remove the file, and the environment is taken as it is",
+    JOURNAL: "save the folders former-* next to it (they hold the files that were moved away), "
+    "then delete this file: gpusetup takes the environment as it is",
 }
 
 
@@ -141,7 +151,7 @@ def _what_is_wrong(journal: Journal, store: Path) -> str | None:
     out = first_outside(store, paths_in(store, (*journal.made, *journal.moves)))
     if out is None:
         return None
-    return f"it names what does not lie in the environment, or behind a link: {str(out)[:200]!r}"
+    return f"it names files outside the environment, or behind a link: {str(out)[:200]!r}"
 
 
 def first_outside(store: Path, paths: Iterable[Path]) -> Path | None:
