@@ -10,20 +10,16 @@ from pathlib import Path
 import pytest
 from conftest import Same
 from described_machines import machine
-from each_row import each
 
 from gpusetup.catalog.builds import with_catalog
-from gpusetup.catalog.companions import serves_backend
 from gpusetup.catalog.default_wheels import default_backend
 from gpusetup.catalog.file import load_catalog, read_catalog
-from gpusetup.catalog.gpus import gpu_described, rows_named
 from gpusetup.catalog.kernels import release
-from gpusetup.catalog.rows import Name
 from gpusetup.errors import BadInput
 from gpusetup.install.refresh import backends_to_ask
 from gpusetup.model.machine import Gpu, Os, Snapshot, Torch
 from gpusetup.model.resolution import Request
-from gpusetup.model.versions import Capability, parsed
+from gpusetup.model.versions import Capability
 from gpusetup.named_file import SHIPPED
 from gpusetup.resolver import resolve
 
@@ -58,99 +54,6 @@ def test_every_build_is_complete_for_its_kind() -> None:
             assert build.glibc in ("2.17", "2.28")
 
 
-def test_releases_run_from_1_10_on_in_order_and_each_has_a_cpu_build_everywhere() -> None:
-    versions = [row.torch for row in LIVE.releases]
-    assert versions[0] == "1.10.0" and len(versions) >= 36
-    assert versions == sorted(versions, key=parsed)
-    for version in versions:
-        for on in (
-            ("linux", "x86_64"),
-            ("linux", "aarch64"),
-            ("windows", "x86_64"),
-            ("macos", "aarch64"),
-        ):
-            assert LIVE.row_of(version, "cpu", *on) is not None, (version, on)
-
-
-@each(
-    "name, version, backend, platform, serves",
-    [
-        ("torchaudio", "2.11.1+cu130", "cu132", None, True),
-        ("torchaudio", "2.11.1+cu129", "cu130", None, False),
-        ("torchaudio", "2.11.0+cu130", "cu132", None, False),
-        ("torchaudio", "2.11.0+cu130", "cu130", None, True),
-        ("torchaudio", "2.11.0", "cu126", "linux-x86_64", False),
-        ("torchaudio", "2.11.0", "cu130", "linux-aarch64", True),
-        ("torchaudio", "2.11.0", "cu130", "windows-x86_64", None),
-        ("torchaudio", "2.11.0", "cu126", None, None),
-        ("torchvision", "0.29.2+cu130", "cu132", None, True),
-        ("torchvision", "0.29.2", "cu126", "linux-x86_64", False),
-        ("torchvision", "0.20.1+cu121", "cu124", None, False),
-        ("torchvision", "0.29.2+cpu", "cu130", None, False),
-        ("torchaudio", "2.9.0+rocm6.4", "rocm6.4", None, True),
-        ("torchaudio", "2.9.0+git1234", "cu130", None, None),
-    ],
-)
-def test_a_companions_cuda_is_judged_as_it_judges_it_itself(
-    name: Name, version: str, backend: str, platform: str | None, serves: bool | None
-) -> None:
-    assert serves_backend(CATALOG, name, version, backend, platform) is serves
-
-
-def test_rows_of_companions_agree_with_their_releases() -> None:
-    for row in LIVE.companions:
-        if row.name == "torchvision":
-            release = next(r for r in LIVE.releases if r.torchvision == row.version)
-            assert release.torchvision_needs == row.torch and release.torch == row.built_with
-
-
-@each(
-    "version, cuda",
-    [
-        ("581.29", "13.0"),
-        ("580.95.05", "13.0"),
-        ("582.16", "13.0"),
-        ("576.02", "12.9"),
-        ("566.36", "12.7"),
-        ("535.183.01", "12.2"),
-        ("470.256.02", "11.4"),
-        ("615.71.09", "13.4"),
-        ("617.14", "13.4"),
-        ("700.10", "13.4"),
-        ("375.26", "8.0"),
-        ("352.99", None),
-        ("no version", None),
-    ],
-)
-def test_a_driver_serves_the_cuda_of_its_branch_and_a_newer_one_that_of_the_newest(
-    version: str, cuda: str | None
-) -> None:
-    assert CATALOG.driver_cuda(version, "windows") == CATALOG.driver_cuda(version) == cuda
-
-
-@pytest.mark.parametrize(
-    ("cuda", "linux", "windows"),
-    [
-        ("13.2", "580.65.06", "580"),
-        ("12.4", "525.60.13", "528.33"),
-        ("11.8", "450.80.02", "452.39"),
-        ("11.0", "450.36.06", "451.22"),
-        ("10.2", "440.33", "441.22"),
-        ("9.2", "396.26", "397.44"),
-        ("8.0", "375.26", "376.51"),
-        ("7.5", None, None),
-    ],
-)
-def test_the_floor_of_a_cuda_version(cuda: str, linux: str | None, windows: str | None) -> None:
-    assert (CATALOG.driver_floor(cuda), CATALOG.driver_floor(cuda, "windows")) == (linux, windows)
-
-
-def test_gpus_carry_what_planning_needs() -> None:
-    (h100,) = rows_named("NVIDIA H100 80GB HBM3", CATALOG.gpus)
-    assert h100.memory_bytes == 80 << 30
-    assert h100.peak_tflops["bf16"] > 900
-
-
 def test_a_snapshot_is_completed_with_readings_that_say_so() -> None:
     bare = Snapshot(
         os=Os(family="linux", machine="x86_64"),
@@ -181,36 +84,6 @@ def test_a_torch_of_conda_has_the_architectures_of_its_channel() -> None:
 def test_a_catalog_that_is_no_catalog_is_refused_with_the_place() -> None:
     with pytest.raises(BadInput, match=r"\$\.as_of"):
         read_catalog(b'{"as_of": 3}')
-
-
-@each(
-    "gpu, linux, windows",
-    [
-        ("GeForce GTX 1080 Ti", "367", "367"),
-        ("Tesla V100-SXM2-16GB", "384", "384"),
-        ("Tesla T4", "410", "410"),
-        ("NVIDIA A100-SXM4-80GB", "450", "450"),
-        ("NVIDIA GeForce RTX 3090", "455", "455"),
-        ("NVIDIA GeForce RTX 4090", "520", "520"),
-        ("NVIDIA H100 PCIe", "520", "520"),
-        ("NVIDIA GeForce RTX 5090", "570", "570"),
-        ("NVIDIA B200", "570.133.20", "572.83"),
-        ("NVIDIA GB200", "570", "570"),
-        ("NVIDIA B300 SXM6 AC", "575", "575"),
-        ("NVIDIA GB300", "580", "580"),
-        ("NVIDIA GB10", "580", "580"),
-        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "575.57.08", "576.57"),
-        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "570", "570"),
-        ("NVIDIA Thor", "580", "580"),
-        ("Orin (nvgpu)", None, None),
-    ],
-)
-def test_every_gpu_has_the_first_driver_that_knows_it(
-    gpu: str, linux: str | None, windows: str | None
-) -> None:
-    named = gpu_described(gpu, CATALOG.gpus)
-    assert CATALOG.first_driver(named) == linux
-    assert CATALOG.first_driver(named, "windows") == windows
 
 
 def test_every_backend_of_a_build_has_a_driver_floor_and_a_toolkit() -> None:

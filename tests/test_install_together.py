@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,8 +69,6 @@ def _fill(world: World) -> None:
     add("onnxruntime-gpu", "1.31.1")
     add("onnxruntime-gpu", "1.26.0")
     add("decoder", "1.0", "onnxruntime-gpu")
-    add("stuck", "2.0", "torch==2.13.0", "absent>=1")
-    add("stuck", "1.0", "torch==2.13.0", on="2024-01-01")
 
 
 COMPANIONS = {
@@ -130,17 +126,6 @@ def test_the_plan_shows_the_whole_set_and_changes_nothing(install: Install, venv
     assert state_of(venv) == before
 
 
-@pytest.mark.slow
-def test_an_old_release_is_a_no_and_by_its_version_it_comes(install: Install, venv: Path) -> None:
-    before = state_of(venv)
-    said = install("stuck", "--python", str(venv), *YES)
-    assert said.exit == 1
-    assert "Only an old release" in said.err and "'stuck==1.0'" in said.err
-    assert state_of(venv) == before
-    assert install("stuck==1.0", "--python", str(venv), *YES).exit == 0
-    assert versions_in(venv)["stuck"] == "1.0"
-
-
 def test_beside_a_torch_that_stays_only_what_is_built_for_its_cuda_comes(
     world: World, install: Install
 ) -> None:
@@ -155,18 +140,6 @@ def test_beside_a_torch_that_stays_only_what_is_built_for_its_cuda_comes(
     named = install("onnxruntime-gpu==1.31.1", *on_it, "--dry-run", "--json")
     assert named.answer["after"]["torch"] == "2.9.0+cu130", named.err
     shutil.rmtree(venv)
-
-
-def test_a_file_of_requirements_is_asked_as_its_words(
-    install: Install, venv: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "more.txt").write_text("plain  # anything\n")
-    (tmp_path / "all.txt").write_text("-r more.txt\n--pre\nserver>=3 ; python_version > '3'\n")
-    said = install("-r", str(tmp_path / "all.txt"), "--python", str(venv), *YES, "--json")
-    assert said.exit == 0, said.err
-    held = versions_in(venv)
-    assert (held["server"], held["plain"], held["torch"]) == ("3.0", "1.0", "2.13.0+cu130")
-    assert "`--pre` is not taken" in said.err
 
 
 # --- one exact file of a release page -------------------------------------------------------------
@@ -208,33 +181,3 @@ def test_a_wheel_of_a_release_page_comes_in_the_same_switch(
     assert (held["flash-attn"], held["einops"]) == ("2.8.3", "1.0")
     assert install("--undo", "--python", str(venv), "--yes").exit == 0
     assert state_of(venv) == before
-
-
-@pytest.mark.slow
-def test_beside_a_torch_that_has_one_the_file_comes_alone(
-    install: Install, venv: Path, page: str
-) -> None:
-    assert install("--torch", "2.8.0", "--backend", "cu126", "--python", str(venv), *YES).exit == 0
-    said = install("flash-attn", "--python", str(venv), *YES, "--json")
-    assert said.exit == 0, said.err
-    held = versions_in(venv)
-    assert (held["torch"], held["flash-attn"]) == ("2.8.0+cu126", "2.8.3")
-    assert "torch" not in said.answer["after"]
-
-
-SETUP = "from setuptools import setup\nsetup(name='madehere', version='1.0')\n"
-
-
-@pytest.fixture
-def source(world: World) -> str:
-    """A package of which the index has the source only."""
-    folder = world.index.root / "simple" / "madehere"
-    archive = folder / "madehere-1.0.tar.gz"
-    if not archive.is_file():
-        folder.mkdir(parents=True)
-        with tarfile.open(archive, "w:gz") as files:
-            for name, text in (("setup.py", SETUP), ("PKG-INFO", "Name: madehere\nVersion: 1.0\n")):
-                row = tarfile.TarInfo(f"madehere-1.0/{name}")
-                row.size = len(text)
-                files.addfile(row, io.BytesIO(text.encode()))
-    return "madehere"

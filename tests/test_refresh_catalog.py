@@ -6,12 +6,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from index_server import build_wheel, index_server
 
-from gpusetup.catalog.companions import beside
 from gpusetup.catalog.file import read_catalog
 from gpusetup.named_file import SHIPPED
 
@@ -76,20 +74,6 @@ def test_a_written_catalog_reads_as_one(tmp_path: Path, script) -> None:  # type
     assert again.releases[-1].torch == "2.99.1"
 
 
-def test_an_index_that_cannot_be_asked_changes_nothing(
-    tmp_path: Path,
-    script: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["refresh", "--index", "http://127.0.0.1:9"])
-    assert script.main() == 0
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "not asked: http://127.0.0.1:9/cpu/torch/" in said.err
-
-
 def test_what_a_companion_declares_is_read_from_beside_its_wheel(tmp_path: Path) -> None:
     tag = "py3-none-manylinux_2_28_x86_64"
     asked = {"2.11.1+cu132": ["torch>=2.11"], "2.12.0+cu132": ["torch>=2.14"]}
@@ -102,12 +86,3 @@ def test_what_a_companion_declares_is_read_from_beside_its_wheel(tmp_path: Path)
     (row,) = [line for line in done.stdout.splitlines() if '"version": "2.12.0"' in line]
     assert '"torch": ">=2.14"' in row and '"declares": "torch>=2.14"' in row
     assert '"seen": {"linux-x86_64": "cu132"}' in row and '"inferred"' in row
-
-
-def test_a_companion_seen_on_an_index_is_prescribed_there(script) -> None:  # type: ignore[no-untyped-def]
-    document = json.loads(DATA.read_text(encoding="utf-8"))
-    row = next(r for r in document["companions"]["rows"] if r["version"] == "2.11.1")
-    row["seen"] = {"linux-x86_64": "cu130 cu132"}
-    catalog = read_catalog(script.written(document).encode())
-    build = catalog.row_of("2.15.0", "cu132", "linux", "x86_64")
-    assert build is not None and beside(catalog, "torchaudio", build) == "2.11.1"

@@ -48,12 +48,9 @@ def facts_of(answer: dict[str, Any]) -> str:
         (f"{PASCAL} --driver 590.48.01", "2.14.1 cu126", "no longer knows NVIDIA GeForce GTX 1080"),
         (f"{PASCAL} --gpu 'RTX 5090'", "", '"to": "without NVIDIA GeForce GTX 1080 Ti"'),
         (f"{PASCAL} --gpu 'RTX 5090'", "", "conda has torch 2.13.0 with CUDA 12.9"),
-        (f"{PASCAL} --gpu 'RTX 3090'", "2.14.1 cu126", '"change": "gpu"'),
-        ("--gpu V100 --driver 535.183.01 --python 3.12", "2.14.1 cu126", ""),
         (OLD_T4, "2.7.1 cu118", '"to": "580.65.06", "gives": "torch 2.15.0 (cu130)"'),
         (f"{OLD_T4} --torch 2.9.0", "", '"to": "525.60.13", "gives": "torch 2.9.0 (cu129)"'),
         ("--gpu 'RTX 4090' --driver 570.124.06 --torch 2.9.0", "2.9.0 cu128", "cu126"),
-        ("--gpu 'RTX 4090' --driver 535.183.01 --torch 2.9.0", "2.9.0 cu129", ""),
         ("--gpu T4 --driver 690.10", "2.15.0 cu132", "driver 690.10 is newer than the catalog"),
         ("--gpu sm_140", "2.11.0 cu129", "is newer than the catalog of "),
         ("--gpu sm_123", "2.15.0 cu130", '"by": "sm_120"'),
@@ -65,16 +62,13 @@ def facts_of(answer: dict[str, Any]) -> str:
         ("--gpu sm_101 --machine aarch64", "2.15.0 cu130", ""),
         ("--gpu T4 --glibc 2.17", "2.6.0 cu124", ""),
         ("--gpu T4 --python 3.7", "1.13.1 cu117", ""),
-        ("--gpu T4 --python 3.8", "2.4.1 cu124", ""),
         ("--gpu T4 --python 3.13t", "2.12.0 cu130", ""),
-        ("--gpu T4 --python 3.15", "2.15.0 cu130", ""),
         ("--gpu T4 --python 3.6", "", '"change": "python", "to": "3.11"'),
         ("--gpu T4 --python 3.15 --torch 2.5.1", "", '"to": "3.13", "gives": "torch 2.5.1'),
         ("--gpu T4 --python 3.14.1", "2.15.0 cu130", "torchvision 0.29.2 excludes Python 3.14.1"),
         (f"{PASCAL} --torch 9.9", "", '"to": "2.14.1", "gives": "torch 2.14.1 (cu126)"'),
         ("--gpu T4 --torch 2.5", "2.5.1 cu124", ""),
         ("--gpu T4 --torch '>=2.5,<2.6'", "2.5.1 cu124", ""),
-        ("--gpu T4 --torch '~=2.5.0'", "2.5.1 cu124", ""),
         ("--gpu T4 --torch 2.5.1+cu121", "2.5.1 cu121", ""),
         ("--gpu T4 --installer conda", "2.13.0 cu130", "answers an older torch: 2.13.0 (cu130)"),
         ("--gpu T4 --installer conda --torch 2.5.1", "2.5.1 cu124", '"index_url": null'),
@@ -84,7 +78,6 @@ def facts_of(answer: dict[str, Any]) -> str:
         (f"--gpu T4 {WINDOWS} --machine aarch64", "", "is built for linux x86_64, this is windows"),
         ("--gpu 'RTX 5090' --driver 550.54.14", "", "needs NVIDIA driver 570 or newer, found 550"),
         (f"--gpu 'RTX 5090' {WINDOWS} --driver 572.16", "2.11.0 cu128", ""),
-        (f"--gpu 'RTX 5090' {WINDOWS} --driver 566.36", "", ""),
         (f"--gpu B200 {WINDOWS} --driver 572.61", "", ""),
     ],
 )  # fmt: skip
@@ -180,17 +173,6 @@ def test_a_machine_that_was_read(
     answer = asked(capsys, "--from", str(file), *shlex.split(words))
     assert f"{answer['torch'] or ''} {answer['backend'] or ''}".strip() == build
     assert said in facts_of(answer)
-
-
-def test_the_answer_for_torch_2_5_1_on_the_laptop(capsys: Said) -> None:
-    answer = asked(capsys, "--from", "rtx3050-laptop", "--torch", "2.5.1")
-    assert answer["backend"] == "cu124" and answer["index_url"].endswith("/whl/cu124")
-    assert [one["backend"] for one in answer["fallbacks"]] == ["cu121", "cu118"]
-    named = ("driver_floor", "torchvision", "torchaudio", "python")
-    assert [answer[key] for key in named] == ["528.33", "0.20.1", "2.5.1", "3.11"]
-    assert set(answer["commands"]) == {"uv", "pip", "conda"}
-    assert "torch==2.5.1+cu124" in answer["commands"]["uv"][0]
-    assert "pytorch-cuda=12.4" in answer["commands"]["conda"][0]
 
 
 # --- what always holds ---------------------------------------------------------------------------

@@ -13,14 +13,11 @@ from index_server import Fault
 from installing import Said, World, enter, new_world
 
 from gpusetup.catalog.companion_table import companion_table
-from gpusetup.catalog.default_wheels import default_backend
-from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.machine import read_machine
 from gpusetup.system.system import System
 
-CATALOG = load_catalog()
 A100 = ("--gpu", "A100 80GB", "--driver", "580.95.05", "--os", "linux", "--machine", "x86_64")
 THERE = (*A100, "--python", "3.12", "--glibc", "2.35")
 Ask = Callable[..., Said]
@@ -190,20 +187,7 @@ def test_every_yes_of_the_table_is_served_by_the_driver(
         own = answer["backend"].removeprefix("cu")[:-1]
         assert answer["backend"].startswith("cu") and int(own) <= DRIVERS[driver], (who, driver)
         assert not [n for n in answer["notes"] if "load" in n or "built for" in n], (who, driver)
-        usual = default_backend(CATALOG, answer["torch"], system, "x86_64") or ""
-        (limits,) = (row["limits"] for row in answer["packages"] if row["asked"])
-        spans = (({*row.versions.split(",")}, row.cuda) for row in project.rows)
-        named = [cuda for span, cuda in spans if limits is None or span <= {*limits.split(",")}]
-        for cuda in named:
-            majors = usual[2:-1] if cuda == "default" else cuda
-            assert not majors[:1].isdigit() or own in majors.split(), (who, driver, limits)
     assert yes > 50
-
-
-def test_an_extra_that_brings_a_cuda_takes_torch_of_the_same(ask: Ask) -> None:
-    said = ask("plain[cuda12]", "--json").answer
-    assert said["backend"] == "cu126"
-    assert "plain[cuda12] is built for CUDA 12" in said["held_back"][0]["by"]
 
 
 def test_an_old_release_is_no_answer(ask: Ask) -> None:
@@ -225,17 +209,6 @@ def test_an_index_that_is_down_blocks_and_nothing_is_kept(ask: Ask, world: World
     world.index.faults["/simple/downed/"] = Fault(status=503)
     said = ask("downed")
     assert said.exit == 3, said.err
-
-
-def test_our_table_constrains_what_declares_nothing(ask: Ask) -> None:
-    newest = ask("torchcodec", "--json")
-    assert versions(newest)["torchcodec"] == "0.17.0"
-    assert [r["declared"] for r in newest.answer["packages"] if r["name"] == "torchcodec"] == [
-        False
-    ]
-    older = ask("torchcodec==0.9.1", "--json")
-    assert older.answer["torch"] == "2.9.1"
-    assert "torch==2.9.*" in older.answer["held_back"][0]["by"]
 
 
 def test_a_release_pages_wheel_is_named_and_no_source_is_built(ask: Ask) -> None:

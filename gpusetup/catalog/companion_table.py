@@ -2,17 +2,13 @@
 names, with its source. The constraints that a package does not declare itself are known here alone.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Literal
 
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.versions import Capability, allows
 from gpusetup.named_file import shipped
-
-Wheels = Literal["index", "torch index", "release", "source"]
 
 
 class Pair(Frozen):
@@ -25,7 +21,6 @@ class Pair(Frozen):
     cuda: str = ""
     """Majors that it is built for; `default`: as torch on the default index; `label`: as its own
     version says; "": it has no CUDA of its own."""
-    status: Literal["verified", "sourced"] = "sourced"
     source: str = ""
 
 
@@ -43,9 +38,6 @@ class ReleaseWheel(Frozen):
     abi: str = ""
     requires: tuple[str, ...] = ()
     """What its METADATA asks for besides torch."""
-    released: str | None = None
-    status: Literal["verified", "sourced"] = "sourced"
-    source: str = ""
 
     def filename(self, python: str) -> str:
         """The exact name for a Python: `3.12`."""
@@ -61,7 +53,8 @@ class Project(Frozen):
     name: str
     declares: bool
     """Whether its METADATA says which torch it takes."""
-    wheels: Wheels
+    wheels: str
+    """Where they lie: `index`, `torch index`, `release` page; `source`: there are none."""
     on: str
     """`linux-x86_64 windows-x86_64`: where it has builds."""
     gpu: bool = False
@@ -72,13 +65,10 @@ class Project(Frozen):
     """The oldest GPU that it serves."""
     page: str | None = None
     """Where the release's wheels lie; `{version}` is replaced."""
-    build: str = ""
-    """What a build from source takes."""
     alternative: str = ""
     """What to take where it does not fit."""
     instead: Mapping[str, str] = {}
     """The same on one system, without a GPU (`no GPU`), or where its CUDA is another (`CUDA`)."""
-    status: Literal["verified", "sourced"] = "sourced"
     source: str = ""
     rows: tuple[Pair, ...] = ()
     releases: tuple[ReleaseWheel, ...] = ()
@@ -97,9 +87,7 @@ class Project(Frozen):
 
 
 class CompanionTable(Frozen):
-    schema: int
     as_of: str
-    rules: str
     projects: tuple[Project, ...]
 
     def project(self, name: str) -> Project | None:
@@ -126,16 +114,14 @@ def row_of(project: Project, version: str) -> Pair | None:
 
 
 def takes_torch(project: Project, version: str, torch: str) -> bool | None:
-    """Whether a release takes a torch; None where nothing tells.
+    """Whether a release takes a torch; None if nothing tells.
 
     >>> codec = companion_table().project("torchcodec")
     >>> [takes_torch(codec, one, "2.15.0") for one in ("0.17.0", "0.9.1", "0.0.1")]
     [True, False, None]
     """
     row = row_of(project, version)
-    if row is None or row.torch is None:
-        return None
-    return allows(row.torch, torch.partition("+")[0])
+    return allows(row.torch, torch.partition("+")[0]) if row and row.torch else None
 
 
 def releases_for(project: Project, torch: str) -> tuple[str, ...]:
@@ -145,9 +131,7 @@ def releases_for(project: Project, torch: str) -> tuple[str, ...]:
     ('==0.16.*',)
     """
     public = torch.partition("+")[0]
-    return tuple(
-        row.versions for row in project.rows if row.torch is not None and allows(row.torch, public)
-    )
+    return tuple(row.versions for row in project.rows if row.torch and allows(row.torch, public))
 
 
 def cuda_constraints(project: Project, own: str, usual: str) -> tuple[str, ...]:
@@ -173,26 +157,20 @@ def has_cuda(project: Project, row: Pair, own: str, usual: str) -> bool:
 
 def without(project: Project, rows: Sequence[Pair]) -> tuple[str, ...]:
     """Rows turned round. The table goes from new to old: of a span between two releases everything
-    newer goes too, unless everything older goes."""
+    newer goes too, unless everything older goes.
+
+    >>> torchao = companion_table().project("torchao")
+    >>> without(torchao, torchao.rows[:2])
+    ('torchao<0.17', 'torchao!=0.16.*')
+    """
     found = []
     for row in rows:
         lower, _, upper = row.versions.partition(",")
         older = project.rows[project.rows.index(row) + 1 :]
-        goes_on = upper and any(one not in rows for one in older)
-        found.append(project.name + turned(lower if goes_on or not upper else upper))
+        end = upper if upper and all(one in rows for one in older) else lower
+        sign = next(sign for sign in TURNED if end.startswith(sign))
+        found.append(f"{project.name}{TURNED[sign]}{end.removeprefix(sign)}")
     return tuple(found)
 
 
-TURNED = {"==": "!=", ">=": "<", "<": ">=", ">": "<=", "<=": ">"}
-
-
-def turned(specifier: str) -> str:
-    """A specifier of one clause, turned round. Raises ValueError for another.
-
-    >>> turned("==0.9.*"), turned(">=0.17")
-    ('!=0.9.*', '<0.17')
-    """
-    found = re.fullmatch(r"(==|>=|<=|<|>)([\w.*+!-]+)", specifier)
-    if found is None:
-        raise ValueError(f"{specifier!r} has more than one clause")
-    return TURNED[found[1]] + found[2]
+TURNED = {"==": "!=", ">=": "<", "<=": ">", "<": ">=", ">": "<="}

@@ -77,21 +77,6 @@ def beside(
     return own or max(built, key=parsed, default=None)
 
 
-def with_companion(catalog: Catalog, name: Name, here: TorchBuild) -> TorchBuild | None:
-    """The same torch on the nearest CUDA of the same major that has a companion."""
-    if here.cuda is None:
-        return None
-    fitting = (
-        row
-        for row in catalog.builds
-        if (row.torch, row.os, row.machine, row.channel)
-        == (here.torch, here.os, here.machine, here.channel)
-        and row.cuda_major == here.cuda_major
-        and beside(catalog, name, row)
-    )
-    return max(fitting, key=lambda row: release(row.cuda or "0"), default=None)
-
-
 def _is_built(catalog: Catalog, row: Companion, build: TorchBuild, python: str | None) -> bool:
     """Whether a companion that serves this torch was built for its platform and backend."""
     if build.channel != "pytorch" or not allows(row.torch, build.torch):

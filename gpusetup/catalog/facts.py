@@ -119,8 +119,6 @@ class Extension(Frozen):
     """Whether its wheels require one exact torch, which comes along."""
     page_of_wheels: bool = False
     """Whether PyTorch Geometric's pages have a wheel of it for each torch and CUDA."""
-    cudas: tuple[str, ...] = ()
-    """The CUDA that its wheels' names say."""
 
 
 Row = TypeVar("Row", bound=Frozen)

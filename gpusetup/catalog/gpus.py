@@ -5,7 +5,7 @@ one family.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
@@ -16,8 +16,26 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability
 
-VENDOR_WORDS = frozenset({"nvidia", "corporation", "gpu", "graphics", "card"})
-"""Words that never tell two GPUs apart."""
+VENDOR_WORDS = frozenset(
+    [
+        "nvidia",
+        "corporation",
+        "gpu",
+        "graphics",
+        "card",
+        "fe",
+        "founders",
+        "edition",
+        "oc",
+        "asus",
+        "msi",
+        "gigabyte",
+        "zotac",
+        "tuf",
+        "gaming",
+    ]
+)
+"""Words that never tell two GPUs apart: NVIDIA's, and those of who makes the boards."""
 
 SERIES_WORDS = frozenset({"geforce", "tesla", "quadro"})
 """Words that may be left out, unless they do tell two GPUs apart (Quadro RTX 6000)."""
@@ -47,7 +65,6 @@ class GpuRow(Frozen):
     name: str
     capability: Capability
     smi_names: tuple[str, ...] = ()
-    architecture: str | None = None
     memory_gb: float | None = None
     memory_bandwidth_gbs: float | None = None
     boost_mhz: float | None = None
@@ -66,7 +83,7 @@ def tokens(name: str) -> frozenset[str]:
     """The words of a GPU's name that count.
 
     >>> sorted(tokens("NVIDIA A100-SXM4-80GB")), sorted(tokens("rtx3080Ti Max-Q"))
-    (['80gb', 'a100', 'sxm4'], ['3080', 'laptop', 'rtx', 'ti'])
+    (['80gb', 'a100', 'sxm'], ['3080', 'laptop', 'rtx', 'ti'])
     """
     found = (_word(part) for part in re.findall(PARTS, name.lower()))
     return frozenset(word for word in found if word) - VENDOR_WORDS
@@ -76,7 +93,7 @@ def _word(part: str) -> str:
     part = part.replace("-", "")
     if re.fullmatch(r"\d+\s?gi?b?", part):
         return re.sub(r"\D", "", part) + "gb"
-    return SAME_WORD.get(part, part)
+    return SAME_WORD.get(part, re.sub(r"^(sxm|nvl)\d+$", r"\1", part))
 
 
 def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
@@ -106,35 +123,17 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     """The same, () when there is none: the nearest names cost more than the whole diagnosis."""
     asked = tokens(text)
     core = asked - SERIES_WORDS
-    ways = (
+    ways: tuple[Callable[[frozenset[str]], bool], ...] = (
         lambda name: name == asked,
         lambda name: name - {"geforce", "tesla"} == asked - {"geforce", "tesla"},
         lambda name: core <= name,
-        lambda name: _begun(core, name),
-        lambda name: core - BOARD_WORDS <= name,
-        lambda name: core - BOARD_WORDS - LINES <= name,
+        lambda name: core - LINES <= name,
     )
-    for way in ways if core - BOARD_WORDS - LINES else ():
+    for way in ways if core - LINES else ():
         hits = tuple(r for r in rows if any(way(tokens(one)) for one in (*r.smi_names, r.name)))
         if hits:
             return hits
     return ()
-
-
-BOARD_WORDS = frozenset(
-    ("fe", "founders", "edition", "oc", "asus", "msi", "gigabyte", "zotac", "tuf", "gaming")
-)
-"""Words of those who make the boards: `RTX 5090 FE`, `ASUS TUF RTX 4070 OC`."""
-
-FORMS = ("sxm", "pcie", "nvl")
-"""Words for the board's form, which names have with a number or leave out: `H100 SXM5`."""
-
-
-def _begun(asked: frozenset[str], name: frozenset[str]) -> bool:
-    """Whether a name has all words that are asked, a form with or without its number."""
-    forms = {word for word in asked if word in FORMS}
-    known = {part for word in name for part in (word, word.rstrip("0123456789")) if part in FORMS}
-    return bool(forms) and asked - forms <= name and (forms <= known or not known)
 
 
 def _nearest(text: str, rows: Sequence[GpuRow]) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from gpusetup.catalog.builds import Catalog, with_catalog
-from gpusetup.catalog.companions import with_companion
 from gpusetup.catalog.file import load_catalog
 from gpusetup.catalog.rows import Name
 from gpusetup.errors import Unsatisfiable
@@ -258,13 +257,7 @@ def _exchange(name: Name, build: TorchBuild) -> str:
     from another."""
     if name in versions_of(build):
         return f"`gpusetup install {name}` exchanges it"
-    other = with_companion(load_catalog(), name, build)
-    if other is None:
-        return "`gpusetup resolve --explain` says which torch has one"
-    return (
-        f"`gpusetup install {name} --backend {other.backend}` takes the same torch from "
-        f"{other.backend}, which has one"
-    )
+    return "`gpusetup resolve --explain` says which torch has one"
 
 
 def pins_of(machine: Snapshot, comes: Sequence[str] = ()) -> tuple[str, ...]:

@@ -185,6 +185,18 @@ def pick(host: Situation, above: str = "0") -> TorchBuild | None:
     return min(fitting, key=preference(host), default=None)
 
 
+def nearest(torch: str, host: Situation) -> TorchBuild | None:
+    """The best build of a torch, else of the nearest newer one, else of the newest that fits."""
+    own = newest_first(torch)
+
+    def distance(build: TorchBuild) -> tuple[object, ...]:
+        there = newest_first(build.torch)
+        oldest_first = tuple(-part for part in there)
+        return there > own, there if there > own else oldest_first, preference(host)(build)
+
+    return min((b for b in in_scope(host) if fits(b, host)), key=distance, default=None)
+
+
 OF_2020 = 11
 """The CUDA from which on any driver of a major serves all of it."""
 

@@ -10,10 +10,9 @@ left unused silently.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
 from gpusetup.catalog.companions import beside
@@ -145,47 +144,48 @@ def _best_change(host: Situation, chosen: TorchBuild | None) -> Advice | None:
     """The change that gives the newest torch, one that keeps the request before one that does not;
     of two equally good the first. With an answer there, only a newer torch counts."""
     found: list[tuple[tuple[bool, bool, tuple[int, ...]], Advice]] = []
-    for keeps, advice, changed in _changes(host):
+    for kind, to, changes in _changes(host):
+        keeps, changed = kind not in ("torch", "backend"), replace(host, **changes)
         build = pick(changed, chosen.torch if chosen else "0") if keeps or not chosen else None
         if build is not None:
-            to = {"torch": build.torch, "backend": build.backend}.get(advice.change, advice.to)
-            gives = f"torch {build.torch} ({build.backend})"
             rank = (keeps, not is_beyond(build, changed), parsed(build.torch).release)
-            found.append((rank, replace(advice, to=to, gives=gives)))
+            gives = f"torch {build.torch} ({build.backend})"
+            to = to or (build.torch if kind == "torch" else build.backend)
+            found.append((rank, Advice(change=kind, to=to, gives=gives)))
     return max(found, key=lambda row: row[0])[1] if found else None
 
 
-def _changes(host: Situation) -> Iterator[tuple[bool, Advice, Situation]]:
-    """What could be changed, the least costly first, and whether the request is kept."""
+Kind = Literal["driver", "python", "gpu", "torch", "backend"]
+
+
+def _changes(host: Situation) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
+    """What could be changed, the least costly first: what, to what, and what differs then."""
+    builds = in_scope(host)
+    known: dict[str, Any] = {"driver": None, "trusts_cuda": False, "assumed_driver": None}
     for row in JETPACKS if host.board else ():
         newer = host.jetpack is None or row.l4t > host.jetpack.l4t
         if newer and runs_ordinary_wheels(row, (gpu.compute_capability for gpu in host.gpus)):
-            other = replace(host, jetpack=row, driver=None, driver_cuda=row.cuda, python=row.python)
-            yield True, Advice(change="driver", to=row.name, gives=""), other
+            own = {"jetpack": row, "driver_cuda": row.cuda, "python": row.python}
+            yield "driver", row.name, {**known, **own, "trusts_cuda": True}
     firsts = [first for _, first in host.first_drivers]
-    floors = {build.driver_floor for build in in_scope(host) if build.driver_floor}
-    needed = {max((*firsts, floor), key=parsed) for floor in floors}
-    for driver in sorted(needed, key=parsed) if not host.board else ():
-        cuda = host.catalog.driver_cuda(driver)
+    floors = {build.driver_floor for build in builds if build.driver_floor and not host.board}
+    for driver in sorted({max((*firsts, floor), key=parsed) for floor in floors}, key=parsed):
         newer = parsed(driver) > parsed(host.driver or "0")
         if newer and not host.catalog.ends_before(host.gpus, driver):
-            other = replace(host, driver=driver, driver_cuda=cuda, assumed_driver=None)
-            other = replace(other, trusts_cuda=False)
-            yield True, Advice(change="driver", to=driver, gives=""), other
+            cuda = host.catalog.driver_cuda(driver)
+            yield "driver", driver, {**known, "driver": driver, "driver_cuda": cuda}
     if host.python_bits == 32:
-        wide = f"{host.python} (64-bit)"
-        yield True, Advice(change="python", to=wide, gives=""), replace(host, python_bits=64)
-    pythons = {one for build in in_scope(host) for one in build.pythons if not one.endswith("t")}
-    for python in sorted(pythons, key=lambda one: abs(_minor(one) - _minor(host.python or one))):
-        if host.python:
-            yield True, Advice(change="python", to=python, gives=""), replace(host, python=python)
+        yield "python", f"{host.python} (64-bit)", {"python_bits": 64}
+    pythons = {one for build in builds for one in build.pythons if not one.endswith("t")}
+    minor = _minor(host.python or "")
+    for python in sorted(pythons, key=lambda one: abs(_minor(one) - minor)) if minor else ():
+        yield "python", python, {"python": python}
     names = dict.fromkeys(gpu.name for gpu in host.gpus)
     for name in names if len(names) > 1 else ():
         kept = tuple(gpu for gpu in host.gpus if gpu.name != name)
-        yield True, Advice(change="gpu", to=f"without {name}", gives=""), replace(host, gpus=kept)
-    yield False, Advice(change="torch", to="", gives=""), replace(host, torch=None)
-    if host.backend != "cpu":
-        yield False, Advice(change="backend", to="", gives=""), replace(host, backend="auto")
+        yield "gpu", f"without {name}", {"gpus": kept}
+    yield "torch", "", {"torch": None}
+    yield "backend", "", {"backend": host.backend if host.backend == "cpu" else "auto"}
 
 
 def _minor(python: str) -> int:
@@ -257,11 +257,6 @@ def check_request(request: Request, catalog: Catalog) -> None:
 def _nearest_backends(backend: str, catalog: Catalog) -> str:
     import difflib
 
-    known = sorted(
-        (label for label in catalog.backends if catalog.other_backends.get(label) != ()),
-        key=lambda label: [int(number) for number in re.findall(r"\d+", label)],
-        reverse=True,
-    )
-    begun = [one for one in known if one.startswith(backend) or one == f"rocm{cuda_of(backend)}"]
-    near = begun or difflib.get_close_matches(backend, known, 3, 0.5) or ["cpu", "cu126", "cu130"]
-    return f"`auto` takes what fits; the nearest: {', '.join(near[:5])}"
+    known = [label for label in catalog.backends if catalog.other_backends.get(label) != ()]
+    near = difflib.get_close_matches(backend, known, 5, 0.5) or ["cpu", "cu126", "cu130"]
+    return f"`auto` takes what fits; the nearest: {', '.join(near)}"

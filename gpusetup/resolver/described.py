@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from gpusetup.accelerators import nvidia
@@ -59,19 +59,20 @@ def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snaps
     if given.gpus:
         gpus_there = gpus_described(given.gpus, catalog.gpus)
         snapshot = replace(snapshot, gpus=gpus_there, pci_devices=None)
-    said = {name: getattr(given, name) for name in ("driver", "os", "machine", "python", "glibc")}
-    said["gpus"] = ", ".join(given.gpus)
-    readings = _said(((n, value) for n, value in said.items() if value), "command line")
-    readings = (*snapshot.readings, *readings)
-    return replace(snapshot, origin="composed", os=os, python=here, readings=readings)
+    said = [(name, getattr(given, name)) for name in ("os", "machine", "python", "glibc")]
+    said += [("driver", snapshot.driver.version if given.driver else None)]
+    said += [("gpu", name) for name in given.gpus]
+    readings = tuple(
+        Reading(subject={"gpu": "gpus"}.get(name, name), source=f"--{name}", value=value)
+        for name, value in said
+        if value
+    )
+    there = replace(snapshot, os=os, python=here, readings=(*snapshot.readings, *readings))
+    return replace(there, origin="composed")
 
 
 def _without_driver(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, driver=Driver(), cuda_api=CudaApi(), container=Container())
-
-
-def _said(values: Iterable[tuple[str, str]], source: str) -> tuple[Reading, ...]:
-    return tuple(Reading(subject=name, source=source, value=value) for name, value in values)
 
 
 def _check(given: Description, family: str | None) -> None:
@@ -94,22 +95,18 @@ def for_host(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
     """This environment as it will be on another host: its GPUs and driver are the named ones."""
-    driver = driver_named(driver, catalog, snapshot.os.family) if driver else None
-    hidden = nvidia.MAKER.masks
-    kept = {name: value for name, value in snapshot.environment.items() if name not in hidden}
-    replaced = ("gpus", "driver", "cuda_api", "pci_devices", "devices")
+    hidden, replaced = nvidia.MAKER.masks, ("gpus", "driver", "cuda_api", "pci_devices", "devices")
+    environment = {k: v for k, v in snapshot.environment.items() if k not in hidden}
     still = (one for one in snapshot.readings if one.subject.partition(".")[0] not in replaced)
-    gpus = _said((("gpus", name) for name in names), "--gpu")
-    return replace(
-        snapshot,
-        origin="composed",
-        gpus=gpus_described(names, catalog.gpus) or None,
-        driver=Driver(version=driver),
-        cuda_api=CudaApi(),
+    bare = replace(
+        _without_driver(snapshot),
+        gpus=None,
         pci_devices=None,
         devices=None,
-        container=replace(snapshot.container, cuda_compat_path=None),
-        environment=kept,
-        readings=(*still, *gpus, *_said((("driver", driver),) if driver else (), "--driver")),
+        environment=environment,
+        readings=tuple(still),
         events=tuple(event for event in snapshot.events if event.kind != "child-failed"),
     )
+    there = described(bare, Description(driver=driver, gpus=tuple(names)), catalog)
+    container = replace(snapshot.container, cuda_compat_path=None)
+    return replace(there, python=snapshot.python, container=container)

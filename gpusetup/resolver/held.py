@@ -12,7 +12,7 @@ from gpusetup.model.machine import Snapshot, Torch
 from gpusetup.model.resolution import Resolution, TorchBuild
 from gpusetup.model.versions import cuda_of
 from gpusetup.resolver.constraints import covers_every_gpu, driver_reaches
-from gpusetup.resolver.situation import CONDA_CHANNELS, Situation
+from gpusetup.resolver.situation import Situation
 
 
 def public(version: str | None) -> str:
@@ -78,31 +78,26 @@ def held_build(machine: Snapshot, host: Situation) -> TorchBuild | None:
         return None
     row = catalog.row_of(torch.version, backend, *place)
     cuda = row.cuda if row else torch.cuda or cuda_of(backend)
-    floor = catalog.driver_floor(cuda, host.floors) if cuda else None
-    by_conda = torch.installer == "conda"
-    if row is not None:
-        # conda's channels build for other architectures than the wheels are built for.
-        channels = CONDA_CHANNELS if by_conda else ()
-        rows = (catalog.row_of(row.torch, backend, *place, channel) for channel in channels)
-        codes = next(filter(None, rows), row)
-        audio = beside(catalog, "torchaudio", row)
-        row = replace(row, kernels=codes.kernels, ptx=codes.ptx, torchaudio=audio)
-        return replace(row, driver_floor=floor)
-    own = catalog.release_of(torch.version) if by_conda else None
-    codes_read = readable(torch.kernels or ())
-    return TorchBuild(
+    own = catalog.release_of(torch.version) if torch.installer == "conda" else None
+    build = row or TorchBuild(
         torch=public(torch.version),
         backend=backend,
         cuda=cuda,
         os=host.family,  # type: ignore[arg-type]
         machine=host.machine,
         pythons=(),
-        kernels=tuple(k for k in codes_read if k.startswith("sm_")),
-        ptx=tuple(k for k in codes_read if k.startswith("compute_")),
-        driver_floor=floor,
+        kernels=(),
         labelled="+" in torch.version,
         torchvision=own.torchvision if own else None,
         torchaudio=own.torchaudio if own else None,
+    )
+    codes = readable(torch.kernels) if torch.kernels else (*build.kernels, *build.ptx)
+    return replace(
+        build,
+        kernels=tuple(code for code in codes if code.startswith("sm_")),
+        ptx=tuple(code for code in codes if code.startswith("compute_")),
+        driver_floor=catalog.driver_floor(cuda, host.floors) if cuda else None,
+        torchaudio=beside(catalog, "torchaudio", build) if row else build.torchaudio,
     )
 
 

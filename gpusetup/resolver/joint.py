@@ -75,22 +75,13 @@ def name_of(word: str) -> str:
 
 
 def by_name(words: Sequence[str]) -> tuple[str, ...]:
-    """The words in the order of their names, one of each: an answer does not depend on how they
-    were typed, nor on how often.
+    """The words in the order of their names: an answer does not depend on how they were typed, nor
+    on how often.
 
-    >>> by_name(["torchao", "numpy>=2", "NumPy<3", "numpy>=2"])
-    ('numpy<3,>=2', 'torchao')
+    >>> by_name(["torchao", "numpy>=2", "torchao"])
+    ('numpy>=2', 'torchao')
     """
-    free: dict[str, Requirement] = {}
-    exact = []
-    for said in map(Requirement, words):
-        if said.url or said.marker:
-            exact.append(str(said))
-            continue
-        first = free.setdefault(canonicalize_name(said.name), said)
-        first.extras |= said.extras
-        first.specifier &= said.specifier
-    return tuple(sorted((*dict.fromkeys(exact), *map(str, free.values())), key=name_of))
+    return tuple(sorted({str(Requirement(word)) for word in words}, key=name_of))
 
 
 def extras_of(words: Sequence[str], name: str) -> tuple[str, ...]:
@@ -151,7 +142,8 @@ def _rows(asked: Asked, project: Project, build: TorchBuild) -> tuple[Pair, ...]
     span of releases: one release that was built otherwise says nothing of the others. torch's index
     of one backend has one torchvision and one torchaudio for a torch."""
     if project.name in COMPANIONS:
-        return (Pair(versions=f"=={_own(asked, project.name, build)}"),)
+        known = _own(asked, project.name, build)
+        return (Pair(versions=f"=={known}", torch=f"=={build.torch}"),)
     words = (Requirement(word) for word in asked.words if name_of(word) == project.name)
     exact = (found[1] for word in words if (found := EXACT.fullmatch(str(word.specifier))))
     own = tuple(row for version in exact if (row := row_of(project, version)))

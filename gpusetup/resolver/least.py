@@ -18,7 +18,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution, TorchBuild
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.constraints import fits, in_scope, newest_first, preference
+from gpusetup.resolver.constraints import nearest
 from gpusetup.resolver.decide import resolve
 from gpusetup.resolver.held import as_it_is, held_build, public, serves
 from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation, label_of, situation_of
@@ -101,7 +101,7 @@ def _is_good(held: TorchBuild, machine: Snapshot, host: Situation) -> bool:
 
 def left_alone(machine: Snapshot, catalog: Catalog) -> Decision | None:
     """torch as it is, whether or not it serves: other packages are asked for. None without one."""
-    request = Request(installer="conda" if machine.torch.installer == "conda" else "auto")
+    request = Request(installer=_installer(machine))
     host = situation_of(machine, request, catalog)
     held = held_build(machine, host)
     if held is None:
@@ -132,10 +132,15 @@ def _is_broken(machine: Snapshot) -> bool:
 
 def _kept(held: TorchBuild, machine: Snapshot, host: Situation) -> Resolution:
     """What stays, as the channels have it that it is from."""
-    installer = "conda" if machine.torch.installer == "conda" else "auto"
-    exact = Request(torch=f"=={public(held.torch)}", backend=held.backend, installer=installer)
+    torch, installer = f"=={public(held.torch)}", _installer(machine)
+    exact = Request(torch=torch, backend=held.backend, installer=installer)
     known = resolve(machine, exact, host.catalog)
     return replace(known, fallbacks=()) if known.build else as_it_is(held, host)
+
+
+def _installer(machine: Snapshot) -> str:
+    """Whose channels the installed torch is of."""
+    return "conda" if machine.torch.installer == "conda" else "auto"
 
 
 def _nearest(held: str, machine: Snapshot, request: Request, host: Situation) -> Resolution:
@@ -143,26 +148,14 @@ def _nearest(held: str, machine: Snapshot, request: Request, host: Situation) ->
 
     `conda` of the answer is chosen by the same rule from conda's own channels.
     """
-    build = _nearest_build(held, host)
-    if build is None:
-        return resolve(machine, request, host.catalog)
-    label = label_of(request.torch)
-    exact = replace(request, torch=f"=={build.torch}" + (f"+{label}" if label else ""))
-    found = resolve(machine, exact, host.catalog)
-    if host.channels != WHEELS:
+    build = nearest(public(held), host)
+    label = f"+{host.backend}" if label_of(request.torch) else ""
+    if build is not None:
+        request = replace(request, torch=f"=={build.torch}{label}")
+    found = resolve(machine, request, host.catalog)
+    if build is None or host.channels != WHEELS:
         return found
-    return replace(found, conda=_nearest_build(held, replace(host, channels=CONDA_CHANNELS)))
-
-
-def _nearest_build(held: str, host: Situation) -> TorchBuild | None:
-    own = newest_first(public(held))
-
-    def distance(build: TorchBuild) -> tuple[object, ...]:
-        there = newest_first(build.torch)
-        oldest_first = tuple(-part for part in there)
-        return there > own, there if there > own else oldest_first, preference(host)(build)
-
-    return min((b for b in in_scope(host) if fits(b, host)), key=distance, default=None)
+    return replace(found, conda=nearest(public(held), replace(host, channels=CONDA_CHANNELS)))
 
 
 # --- in words ------------------------------------------------------------------------------------
@@ -183,18 +176,17 @@ def why(decision: Decision, host: Situation, *, asked: str | None = None) -> str
             f"{build.backend}, because no NVIDIA GPU is seen here; for an image of another host "
             "name it: `--gpu NAME --driver VERSION`, or `--backend cu...`"
         )
-    was, backend = (public(held.torch), held.backend) if held is not None else ("", "")
-    kept = SERVES
-    if backend == UNREAD:
+    if held is None or decision.how == "upgrade":
+        return "the newest that fits"
+    kept, no_build = SERVES, f"no build of {public(held.torch)} fits: the"
+    if held.backend == UNREAD:
         kept = "nothing speaks against this torch: it stays"
-    elif is_seen_only(maker_of(backend)):
-        kept = f"{SERVES}; the catalog knows no newer build for {backend}"
+    elif is_seen_only(maker_of(held.backend)):
+        kept = f"{SERVES}; the catalog knows no newer build for {held.backend}"
     return {
         "kept": kept,
         "again": "files are missing: the same build again",
         "same-version": "the same version, from the index that fits this machine",
-        "nearest-newer": f"no build of {was} fits: the nearest newer version that does",
-        "newest": f"no build of {was} fits: the newest that does",
-        "upgrade": "the newest that fits",
-        "first": "the newest that fits",
+        "nearest-newer": f"{no_build} nearest newer version that does",
+        "newest": f"{no_build} newest that does",
     }.get(decision.how)

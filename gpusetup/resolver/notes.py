@@ -66,7 +66,7 @@ def _of_the_build(build: TorchBuild, host: Situation, machine: Snapshot) -> Iter
     if build.cuda and host.presence == "unknown":
         yield "the GPU is unknown: gpusetup cannot tell whether the build has kernels for it"
     if build.cuda and not (host.driver or host.driver_cuda):
-        what = "the driver is unknown, so a CUDA that most drivers serve was chosen"
+        what = "the driver is unknown, so a CUDA that most drivers support was chosen"
         if machine.driver.module_loaded is False or machine.driver.library_found is False:
             what = "no NVIDIA driver was found"
         yield f"{what}: this build needs NVIDIA driver {build.driver_floor or 0} or newer"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -110,13 +111,10 @@ def _floors(snapshot: Snapshot) -> str:
 
 def python_tag(snapshot: Snapshot) -> str | None:
     """The interpreter as wheels name it: `3.11`, `3.13t`; None when unknown."""
-    version = snapshot.python.version
-    if not version:
-        return None
-    major, _, rest = version.partition(".")
-    minor = "".join(c for c in rest.split(".")[0] if c.isdigit())
+    version = snapshot.python.version or ""
     free = snapshot.python.free_threaded or version.endswith("t")
-    return f"{major}.{minor}{'t' if free else ''}"
+    found = re.match(r"\d+\.\d+", version)
+    return f"{found[0]}{'t' if free else ''}" if found else None
 
 
 def gpus_to_serve(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
@@ -139,11 +137,10 @@ def first_drivers(snapshot: Snapshot, catalog: Catalog) -> tuple[tuple[str, str]
     """
     if board_of(snapshot):
         return ()
-    gpus, floors = gpus_to_serve(snapshot, catalog), _floors(snapshot)
-    if snapshot.gpus:
-        present = (gpu for gpu in snapshot.gpus if not gpu.lost)
-        gpus = tuple(completed(gpu, catalog)[0] for gpu in present)
-    unlisted = (gpu for gpu in gpus if not gpu.uuid and gpu.nvml_index is None)
+    unlisted = (
+        gpu for gpu in gpus_to_serve(snapshot, catalog) if not gpu.uuid and gpu.nvml_index is None
+    )
+    floors = _floors(snapshot)
     found = ((gpu.name, catalog.first_driver(gpu, floors)) for gpu in unlisted)
     return tuple(dict.fromkeys((name, first) for name, first in found if first))
 

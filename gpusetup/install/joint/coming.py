@@ -56,29 +56,24 @@ def with_set(
     joint = choose_together(question, places, prefer=build, behind_days=YEAR if stays else 0)
     if joint.refused:
         raise Unsatisfiable(*refusal(joint))
-    same = (build and build.torch, build and build.backend) == (
-        joint.build.torch,
-        joint.build.backend,
-    )
-    chosen = _exact(asked, joint)
-    if same:
-        if stays and not chosen.files:
-            return task
-        missing = {*chosen.family} - {*(target.installed if stays else ())}
-        family = tuple(name for name in FAMILY if name in {*task.asked.family, *missing})
-        fresh = replace(task.asked, family=family, packages=chosen.packages, files=chosen.files)
-        return replace(task, asked=fresh, said=_said(joint))
-    held = task.decision.held  # the backend is named too, unless that would leave a maker's GPUs
+    chosen, held = _exact(asked, joint), task.decision.held
+    same = build is not None and (build.torch, build.backend) == joint.torch
+    if stays and same and not chosen.files:
+        return task
+    # The backend is named too, unless that would leave a maker's GPUs.
     leaves = held is not None and crosses(held.backend, joint.build.backend)
     backend = request.backend if leaves else joint.build.backend
     exact = Request(torch=f"=={joint.build.torch}", backend=backend)
-    fresh_target = target.venv is not None
-    moved = decide(request, job.talk, task.machine, chosen, exact, fresh=fresh_target)
+    fresh = target.venv is not None
+    moved = decide(request, job.talk, task.machine, chosen, exact, fresh=fresh)
     why = next((one.by for one in joint.held_back if one.package == "torch"), moved.why)
-    if stays:
+    if same:
+        why = task.why
+    elif stays:
         there, names = task.machine.torch.version, " and ".join(asked.packages)
         why = f"with torch {there} {names} would be old, or missing"
-    return replace(moved, why=why, said=_said(joint))
+    said = (f"{one.package} stays at {one.at}: {one.by}" for one in joint.held_back)
+    return replace(moved, why=why, said=(*said, *joint.notes))
 
 
 def refusal(joint: Joint) -> tuple[str, str]:
@@ -89,11 +84,6 @@ def refusal(joint: Joint) -> tuple[str, str]:
         f"Only an old release goes together here: {said}",
         f"asked for by its version it is taken: {names}",
     )
-
-
-def _said(joint: Joint) -> tuple[str, ...]:
-    held = (f"{one.package} stays at {one.at}: {one.by}" for one in joint.held_back)
-    return (*held, *joint.notes)
 
 
 def _exact(asked: RequestedPackages, joint: Joint) -> RequestedPackages:

@@ -24,6 +24,7 @@ from gpusetup.resolver.joint import (
     not_here,
     row_beside,
 )
+from gpusetup.resolver.refusal import nothing_fits
 
 
 class Joint(Frozen):
@@ -38,6 +39,10 @@ class Joint(Frozen):
     refused: tuple[HeldBack, ...] = ()
     """What would be an old release: a "no"."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def torch(self) -> tuple[str, str]:
+        return self.build.torch, self.build.backend
 
 
 def builds_for(
@@ -55,13 +60,7 @@ def builds_for(
         return builds
     if fitting := candidates(bare, ()):
         raise _not_with_these(asked, projects, fitting[0])
-    every = resolve(asked.machine, asked.request, asked.catalog).rejections
-    near = [one for one in every if not one.reason.startswith(("is not the ", "is a CPU"))]
-    why = [f": torch {one.torch} of {one.backend} {one.reason}" for one in (*near, *every)][:1]
-    raise Unsatisfiable(
-        f"No torch build fits this machine and these packages{''.join(why)}",
-        hint="`gpusetup resolve --explain` without packages says why each torch does not",
-    )
+    raise nothing_fits(resolve(asked.machine, asked.request, asked.catalog))
 
 
 def _not_with_these(asked: Asked, projects: Sequence[Project], newest: TorchBuild) -> Unsatisfiable:
