@@ -151,9 +151,9 @@ NVML_MISMATCH = Cause(
     message=Message(
         title="Kernel module and driver library are of different versions",
         detail="Usually the driver's packages were updated while the old module stayed loaded.",
-        text="Reboot the host, or unload and load the nvidia modules, so that the kernel module "
-        "and the libraries are of one version (a container: restart it, and keep driver packages "
-        "out of its image)",
+        text="When no job runs on the host, reboot it, or unload and load the nvidia modules: then "
+        "the kernel module and the libraries are of one version. If others run this machine, tell "
+        "them (a container: restart it, and keep driver packages out of its image)",
         commands=("sudo reboot",),
         look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
         see="where a reboot changed nothing, see which module lies on the disk (install the "
