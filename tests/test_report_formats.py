@@ -143,7 +143,6 @@ FACTS: tuple[tuple[str, str, Any], ...] = (
     ("**GPU:** NVIDIA RTX 4090", "gpus", ["RTX 4090"]),
     ("NVIDIA driver 470.256.02, Tesla V100", "gpus", ["Tesla V100"]),
     ("|   0  NVIDIA GB10                    On  |", "gpus", ["NVIDIA GB10"]),
-    ("GPU: RTX 4090 24G memory", "gpus", ["RTX 4090"]),
     (INCOMPATIBLE, "gpus", ["NVIDIA GeForce RTX 5080"]),
     ("Found GPU0 Tesla P100-PCIE-16GB which is of cuda capability 6.0.\nTesla P100-PCIE-16GB with "
      "CUDA capability sm_60 is not compatible with the current PyTorch installation.", "gpus", ["Tesla P100-PCIE-16GB"]),

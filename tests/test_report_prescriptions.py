@@ -190,3 +190,51 @@ ABSENT = "ImportError: {}: cannot open shared object file: No such file or direc
 )  # fmt: skip
 def test_what_is_prescribed(text: str, has: str, never: str) -> None:
     assert misses(text, has, never) == []
+
+
+OOM = (
+    "RuntimeError: CUDA out of memory. Tried to allocate 50.00 MiB (GPU 0; 6.00 GiB total capacity;"
+)
+
+
+@each(
+    "text, title, word",
+    [
+        (
+            f"{OOM} 505.96 MiB already allocated; 12.50 MiB free; 530.00 MiB reserved in total by PyTorch)",
+            "Other programs hold 5.5 GiB",
+            "does not help",
+        ),
+        (
+            f"{OOM} 693.78 MiB already allocated; 3.91 GiB free; 718.22 MiB cached)",
+            "although 3.9 GiB is free",
+            "page file",
+        ),
+        (
+            f"{OOM} 5.20 GiB already allocated; 12.50 MiB free; 5.40 GiB reserved in total by PyTorch)",
+            "does not suffice",
+            "batch size",
+        ),
+        (
+            "torch 2.8.0+cu128 is in pip list\nrun.py: ModuleNotFoundError: No module named 'torch'",
+            "another one has torch",
+            "full path",
+        ),
+        (
+            "RuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error.",
+            "or a file that a worker maps is cut",
+            "damaged",
+        ),
+        ("Ollama stops using the GPU after the PC resumes from sleep", "slept", "module"),
+        (
+            "OS: Ubuntu 24.04\nllama.cpp$ cmake --build build\nnvcc fatal   : Unsupported gpu architecture 'compute_120a'",
+            "compute_120a",
+            "which -a nvcc",
+        ),
+    ],
+)  # fmt: skip
+def test_numbers_and_contradictions_of_a_text_decide_what_to_do(
+    text: str, title: str, word: str
+) -> None:
+    assert title in root(text).title
+    assert word in fix_of(text).text

@@ -229,7 +229,7 @@ DRIVER_CALL_UNSUPPORTED = Cause(
 )
 
 SLEPT = r"\b(?:suspend(?:s|ed)?|sleep|slept|hibernat\w{1,4}|standby|wak(?:es|ing) up|woke up|resum(?:es|ed|ing) from)\b"
-GONE = r"\b(?:GPU|CUDA|torch|ollama|nvidia)\b[^.\n]{0,40}?\b(?:not (?:available|found|detected)|no longer|gone|lost|unavailable|only uses the CPU)\b"
+GONE = r"\b(?:GPU|CUDA|torch|ollama|nvidia)\b[^.\n]{0,40}?\b(?:not (?:available|found|detected)|no longer|gone|lost|unavailable|only uses the CPU|stops using)\b"
 
 CUDA_UNKNOWN_ERROR = Cause(
     id="cuda-unknown-error",
@@ -245,7 +245,7 @@ CUDA_UNKNOWN_ERROR = Cause(
         says(
             ("suspend", "sleep", "hibernat", "standby", "wake"),
             rf"{SLEPT}.{{0,120}}?{GONE}|{GONE}.{{0,60}}?{SLEPT}",
-            unless=r"sleep mode|wake_up|sleep\(|sleep level|fails? to (?:suspend|resume|sleep)|fr[eo]+z\w*|black screen",
+            unless=r"(?:enable|vllm).{0,20}sleep.mode|wake_up|sleep\(|sleep level|fails? to (?:suspend|resume|sleep)|fr[eo]+z\w*|black screen",
         ),
     ),
     examples=(

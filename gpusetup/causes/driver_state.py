@@ -151,9 +151,9 @@ NVML_MISMATCH = Cause(
     message=Message(
         title="The kernel module and the driver libraries have different versions",
         detail="Usually the driver's packages were updated while the old module stayed loaded.",
-        text="Reboot the host, or unload and load the nvidia modules, so that both have the "
-        "same version (a container: restart it, and keep driver packages "
-        "out of its image)",
+        text="If no job runs on the host, reboot it, or unload and load the nvidia modules, so that "
+        "both have the same version. If others run this machine, tell them (a container: restart "
+        "it, and keep driver packages out of its image)",
         commands=("sudo reboot",),
         look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
         see="if a reboot changed nothing, check which module is on the disk (reinstall the "

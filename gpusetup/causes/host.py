@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes.layers import NCCL_SAYS, NO_TORCH, Layer
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Alike, Cause, Message
 from gpusetup.causes.sources import WHEELS
 from gpusetup.evidence.places import IN_A_CONTAINER, IN_DOCKER, IN_PODMAN, no
 from gpusetup.fixes.disk_space import making_room, short_disks
@@ -18,6 +18,7 @@ SHM_TOO_SMALL = Cause(
     proven_by="1 GiB or less in a container",
     way_out="--shm-size",
     source="torch's message on a bus error",
+    alike=(Alike(causes=("pip-cache-disk-full",), asks="df -h", unless=IN_A_CONTAINER),),
     explains=("dataloader-worker-killed", "nccl-shm-error", *NCCL_SAYS),
     message=Message(
         title="A small /dev/shm: DataLoader workers and NCCL need more",
@@ -25,6 +26,15 @@ SHM_TOO_SMALL = Cause(
         "with a plain image), or use num_workers=0",
         commands=("docker run --rm --shm-size=8g --gpus all ubuntu df -h",),
         cases=(
+            Message(
+                where=(no(IN_A_CONTAINER),),
+                title="A bus error: /dev/shm is small, or a file that a worker maps is cut",
+                text="See first how large /dev/shm is. If it is small, start the container with "
+                "`--shm-size=8g`, or use num_workers=0. If it is large, shared memory is not the "
+                "reason: look for a full disk, or a dataset that is damaged or on a network disk",
+                look=("df -h /dev/shm",),
+                see="see how large it is",
+            ),
             Message(
                 where=(IN_PODMAN,),
                 commands=(

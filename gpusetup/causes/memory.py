@@ -77,6 +77,23 @@ OUT_OF_MEMORY = Cause(
                 look=("free -h", "sudo tegrastats"),
             ),
             Message(
+                having={"others": ""},
+                title="Other programs hold {others} of the GPU's {total}",
+                text="End the program that holds the memory (often an earlier run that did not "
+                "end, or another notebook), or use another GPU. A smaller batch does not help",
+                look=("nvidia-smi",),
+                see="see which program it is",
+            ),
+            Message(
+                having={"unused": ""},
+                title="CUDA does not get {asked} of GPU memory, although {unused} is free",
+                text="The GPU's memory is not short. Look at the computer's memory while the "
+                "program runs: Windows backs the GPU's memory with it and with the page file. Load "
+                "less data at once, or enlarge the page file; then update torch",
+                look=("nvidia-smi",),
+                see="see what else holds memory",
+            ),
+            Message(
                 having={"engine": ""},
                 text="End the other process, and give the server less memory. vLLM takes its "
                 "share of the whole GPU when it starts (`--gpu-memory-utilization`), "
@@ -106,7 +123,8 @@ OUT_OF_MEMORY = Cause(
             {
                 "out of memory": r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"
                 r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?"
-                r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?",
+                r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?"
+                r"(?:.{0,200}?(?:this process has )?(?P<held>[\d.]+ ?[KMG]i?B) (?:reserved in total|cached|memory in use\. Of the allocated))?",
                 "mps backend out of memory": "",
                 "hip error: out of memory": "",
                 "ur_result_error_out_of_device_memory": "",

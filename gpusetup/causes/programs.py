@@ -77,11 +77,11 @@ PROGRAM_SEES_NO_GPU = Cause(
         ),
         *any_of(
             {
-                "no ": r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered)\b",
+                "no ": r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b",
                 "gpu": r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)|\bnot using the GPU\b|only (?:runs on|uses) (?:the )?CPU\b",
                 "discovery": r"failure during GPU discovery",
             },
-            unless=r"torch|is_available|nvidia-smi|RuntimeError",
+            unless=r"torch|is_available|nvidia-smi|RuntimeError: No",
         ),
         *any_of(
             {
@@ -178,6 +178,7 @@ PROGRAM_WITHOUT_GPU_SUPPORT = Cause(
             },
             program="onnxruntime",
         ),
+        says("blas = 0", r"\bBLAS = 0\b", program="llama.cpp"),
         says("jaxlib is not installed. falling back", program="JAX"),
         says("xformers wasn't build with cuda support", program="xformers"),
         says(
@@ -198,6 +199,7 @@ PROGRAM_WITHOUT_GPU_SUPPORT = Cause(
         "CUDA execution provider is not enabled in this build.",
         "the script says that only the CPU version of JAX was installed",
         "pip install llama-cpp-python gives me the CPU version",
+        "AVX = 1 | AVX2 = 1 | FMA = 1 | BLAS = 0 | SSE3 = 1",
         "LightGBMError: LightGBM was not compiled with GPU support",
         "OpenCV(4.8.0) error: The library is compiled without CUDA support",
         "lightgbm.basic.LightGBMError: GPU Tree Learner was not enabled in this build.",

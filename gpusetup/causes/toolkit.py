@@ -54,6 +54,9 @@ TOOLKIT_MISMATCH = Cause(
         way=one_cuda,
     ),
     stage="build",
+    beside_torch="See which nvcc the build takes (`which -a nvcc`, `nvcc --version`): an older "
+    "toolkit does not know a newer GPU. Put the bin folder of a newer toolkit first on PATH, delete "
+    "the build folder, and build again",
     says=(
         *any_of(
             {
@@ -122,9 +125,11 @@ TOOLKIT_MISSING = Cause(
     message=Message(
         title="A build of CUDA code finds no toolkit",
         detail="torch's wheels have CUDA's libraries, not its compiler.",
-        text="Install the CUDA toolkit of torch's CUDA (Windows: "
+        text="Ask `gpusetup resolve NAME` for a prebuilt wheel of the extension; if the extension "
+        "is optional, leave it out; if a package needs the toolkit at import, update that package. "
+        "To build it, install the CUDA toolkit of torch's CUDA (Windows: "
         "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH) and set "
-        "CUDA_HOME to it; or ask `gpusetup resolve NAME` for a prebuilt wheel of the extension",
+        "CUDA_HOME to it",
         way=_toolkit,
         cases=(
             Message(

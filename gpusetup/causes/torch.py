@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes.layers import BROKEN_TORCH, COMPANIONS, NO_TORCH, Layer
 from gpusetup.causes.record import Alike, Cause, Message
 from gpusetup.causes.sources import WHEELS
-from gpusetup.evidence.context import RuleContext, events, packages, readings
+from gpusetup.evidence.context import RuleContext, events, is_report, packages, readings
 from gpusetup.evidence.plausible import is_a_path
 from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
@@ -56,6 +56,16 @@ TORCH_MISSING = Cause(
     message=Message(
         title="torch is not installed in {python}",
         way=lambda context, _: _install(context),
+        cases=(
+            Message(
+                where=(lambda c: is_report(c) and bool(c.snapshot.torch.version),),
+                title="The Python that runs this has no torch; another one has torch {torch}",
+                text="Start the program with the Python that has torch: write that Python's full "
+                "path before the script (Windows starts a script that is called by its name with "
+                "the system's Python). `python -c 'import sys; print(sys.executable)'` says which "
+                "one runs",
+            ),
+        ),
     ),
     says=(
         *any_of(

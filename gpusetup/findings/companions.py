@@ -14,6 +14,7 @@ from gpusetup.causes.companions import (
     TORCHAUDIO_MISMATCH,
     TORCHVISION_MISMATCH,
 )
+from gpusetup.causes.lenders import lender_of
 from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import (
     RuleContext,
@@ -76,7 +77,8 @@ def _differs(context: RuleContext, name: Name) -> str:
 def _companion_fix(context: RuleContext, name: Name) -> Fix:
     """The companion of the torch that is there; both together if that torch has to change too."""
     torch = context.snapshot.torch
-    if context.snapshot.os.jetson or (not torch.version and "/usr/" in (torch.location or "")):
+    given = not torch.version and "/usr/" in (torch.location or "") and not lender_of(context)
+    if context.snapshot.os.jetson or given:
         return Fix(
             text=f"Keep the torch from the maker of this board or image: get {name} "
             "from the same place, or build it for the release that the command prints",

@@ -68,11 +68,34 @@ def out_of_memory(context: RuleContext) -> Iterator[Finding]:
     seen = [(g.memory_used_bytes, g.memory_total_bytes) for g in gpus(context)]
     if seen and all(used and total and used >= 0.95 * total for used, total in seen):
         messages += events(context, "cuda-library-error")
-    for found in _found(context, OUT_OF_MEMORY, messages):
+    for found in _found(context, OUT_OF_MEMORY, tuple(map(_measured, messages))):
         sizes = (messages[0].values.get(f"{name}_bytes") for name in ("asked", "total"))
         asked, total = (gib(whole_number(size) or 0) for size in sizes)
         told = f"{found.title}: {asked} more were asked for, it has {total}"
-        yield replace(found, title=told) if "total_bytes" in messages[0].values else found
+        sized = "total_bytes" in messages[0].values and found.title in OUT_OF_MEMORY_TITLE
+        yield replace(found, title=told) if sized else found
+
+
+OUT_OF_MEMORY_TITLE = "The GPU's memory does not suffice"
+MOST = 0.6
+"""The share of a GPU above which other programs hold most of it."""
+
+
+def _measured(message: Event) -> Event:
+    """With what other programs hold of the GPU, if that is most of it, or else with what is free
+    although less was asked for."""
+    asked, total, free, held = (
+        whole_number(message.values.get(f"{name}_bytes"))
+        for name in ("asked", "total", "free", "held")
+    )
+    if asked is None or total is None or free is None or held is None:
+        return message
+    values = {"asked": gib(asked), "total": gib(total)}
+    if total - free - held > MOST * total:
+        values["others"] = gib(total - free - held)
+    elif free > 2 * asked:
+        values["unused"] = gib(free)
+    return replace(message, values={**message.values, **values})
 
 
 def _found(context: RuleContext, cause: Cause, messages: tuple[Event, ...]) -> Iterator[Finding]:

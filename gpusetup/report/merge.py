@@ -180,7 +180,7 @@ def _folders(snapshot: Snapshot) -> Iterator[Event]:
             )
 
 
-SIZED = {"asked": "asked_bytes", "total": "total_bytes", "total2": "total_bytes", "free": "free_bytes"}  # fmt: skip
+SIZED = {"asked": "asked_bytes", "total": "total_bytes", "total2": "total_bytes", "free": "free_bytes", "held": "held_bytes"}  # fmt: skip
 
 
 def _sized(event: Event, os: Os) -> Event:

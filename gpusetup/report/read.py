@@ -37,7 +37,6 @@ READERS: tuple[Reader, ...] = (
     collect_env.collect_env,
     smi.nvidia_smi,
     sayings.sayings,
-    sayings.bare_versions,
     program_gpus.program_gpus,
     prose.prose,
     machine_tools.machine_tools,

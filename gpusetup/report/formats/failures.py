@@ -20,7 +20,7 @@ FAILURE = lazy(
     r"(?:^|[\s:(`])(?:(?:[A-Za-z_]\w{0,40}\.){0,8}(?P<name>[A-Z]\w{0,40}(?:Error|Exception|NotFound\w{0,5}|Failed))(?=:|$|[\]`')])"
     r"|(?P<marked>\[?(?:[Ee]rror|ERROR|[Ff]atal|FATAL|[Ff]ailed)\b\]?(?=:|\]|\s-?\s?[A-Z]))"
     r"|(?<!\w )(?:[Cc]annot|[Cc]ould not|[Ff]ailed to|unknown|[Ii]nvalid|[Pp]ermission denied|[Ii]llegal instruction|[Ss]egmentation fault)\b)"
-    r"(?P<message>.{0,300})$"
+    r"(?P<message>.*)$"
 )
 """An exception, a line that is marked as an error, or one that begins as programs say it."""
 PASSED_ON = lazy(
@@ -47,7 +47,7 @@ STACK = lazy(
 )
 """Words of a failure that may be of the GPU's stack."""
 WORKING = lazy(
-    r"torch\.cuda\.\w+Tensor|\bcuda:\d|same device|two devices|is_available\(|_cuda\w*\" not implemented",
+    r"torch\.cuda\.\w+Tensor|wrapper_CUDA\w*|\bcuda:\d|same device|two devices|is_available\(|_cuda\w*\" not implemented",
     re.I,
 )
 """What such a line says of a GPU that works."""
@@ -62,12 +62,15 @@ BUILDS = lazy(
 )
 """A build: what fails there may be the GPU's part of it."""
 NEEDS = lazy(
-    r"cannot import name|' has no attribute|No module named|No package metadata was found|distribution was not found|PackageNotFoundError: "
+    r"No module named|No package metadata was found|distribution was not found|PackageNotFoundError: "
     r"|\bis not (?:installed|installable)\b|must be installed to|not properly installed|seems to be not installed|error: (?!torch/)[\w/]{2,40}\.h(?:pp)?: No such file"
     r"|cannot find -l|Could NOT find|COMPILER not set|\.so[.\d]*: cannot open shared|missing dependency|requires (?:the latest version of )?[`'\"]?\w+[`'\"]?(?:: `pip| ?>=)"
-    r"|not compatible with (?:this version of|PyTorch)|incompatible function arguments"
 )
-"""What says of itself that something is missing, or of another release: whatever it is for."""
+"""What says of itself that something is missing, whatever it is for."""
+OTHER_RELEASE = lazy(
+    r"cannot import name|' has no attribute|not compatible with (?:this version of|PyTorch)|incompatible function arguments"
+)
+"""What says of itself that two packages are of releases that do not belong together."""
 LONG_ENOUGH = 12
 LAST, BEFORE, AFTER = 400, 16, 3
 """Lines that are looked at: of the text, before a failure and from it on."""
@@ -85,30 +88,28 @@ def failures(text: Text) -> Iterator[Fact]:
     first = max(len(text.lines) - LAST, 0)
     for number in range(len(text.lines) - 1, first - 1, -1):
         line = text.lines[number].strip()
-        found, needs = FAILURE.search(line), NEEDS.search(line)
-        if not (found or needs) or PASSED_ON.search(line):
+        found, releases = FAILURE.search(line), OTHER_RELEASE.search(line)
+        if not (found or releases or NEEDS.search(line)) or PASSED_ON.search(line):
             continue
         before = text.lines[max(number - BEFORE, first) : number]
-        needed = line if needs else next((one for one in before[::-1] if NEEDS.search(one)), "")
-        near = "\n".join((*before, *text.lines[number : number + AFTER]))
-        name = (found and found["name"]) or "error"
-        stacks = BUILDS.search(near) or COMPLAINT.search(WORKING.sub("", near))
-        said = found and (found["name"] or found["marked"])
-        own = needed or (
-            said and not stacks and found and _is_its_own(name, line, found["message"])
-        )
-        values = {"exception": name, **({"own": "yes"} if own else {})}
+        needed = next((one for one in (line, *reversed(before)) if NEEDS.search(one)), None)
+        values = {"exception": (found and found["name"]) or "error"}
         if needed:
             values["needs"] = "yes"
+        near = "\n".join((*before, *text.lines[number : number + AFTER]))
+        if needed or releases or (found and _is_its_own(found, near)):
+            values["own"] = "yes"
         source = f"report, line {number + 1}"
-        text_of_it = (needed or line).strip()[:SHOWN]
-        yield Event(kind=PROGRAM_FAILED.id, values=values, source=source, text=text_of_it)
+        shown = (needed or line).strip()[:SHOWN]
+        yield Event(kind=PROGRAM_FAILED.id, values=values, source=source, text=shown)
         return
 
 
-def _is_its_own(name: str, line: str, message: str) -> bool:
-    """Whether the GPU's stack does not raise an error of this name and these words."""
-    if STACK.search(WORKING.sub("", line)):
+def _is_its_own(found: re.Match[str], near: str) -> bool:
+    """Whether neither the words of a failure nor what stands near it may mean the GPU's stack."""
+    if not (found["name"] or found["marked"]) or STACK.search(WORKING.sub("", found.string)):
         return False
-    vague = len(message) < LONG_ENOUGH or WRAPS.search(message)
-    return bool(ORDINARY.search(name)) or not vague
+    if BUILDS.search(near) or COMPLAINT.search(WORKING.sub("", near)):
+        return False
+    vague = len(found["message"]) < LONG_ENOUGH or WRAPS.search(found.string)
+    return bool(ORDINARY.search(found["name"] or "")) or not vague

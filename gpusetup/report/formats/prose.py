@@ -14,7 +14,7 @@ from gpusetup.report.text import Text
 MODEL = lazy(
     r"(?<![\w.-])(?:(?P<line>RTX|GTX|Quadro|MX|GT) ?-?(?P<number>[PMKT]?\d{3,4}) ?(?P<kind>Ti|SUPER)?\b"
     r"|(?P<alone>50[5-9]0|40[6-9]0|30[5-9]0|20[678]0|10[5-8]0)(?: ?(?P<ti>Ti))?(?![\w-]| ?(?:steps|of \d))"
-    r"|(?P<name>(?:Tesla )?(?:V100|A100|H[12]00|H20|T4|P100|P40|K80|M40|L40S?|B200|GB10|DGX Spark)|RTX (?:PRO )?[A456]000)\b)",
+    r"|(?P<name>(?:Tesla )?(?:9[24]0MX?|V100|A100|H[12]00|H20|T4|P100|P40|K80|M40|L40S?|B200|GB10|DGX Spark)|RTX (?:PRO )?[A456]000)\b)",
     re.I,
 )
 FAMILIES = {

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE, TORCH_VERSION
 from gpusetup.messages.torch import IN_PROSE
-from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import (
     GUESS,
     HINT,
@@ -29,6 +28,8 @@ from gpusetup.report.text import Text
 TORCH = rf"({TORCH_VERSION})(?![\w+]|\.\w)"
 LOCAL = rf"({RELEASE}\+(?:{LABEL}))\b(?!-)"
 """A version that only torch's builds have."""
+OTHERS = r"['\"]?,? (?:'?\d{1,2}\.\d'?,? )?"
+"""Between `torch.__version__` and `torch.cuda.is_available()`, printed together."""
 LABELS = ("+cpu", "+cu", "+rocm", "+xpu")
 PYTHON = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 DRIVER = rf"({DRIVER_VERSION})"
@@ -165,6 +166,8 @@ ROWS = (
     Saying("driver.cuda", "nvidia-smi", rf"\bnvidia-smi`?,? {SHOWS}(\d{{1,2}}\.\d)\b", HINT),
     Saying("toolkit.nvcc", "nvcc", rf"\bnvcc(?: (?:--version|-V))?`?,? {SHOWS}(\d{{1,2}}\.\d{{1,2}})\b", HINT),
     Saying("driver.cuda", "cuda version: driver", r"unsupported CUDA version: driver (\d{1,2}\.\d)", USUAL),
+    Saying("torch.version", LABELS, rf"(?<![\w.-]){LOCAL}{OTHERS}(?:True|False)\b", HINT),
+    Saying("torch.cuda_available", LABELS, rf"(?<![\w.-]){RELEASE}\+(?:{LABEL}){OTHERS}(True|False)\b"),
     Saying("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
 )  # fmt: skip
 
@@ -267,22 +270,3 @@ def implied(subject: str, value: str) -> Iterator[tuple[str, str | bool, int]]:
         release = next((r for start, r in L4T_BY_KERNEL if kernel.startswith(start)), "tegra")
         yield "os.jetson", release, HINT
         yield "os.machine", "aarch64", USUAL
-
-
-BARE = lazy(
-    rf"^[('\"]{{0,2}}({RELEASE}[\w.]{{0,16}}\+(?:{LABEL}))['\"]?"
-    r"(?:[, ]{1,2}(?:'?\d{1,2}\.\d'?|None))?(?:[, ]{1,2}(True|False))?\)?$"
-)
-"""`print(torch.__version__)`, and with it `torch.version.cuda` and `torch.cuda.is_available()`."""
-
-
-def bare_versions(text: Text) -> Iterator[Fact]:
-    """A line that is nothing but a torch version with its label."""
-    for number, line in enumerate(text.lines):
-        if len(line) < 48 and "+" in line and (found := BARE.match(line.strip())):
-            source = f"report, line {number + 1}"
-            yield Claim(subject="torch.version", value=found[1], source=source, trust=HINT)
-            if found[2]:
-                known = found[2] == "True"
-                yield Claim(subject="torch.cuda_available", value=known, source=source)
-            return
