@@ -140,17 +140,6 @@ def test_a_report_is_read_as_the_file_would_be(
     assert api.read_report("\ud800 a lone surrogate").cause == "unknown"
 
 
-@pytest.mark.slow
-def test_verify_gives_the_document_of_the_child(capfd: pytest.CaptureFixture[str]) -> None:
-    answer = api.verify(python=sys.executable, device="cpu", only=["matmul"])
-    assert capfd.readouterr() == ("", "")
-    words = ["verify", "--python", sys.executable, "--device", "cpu", "--only", "matmul", "--json"]
-    assert main(words) == 0
-    printed = json.loads(capfd.readouterr().out)
-    assert timeless(json.loads(api.to_json(answer))) == timeless(printed)
-    assert (answer.verdict, answer.checks[-1].name) == ("passed", "matmul")
-
-
 # --- errors -------------------------------------------------------------------------------------
 
 WRONG: dict[str, tuple[Callable[[], object], type[api.GpuSetupError], str]] = {
@@ -257,14 +246,6 @@ def test_a_fault_of_our_own_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> N
     assert isinstance(told.value.__cause__, KeyError)
 
 
-def test_an_unknown_keyword_is_a_type_error_as_anywhere_in_python() -> None:
-    for name in ("modle", "png", "cells", "output", "serve_all"):
-        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
-            api.plan(**{name: "x"})  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="'lora'"):
-        api.plan(serve="vllm", lora=8)  # type: ignore[call-overload]
-
-
 # --- what it needs ------------------------------------------------------------------------------
 
 ABSENT = ("rich", "psutil", "uv", "torch", "numpy", "matplotlib", "ruamel", "shtab", "pynvml")
@@ -297,14 +278,6 @@ def test_it_answers_without_rich_psutil_uv_and_torch() -> None:
         *("[]", "torch-cpu-build", "20", "cu124", "SP=4", "True"),
         api.read_report(TEXT).cause,
     ]
-
-
-def test_import_gpusetup_does_not_load_it() -> None:
-    code = "import sys, gpusetup; print([n for n in sys.modules if n.startswith('gpusetup.')])"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
 
 
 # --- what stands in the page --------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from gpusetup.cli import main
 from gpusetup.errors import BadInput
-from gpusetup.named_file import opened, read, read_text
+from gpusetup.named_file import read_text
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes and devices have no such names")
 
@@ -33,12 +32,6 @@ def endless(place: Path) -> Path:
 def linked(place: Path) -> Path:
     (place / "link").symlink_to("/dev/zero")
     return place / "link"
-
-
-def listening(place: Path) -> Path:
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(place / "s"))
-    return place / "s"
 
 
 KINDS: dict[str, Callable[[Path], Path]] = {
@@ -85,27 +78,6 @@ def test_a_text_says_the_same_however_windows_wrote_it(
     right = answered("utf-8")
     assert right[0] in (0, 1), right
     assert (answered(encoding) == right) is (encoding != "cp1252" or "torch" in text)
-
-
-def test_a_socket_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot be read"):
-        read_text(listening(tmp_path), MIB)
-
-
-def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(b"x" * MIB)
-    assert read(file, MIB) == b"x" * MIB
-    with opened(file) as stream:
-        assert stream.read(2) == b"xx"
-    with pytest.raises(BadInput, match="larger than 1 MiB"):
-        file.write_bytes(b"x" * (MIB + 1))
-        read(file, MIB)
-    file.write_bytes(b"\xef\xbb\xbfa = 1")
-    assert read_text(file) == "a = 1"
-    file.write_bytes(b"\xff")
-    with pytest.raises(BadInput, match="UTF-8"):
-        read_text(file)
 
 
 COMMANDS = (

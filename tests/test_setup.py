@@ -11,8 +11,6 @@ import textwrap
 from pathlib import Path
 
 import pytest
-import rattler
-import yaml
 
 from gpusetup.cli import main
 
@@ -24,16 +22,6 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```sh\n(python3 -c .*\n)```\n\n```powershell\n(.*\n)```", README)
-
-
-def test_both_commands_are_one_line_with_a_powershell_form_beside_it() -> None:
-    assert len(BLOCKS) == 2
-    for (shell, power), last in zip(BLOCKS, ("gpusetup doctor", "pytest -n 3"), strict=True):
-        assert shell.rstrip().endswith(last)
-        assert power.replace(".exe", "").replace("python -m ", "").rstrip(" }\n").endswith(last)
-        assert "&&" not in power, "Windows PowerShell 5.1 has no `&&`"
-        assert re.sub(r"[^{};]", "", power) == ";{;{}}", "a step stands inside the one before"
-        assert shell.count("pip install") == power.count("pip install") == 1
 
 
 def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,13 +97,3 @@ def test_a_command_ends_in_its_program_with_or_without_venv(
     assert ran[-3] == "python3 -m venv .venv"
     assert ("apt-get install -y python3-venv" in ran) == bare
     assert any(line.startswith("sudo ") for line in ran) == (bare and not without)
-
-
-def test_the_conda_environment_is_the_same_by_one_index() -> None:
-    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
-    *packages, by_pip = environment["dependencies"]
-    names = {rattler.MatchSpec(spec).name.normalized for spec in packages}
-    assert {"python", "pip"} <= names
-    (installed,) = by_pip["pip"]
-    assert installed.removeprefix("-e ") == ".[test]"
-    assert '.venv/bin/pip install ".[test]"' in README

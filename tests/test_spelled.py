@@ -10,7 +10,6 @@ from each_row import each
 from gpusetup.cli import main
 from gpusetup.errors import UsageError
 from gpusetup.install.packages import requested_packages
-from gpusetup.resolver.spelled import python_named
 
 LAPTOP = ("--from", "rtx3050-laptop")
 
@@ -25,10 +24,6 @@ def test_a_cuda_version_is_no_driver(option: tuple[str, str], text: str, capsys:
     said = capsys.readouterr().err
     assert f"{text!r} is a version of CUDA, not of an NVIDIA driver" in said
     assert "the first driver with CUDA 12.4 is `55" in said
-
-
-def test_an_unreadable_python_stays_as_it_is() -> None:
-    assert python_named("three") == "three"
 
 
 def test_torch_with_a_version_moves_its_companions_as_the_option_does(capsys: Said) -> None:
@@ -93,43 +88,3 @@ def test_a_gpu_of_another_maker_is_known_by_its_name(
     said = capsys.readouterr().err
     assert told in said and index in said and "No GPU is called" not in said
     assert not index or "not proven here" in said
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("RTX3090,RTX4090", 2),
-        ("2x RTX 3090", 2),
-        ("RTX 3090 x2", 2),
-        ("h100:8", 8),
-        ("H100 (x4)", 4),
-        ("A100 and H100", 2),
-        ("H100 SXM", 1),
-        ("8,6", 1),
-        ("RTX A6000", 1),
-    ],
-)
-def test_several_gpus_in_one_value_are_several(text: str, names: int, capsys: Said) -> None:
-    argv = ["resolve", "--os", "linux", "--driver", "580.95.05", "--python", "3.12", "--json"]
-    assert main([*argv, "--gpu", text]) == 0
-    assert len(json.loads(capsys.readouterr().out)["served"]) == names
-
-
-@pytest.mark.parametrize(
-    ("words", "torch"),
-    [
-        (["torch==2.5.1", "torchvision==0.20.1"], "2.5.1"),
-        (["torchvision==0.20.1", "torch==2.5.1", "torchaudio==2.5.1"], "2.5.1"),
-        (["torchvision==0.20.1"], "2.5.1"),
-        (["torchvision==0.20.1+cu124", "torch>=2.5"], "2.5.1"),
-        (["torchvision==0.20.*"], "2.5.1"),
-        (["torch==2.5.1", "--torch", "2.5.1"], "2.5.1"),
-    ],
-)
-def test_versions_that_go_together_are_installed(
-    words: list[str], torch: str, capsys: Said
-) -> None:
-    assert main(["install", *LAPTOP, "--dry-run", "--json", *words]) == 0
-    after = json.loads(capsys.readouterr().out)["after"]
-    assert after["torch"].partition("+")[0] == torch
-    assert after["torchvision"].startswith("0.20.1+")
