@@ -125,21 +125,6 @@ def test_an_answer_is_the_document_of_the_command_line(
     assert timeless(json.loads(json.dumps(api.to_plain(answer)))) == timeless(printed)
 
 
-def test_a_report_is_read_as_the_file_would_be(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    texts = [TEXT.encode(), b"", b"\xff\xfe" + TEXT.encode("utf-16-le"), bytes(range(256)) * 40]
-    texts += [path.read_bytes() for path in sorted((ROOT / "tests/captures").rglob("*.txt"))[:10]]
-    for raw in texts:
-        path = tmp_path / "report.txt"
-        path.write_bytes(raw)
-        main(["doctor", "--report", str(path), "--json"])
-        printed = json.loads(capsys.readouterr().out)
-        assert timeless(json.loads(api.to_json(api.read_report(raw)))) == timeless(printed)
-    assert api.read_report(TEXT).cause == api.read_report(TEXT.encode()).cause != "unknown"
-    assert api.read_report("\ud800 a lone surrogate").cause == "unknown"
-
-
 # --- errors -------------------------------------------------------------------------------------
 
 WRONG: dict[str, tuple[Callable[[], object], type[api.GpuSetupError], str]] = {

@@ -50,36 +50,6 @@ def test_what_is_no_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
         read_text(named, MIB)
 
 
-SNAPSHOT = '{"schema": "gpusetup.snapshot/1", "taken_at": "Ü", "gpus": [{"name": "NVIDIA L4"}]}'
-SAMPLE = '{"schema": "gpusetup.monitor/1", "kind": "sample", "at": "Ü", "seconds": 1}\r\n'
-READ = (
-    ("resolve --offline --from rtx3050-laptop -r r.json", "torchvision  # für torch\r\n"),
-    ("resolve --offline --from rtx3050-laptop -r list.txt", "torchvision  # für torch\r\n"),
-    ("snapshot diff r.json r.json", SNAPSHOT),
-    ("doctor --from r.json --json", SNAPSHOT),
-    ("fleet show .", SNAPSHOT),
-    ("fleet run --print --hosts r.json", "# für alle\r\nnode1\r\n"),
-    ("monitor --replay r.json", SAMPLE),
-)
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be", "cp1252"])
-@pytest.mark.parametrize(("words", "text"), READ)
-def test_a_text_says_the_same_however_windows_wrote_it(
-    words: str, text: str, encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    def answered(encoding: str) -> tuple[int, str]:
-        monkeypatch.chdir(tmp_path)
-        Path("list.txt").write_text("-r r.json\n", encoding)
-        Path("r.json").write_bytes(text.encode(encoding))
-        return main(words.split()), "".join(capsys.readouterr())
-
-    right = answered("utf-8")
-    assert right[0] in (0, 1), right
-    assert (answered(encoding) == right) is (encoding != "cp1252" or "torch" in text)
-
-
 COMMANDS = (
     "fleet check --profile",
     "snapshot diff {sound}",
