@@ -102,9 +102,8 @@ def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
     from gpusetup.install.fetching.page import ask_page
     from gpusetup.install.refresh import (
         backends_to_ask,
+        listed_builds,
         listed_labels,
-        new_build,
-        seen_builds,
     )
 
     catalog = read_catalog(written(document).encode())
@@ -117,9 +116,8 @@ def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
             print(f"not asked: {problem.message}", file=sys.stderr)
             continue
         print(page if isinstance(page, str) else f"{len(page)} wheels", file=sys.stderr)
-        for seen in seen_builds(() if isinstance(page, str) else page, backend):
-            build = new_build(seen, catalog) if seen.key not in known else None
-            if build is not None:
+        for build in listed_builds(() if isinstance(page, str) else page, backend, catalog):
+            if (build.torch, build.backend, build.os, build.machine) not in known:
                 add(document, build)
                 document["as_of"] = datetime.date.today().isoformat()
     if with_companions(document, root, backends):

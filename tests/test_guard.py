@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -152,110 +151,58 @@ def test_doctor_says_from_the_receipt_what_pip_replaced(
     assert not changed(venv, capsys)
 
 
-# --- conda, and projects --------------------------------------------------------------------------
+# --- files of somebody else -----------------------------------------------------------------------
 
 
-PROJECT = """\
-[project]
-name = "x"
-version = "0"
-requires-python = ">=3.9"
-dependencies = ["wants-another"]  # all of it
-
-[tool.uv]  # ours
-override-dependencies = ["numpy<3"]
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "former"),
-    [
-        ("pip.conf", b"[global]\nindex-url = http://127.0.0.1:9/simple\nconstraint = c.txt"),
-        ("pip.conf", b"\xef\xbb\xbf# ours \xff\r\n[install]\r\nno-cache-dir = true\r\n"),
-        ("conda-meta/pinned", b"numpy <2\r\n# ours"),
-        ("../pyproject.toml", PROJECT.encode()),
-        ("../pyproject.toml", b'[project]\r\nname = "x"\r\nversion = "0" # mine'),
-        ("../uv.toml", b"[pip]\nstrict = true\n"),
-    ],
-)
-def test_each_other_byte_stays_and_comes_back(
-    venv: Path, guard: Guard, name: str, former: bytes
-) -> None:
-    path = (venv / name).resolve()
-    path.parent.mkdir(exist_ok=True)
-    (venv / "conda-meta").mkdir(exist_ok=True)
-    (venv / "conda-meta" / "pytorch-2.5.1-py3.11_cuda12.4_0.json").write_text("{}")
-    path.write_bytes(former)
-    path.chmod(0o640)
-    words = ("--project", str(path)) if name.startswith("..") else ()
-    shown = guard(*words)
-    assert shown.exit == 0 and path.read_bytes() == former, shown.err
+def test_conda_holds_its_own_torch(venv: Path, guard: Guard) -> None:
+    (venv / "conda-meta").mkdir()
+    (venv / "conda-meta/pytorch-2.5.1-py3.11_cuda12.4_0.json").write_text("{}")
     before = state_of(venv)
-    assert guard(*words, "--write").exit == 0
-    now = path.read_bytes()
-    assert now != former and all(line in now for line in former.splitlines())
-    assert (b"c.txt" in former) == (b"c.txt" in now)
-    assert b"pinned" not in path.name.encode() or b"pytorch ==2.5.1 py3.11_cuda12.4_0" in now
+    assert guard("--write").exit == 0
+    assert "pytorch ==2.5.1 py3.11_cuda12.4_0" in (venv / "conda-meta/pinned").read_text()
     once = state_of(venv)
-    assert guard(*words, "--write", "--json").answer["state"] == "unchanged"
-    assert state_of(venv) == once and path.read_bytes() == now
-    path.write_bytes(now + b"# more")
-    assert guard(*words, "--undo").exit == 0
-    assert path.read_bytes().removesuffix(b"# more").rstrip() == former.rstrip()
-    path.write_bytes(former)
-    assert state_of(venv) == before and path.stat().st_mode & 0o777 == 0o640
-    assert guard(*words, "--undo", "--json").answer["state"] == "unchanged"
+    assert guard("--write", "--json").answer["state"] == "unchanged"
+    assert state_of(venv) == once
+    assert guard("--undo").exit == 0 and state_of(venv) == before
+    assert guard("--undo", "--json").answer["state"] == "unchanged"
 
 
 @pytest.mark.parametrize(
-    ("name", "former"),
+    ("name", "content", "line"),
     [
-        ("pip.conf", b"constraint = a\n"),
-        ("pip.conf", b"[install]\nconstraint = a.txt\n     b.txt\n"),
-        ("pip.conf", b"[a]\n" * 99999),
-        ("pip.conf", None),
-        ("gpusetup-constraints.txt", None),
-        ("../pyproject.toml", b"[tool.uv]\nconstraint-dependencies = []\n[project]\nname='x'\n"),
-        ("../pyproject.toml", b"[tool]\nuv = 3\n[project]\nname='x'\n"),
-        ("../pyproject.toml", b"[project"),
-        ("../uv.toml", b"constraint-dependencies = ['numpy<3']"),
+        ("pip.conf", b"[install]\nconstraint = a.txt\n     b.txt\n", "constraint = a.txt b.txt"),
+        (
+            "pip.conf",
+            b"\xef\xbb\xbf# ours \xff\r\n[install]\r\nno-cache-dir = true\r\n",
+            "[install]",
+        ),
+        ("conda-meta/pinned", b"numpy <2\r\n# ours", "pytorch ==2.5.1"),
+        ("gpusetup-constraints.txt", b"numpy<2\n", HELD),
     ],
 )
-def test_a_file_to_which_no_line_can_be_added_is_left_alone(
-    venv: Path, guard: Guard, name: str, former: bytes | None, tmp_path: Path
+def test_a_file_of_somebody_else_stays_and_the_lines_for_it_are_shown(
+    venv: Path, guard: Guard, name: str, content: bytes, line: str
 ) -> None:
-    path = (venv / name).parent.resolve() / Path(name).name
-    if former is None:
-        (tmp_path / "elsewhere").write_text("[a]\n")
-        path.symlink_to(tmp_path / "elsewhere")
-    else:
-        path.write_bytes(former)
+    (venv / "conda-meta").mkdir()
+    (venv / "conda-meta" / "pytorch-2.5.1-py3.11_cuda12.4_0.json").write_text("{}")
+    (venv / name).write_bytes(content)
+    said = guard("--write")
+    assert said.exit == 0 and (venv / name).read_bytes() == content
+    told = " ".join(said.err.split())
+    assert f"{venv / name} is yours and stays; write this into it:" in told and line in told
+    assert guard("--undo").exit == 0 and (venv / name).read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["pip.conf", CONSTRAINTS])
+def test_nothing_is_written_through_a_link(
+    venv: Path, guard: Guard, name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").write_text("[a]\n")
+    (venv / name).symlink_to(tmp_path / "elsewhere")
     before = state_of(venv)
-    words = ("--project", str(path)) if name.startswith("..") else ()
-    said = guard(*words, "--write")
-    assert said.exit in (2, 3) and (str(path) in said.err or "project file" in said.err), said.err
-    assert state_of(venv) == before and path.exists()
-
-
-def test_a_projects_constraints_make_uv_refuse_another_torch(
-    world: World, venv: Path, guard: Guard
-) -> None:
-    project = world.folder / "project"
-    project.mkdir()
-    file = project / "pyproject.toml"
-    file.write_text(PROJECT)
-    lock = (str(uv.find_uv_bin()), "lock", "--directory", str(project), "--python", sys.executable)
-    assert asked(world, *lock).returncode == 0, "without a guard it takes the other torch"
-    shown = guard("--project", str(file))
-    assert shown.exit == 0 and f'+     "torch=={TORCH}",' in shown.out
-    assert "names no index for torch" in shown.out
-    assert guard("--project", str(file), "--write").exit == 0
-    refused = asked(world, *lock)
-    assert refused.returncode != 0 and f"torch=={TORCH}" in refused.stderr, refused.stderr
-    file.write_text(PROJECT.replace("wants-another", "torch==2.99.0"))
-    assert guard("--project", str(file)).exit == 1
-    file.write_text(PROJECT.replace("numpy<3", "torch==2.99.0"))
-    assert "uv takes this in place of the new pin" in guard("--project", str(file)).out
+    said = guard("--write")
+    assert said.exit == 3 and f"{venv / name} is a symbolic link" in said.err
+    assert state_of(venv) == before
 
 
 def test_a_set_that_does_not_go_together_is_not_kept(

@@ -77,17 +77,16 @@ def test_in_the_folder_of_a_dot_venv_a_plain_uv_is_held_back(
 
 
 @pytest.mark.parametrize("name", ["uv.toml", "pyproject.toml"])
-def test_settings_that_are_there_are_pointed_at_and_guarded_when_asked(
+def test_the_lines_for_settings_that_are_there_hold_uv_back(
     world: World, guard: Guard, folder: Path, name: str
 ) -> None:
     own = '[project]\nname = "x"\nversion = "0"\n' if name == "pyproject.toml" else "# mine\n"
     (folder / name).write_text(own)
-    said = guard(folder / ".venv", "--write")
-    way = f"gpusetup guard --project {folder / name} --write"
-    assert way in said.err and (folder / name).read_text() == own
+    told = " ".join(guard(folder / ".venv", "--write").err.split())
+    _, _, rest = told.partition(f"{folder / name} is yours and stays; write this into it: ")
+    assert rest and (folder / name).read_text() == own
     assert unasked(world, folder, "wants-another", "--dry-run").returncode == 0
-    assert guard(folder / ".venv", "--project", str(folder / name), "--write").exit == 0
+    lines = rest.partition(", ]")[0].replace("[tool.uv] ", "[tool.uv]\n") + "]\n"
+    (folder / name).write_text(own + lines)
     held = unasked(world, folder, "wants-another")
     assert held.returncode != 0 and f"torch=={TORCH}" in held.stderr, held.stderr
-    assert guard(folder / ".venv", "--project", str(folder / name), "--undo").exit == 0
-    assert (folder / name).read_text() == own

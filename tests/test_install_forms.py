@@ -163,9 +163,6 @@ def bytecode_beside(world: World, venv: Path) -> None:
 Form = Callable[[World, Path], None]
 FORMS: tuple[Form, ...] = (
     plain,
-    link_to_the_systems_torch,
-    link_with_its_metadata,
-    moved_to_a_larger_disk,
     nested_links,
     script_that_is_a_link,
     editable,
@@ -173,8 +170,6 @@ FORMS: tuple[Form, ...] = (
     two_of_one_name,
     two_whole_ones,
     a_list_without_its_own_folder,
-    a_file_where_a_folder_comes,
-    a_folder_where_a_file_comes,
     bytecode_beside,
 )
 
@@ -263,10 +258,16 @@ def link_that_others_share(world: World, venv: Path) -> None:
     (site_of(venv) / "nvidia").symlink_to(outside(world) / "nvidia")
 
 
+LEADS_OUT = "a symbolic link leads out of it"
 REFUSED: dict[str, tuple[Form, str]] = {
     "an empty list": (empty_list, "keeps no list of its files (RECORD is empty)"),
     "a list that is a folder": (list_that_is_a_folder, "keeps no list of its files"),
-    "a link that others share": (link_that_others_share, "files of nvidia-nccl lie behind it"),
+    "a link that others share": (link_that_others_share, LEADS_OUT),
+    "a link to the system's torch": (link_to_the_systems_torch, LEADS_OUT),
+    "its metadata is a link too": (link_with_its_metadata, LEADS_OUT),
+    "moved to a larger disk": (moved_to_a_larger_disk, LEADS_OUT),
+    "a file where a folder comes": (a_file_where_a_folder_comes, "the previous state was put back"),
+    "a folder where a file comes": (a_folder_where_a_file_comes, "is a folder"),
 }
 
 

@@ -275,7 +275,7 @@ def test_doctor_says_what_moves_with_torch_and_what_cannot(
     blackwell = machine_named("rtx5090-cu124")
     machine = replace(blackwell, packages=(*(blackwell.packages or ()), pins, own))
     fix = judged(machine, tmp_path, capsys)["findings"][0]["fix"]
-    assert "xformers 0.0.29 requires torch==2.6.0: it is asked for anew" in fix["text"]
+    assert "xformers 0.0.29 requires torch==2.6.0: it is asked for again" in fix["text"]
     assert "mine 1 requires torch==2.6.0: it cannot follow" in fix["text"]
     (by_hand,) = fix["alternatives"]
     assert by_hand["commands"][-1].endswith(" xformers")

@@ -109,10 +109,10 @@ LATER = (date.today() + timedelta(days=1)).isoformat()
 DAMAGE: dict[str, str | dict[str, Any]] = {
     "no-json": "{",
     "no-object": "[]",
-    "another-schema": {"schema": "gpusetup.refreshed/2"},
+    "another-schema": {"schema": "gpusetup.refreshed/3"},
     "future": {"as_of": LATER},
-    "a-number": {"rows": 5},
-    "a-system": {"rows": [{"os": "beos"}]},
+    "a-number": {"builds": 5},
+    "a-system": {"builds": [{"os": "beos"}]},
 }
 
 
@@ -149,8 +149,8 @@ def test_a_damaged_file_changes_nothing_and_is_named(
     else:
         document = json.loads(file.read_text())
         for key, value in change.items():
-            rows = key == "rows" and isinstance(value, list)
-            document[key] = [{**document["rows"][0], **value[0]}] if rows else value
+            rows = key == "builds" and isinstance(value, list)
+            document[key] = [{**document["builds"][0], **value[0]}] if rows else value
         file.write_text(json.dumps(document))
     _, answer, said = ask()
     assert answer["torch"] == "2.15.0" and f"{file} is left aside: " in said

@@ -38,7 +38,7 @@ def add_nodes(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--nodes", metavar="LIST", help="the nodes that should have a record: gpu[001-016],login1"
     )
-    parser.add_argument("--profile", metavar="FILE", help="what every node must be like, as TOML")
+    parser.add_argument("--profile", metavar="FILE", help="a sound node's `fleet check --json`")
     parser.set_defaults(strict=False)
 
 

@@ -19,8 +19,8 @@ SUMMARY = (
     "drains a node after two failed checks with the reason, and resumes only what it drained."
 )
 EXAMPLES = (
-    "gpusetup fleet slurm print --profile /etc/gpusetup/h100x8.toml",
-    "gpusetup fleet slurm install --prefix /etc/slurm/gpusetup --profile /etc/gpusetup/h100x8.toml",
+    "gpusetup fleet slurm print --profile /etc/gpusetup/h100x8.json",
+    "gpusetup fleet slurm install --prefix /etc/slurm/gpusetup --profile /etc/gpusetup/h100x8.json",
 )
 PREFIX = "/etc/slurm/gpusetup"
 STATE = "/var/lib/gpusetup"
@@ -35,7 +35,7 @@ def configure(parser: ArgumentParser) -> None:
         help="print or install the files; prolog and health are what the files call",
     )
     parser.add_argument("--prefix", metavar="DIR", help=f"install: where to; print: {PREFIX}")
-    parser.add_argument("--profile", metavar="FILE", help="what every node must be like, as TOML")
+    parser.add_argument("--profile", metavar="FILE", help="a sound node's `fleet check --json`")
     parser.add_argument(
         "--state", metavar="DIR", default=STATE, help=f"what a node remembers ({STATE})"
     )
@@ -93,7 +93,7 @@ def _prolog(options: Namespace, out: Console) -> int:
     try:
         expected = expected_of(options.profile)
     except (UsageError, Blocked) as problem:
-        expected = ()
+        expected = {}
         out.talk(f"passed over: {plain(problem.message)}")
     try:
         numbers_of(gpus)

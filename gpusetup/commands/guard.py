@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -12,14 +11,12 @@ from gpusetup.render.console import Console
 
 SUMMARY = """Show a constraints file that pins the installed torch and the packages that need it,
 and what makes pip and uv read it. With it, an installation that would replace one of them fails.
-Nothing is changed without `--write`; `--undo` takes out what it wrote."""
+Nothing is changed without `--write`; `--undo` removes what it wrote."""
 
 EXAMPLES = (
     "gpusetup guard",
     "gpusetup guard --write",
     "gpusetup guard --undo",
-    "gpusetup guard --project --write",
-    "gpusetup guard --project --undo",
 )
 
 
@@ -29,17 +26,7 @@ def configure(parser: ArgumentParser) -> None:
         action="store_true",
         help="write the constraints file and pip's setting into the environment",
     )
-    parser.add_argument(
-        "--undo", action="store_true", help="take out what the guard wrote; all else stays"
-    )
-    parser.add_argument(
-        "--project",
-        metavar="FILE",
-        nargs="?",
-        const="pyproject.toml",
-        help="the constraints of a uv project instead: of its pyproject.toml, the default, or of "
-        "a uv.toml",
-    )
+    parser.add_argument("--undo", action="store_true", help="remove the files that the guard wrote")
     parser.add_argument(
         "--python", metavar="PATH", help="the target interpreter, or its environment's folder"
     )
@@ -56,28 +43,24 @@ def run(options: Namespace, out: Console) -> int:
 
     if options.write and options.undo:
         raise UsageError("`--write` and `--undo` exclude each other", hint="name one of them")
-    project = Path(options.project) if options.project else None
-    if project and options.undo:
-        return _undo(project, (Path(os.path.realpath(project)),), out)
     system = System()
     layout = layout_of(system, choose_target(system, options.python).python)
     prefix = Path(layout.prefix)
-    if (options.write or options.undo) and not project:
+    if options.write or options.undo:
         check_target(layout)
     if options.undo:
-        return _undo(prefix, guard.places_to_clear(prefix), out)
+        return _undo(prefix, out)
     pins = guard.guarded(versions(distributions(layout)))
     if options.write:
         guard.require_one_set(pins)
-    places = (guard.place_in_project(project, pins),) if project else guard.places_of(prefix, pins)
-    notes = guard.notes_on_project(project, pins) if project else guard.notes_on(prefix, pins)
+    files, notes = guard.planned(guard.places_of(prefix, pins), now())
     answer = guard.GuardAnswer(
         state="shown",
-        target=str(project or prefix),
+        target=str(prefix),
         pins=pins,
-        files=guard.planned(places, now()),
-        settings={} if project else guard.settings_for(prefix, pins),
-        notes=tuple(notes),
+        files=files,
+        settings=guard.settings_for(prefix, pins),
+        notes=(*notes, *guard.notes_on(prefix, pins)),
     )
     if not answer.files:
         answer = replace(answer, state="unchanged")
@@ -91,12 +74,12 @@ def run(options: Namespace, out: Console) -> int:
     return 0
 
 
-def _undo(target: Path, places: tuple[Path, ...], out: Console) -> int:
+def _undo(prefix: Path, out: Console) -> int:
     from gpusetup.install import guard
     from gpusetup.render.guard import undone
 
-    paths = guard.undo(places)
+    paths = guard.undo(prefix)
     state: guard.State = "restored" if paths else "unchanged"
-    answer = guard.GuardAnswer(state=state, target=str(target))
+    answer = guard.GuardAnswer(state=state, target=str(prefix))
     out.answer(answer, undone(answer, paths))
     return 0

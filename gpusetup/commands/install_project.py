@@ -13,8 +13,14 @@ from gpusetup.errors import UsageError
 from gpusetup.install.answers import versions_after
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.packages import requested_packages
-from gpusetup.install.project import edited, other_pins, parse, versions_named
-from gpusetup.install.project_file import read_project, write_project
+from gpusetup.install.project import (
+    edited,
+    overrides,
+    parse,
+    read_project,
+    versions_named,
+    write_project,
+)
 from gpusetup.install.request import resolved, resolver_request
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.documents import InstallAnswer
@@ -44,7 +50,7 @@ def edit_project(options: Namespace, out: Console) -> int:
     resolution = resolved(gather(options, out), resolver_request(request, asked))
     root = without_credentials(request.root)
     changed = edited(text, resolution, load_catalog(), packages=asked.family, root=root)
-    for line in (*other_pins(parse(text)), *([UNWRITTEN] if root != request.root else ())):
+    for line in (*overrides(parse(text)), *([UNWRITTEN] if root != request.root else ())):
         out.talk(plain(line))
     old, new = text.splitlines(keepends=True), changed.splitlines(keepends=True)
     diff = "".join(difflib.unified_diff(old, new, str(path), str(path)))

@@ -218,7 +218,7 @@ def asked_of(options: Namespace, out: Console) -> Asked:
     question = for_gpus(found, gpus) if found else replace(question, gpus=gpus)
     limits = place.limits(question.sp, predict=options.predict)
     said = question if options.gpus or options.solve != "gpus" else replace(question, gpus=None)
-    job = job_of(said, shape, limits, linked=place.linked)
+    job = job_of(said, shape, limits)
     return Asked(
         question=said,
         place=place,

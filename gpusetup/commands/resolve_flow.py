@@ -170,11 +170,10 @@ def _catalog(options: Namespace, root: str, out: Console) -> Catalog:
     if not options.refresh:
         known = not options.machine_from and saved_file().exists()
         return with_saved(catalog, root, out.talk) if known else catalog
-    asked = ask_root(catalog, root, out.talk, options.backend)
-    today = date.today().isoformat()
-    if keep(asked, today):
+    listed = ask_root(catalog, root, out.talk, options.backend)
+    if keep(listed):
         out.talk("kept for `gpusetup install`, until the catalog is newer")
-    return merged(catalog, asked.rows, frozenset(asked.answered), today)
+    return merged(catalog, listed)
 
 
 # --- packages, chosen together -------------------------------------------------------------------

@@ -1,73 +1,99 @@
 """A project's `pyproject.toml` for uv: the pins, torch's explicit index, a marker per platform.
 
-Pure: text in, text out. Comments and everything else in the file stay as they are (`tomlkit`).
-torch's index is `explicit`, so that nothing else comes from it; a platform without that build (a
-Mac, an aarch64 host of an old CUDA) keeps the default index.
+Text in, text out. Comments and everything else in the file stay as they are (`tomlkit`). torch's
+index is `explicit`, so that nothing else comes from it; a platform without that build (a Mac, an
+aarch64 host of an old CUDA) keeps the default index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from difflib import SequenceMatcher
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import tomlkit
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
+from gpusetup import named_file
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.errors import BadInput, Unsatisfiable
-from gpusetup.install.project_extras import (
-    Owner,
-    builds_named,
-    name_in,
-    requirement_lists,
-    write_conflicts,
-)
+from gpusetup.install.switching.files import write_safely
 from gpusetup.installers.options import FAMILY, chosen_build, version_of
 from gpusetup.model.resolution import Resolution, TorchBuild
+from gpusetup.system.refused import blocked_by_files
 
 OURS = "pytorch-"
 """What the names of torch's indexes begin with: `pytorch-cu124`."""
-
 PLATFORMS = (
     ("linux", "x86_64", "sys_platform == 'linux' and platform_machine == 'x86_64'"),
     ("linux", "aarch64", "sys_platform == 'linux' and platform_machine == 'aarch64'"),
     ("windows", "x86_64", "sys_platform == 'win32'"),
 )
 """Where torch's own index has builds, and the marker that tells (macOS uses the default index)."""
-
+WHOLE_LINUX = "sys_platform == 'linux'"
 MARK = "\ufeff"
 """What some editors put before UTF-8 text."""
-BLANK_LINE = "\n"
-"""What stands before a new table's head."""
 
-WHOLE_LINUX = "sys_platform == 'linux'"
+
+def read_project(path: Path) -> str:
+    try:
+        return named_file.read(path).decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise BadInput(f"{path} is not UTF-8 text") from problem
+    except OSError as problem:
+        raise BadInput(
+            f"{path} cannot be read: {problem.strerror}",
+            hint="name the project's file: `--project path/to/pyproject.toml`",
+        ) from problem
+
+
+def write_project(path: Path, text: str) -> None:
+    """The whole file or nothing; a symbolic link stays one."""
+    with blocked_by_files(f"{path} cannot be written"):
+        write_safely(Path(os.path.realpath(path)), text)
 
 
 def edited(
     text: str, resolution: Resolution, catalog: Catalog, *, packages: Iterable[str], root: str
 ) -> str:
-    """The file with the resolution's pins; the same text where it says so already.
+    """The file with the resolution's pins; the same text if it says so already.
 
-    `packages` are family members wanted beside those that the project names. Raises BadInput for
-    what is no project file, Unsatisfiable where its `requires-python` excludes the build.
+    `packages` are family members that are wanted besides those that the project names. Raises
+    BadInput for what is no project file, Unsatisfiable if its `requires-python` excludes the build
+    or if it chooses the backend by its extras.
     """
     document = parse(text)
     build = chosen_build(resolution)
-    builds = builds_named(document, build, catalog)
-    for one in (build, *builds.values()):
-        python_is_served(document, one)
-    named = tuple(name for name in FAMILY if name in packages or name in versions_named(document))
-    wanted = tuple(name for name in named if version_of(build, name))
-    _pin(document, build, builds, wanted)
-    _sources(document, builds or {None: build}, catalog, wanted, root)
-    return written(document, text)
+    _require_python(document, build)
+    _require_one_backend(parse(text), catalog)
+    named = versions_named(document)
+    wanted = tuple(n for n in FAMILY if (n in packages or n in named) and version_of(build, n))
+    _pin(document, build, wanted)
+    uv = _uv(document)
+    sources = _table(uv, "sources")
+    name = f"{OURS}{build.backend}"
+    for package in wanted:
+        source = tomlkit.inline_table()
+        source["index"] = name
+        source["marker"] = " or ".join(_markers(build, catalog))
+        if sources.get(package) != [source]:
+            sources[package] = tomlkit.array()
+            sources[package].append(source)
+    _index(uv, name, index_url(build.backend, root))
+    return _written(document, text)
 
 
 def parse(text: str) -> tomlkit.TOMLDocument:
-    """The document; BadInput with the place where it is no TOML or no project."""
-    document = parse_any(text)
+    """The document; BadInput with the place if it is no TOML or no project."""
+    plain = text.removeprefix(MARK).replace("\r\n", "\n")
+    try:
+        document = tomlkit.parse(plain if plain.endswith("\n") else f"{plain}\n")
+    except TOMLKitError as problem:
+        raise BadInput(f"the project file is not TOML: {problem}") from problem
     project = document.get("project")
     if not isinstance(project, dict):
         raise BadInput(
@@ -78,86 +104,43 @@ def parse(text: str) -> tomlkit.TOMLDocument:
     return document
 
 
-def parse_any(text: str) -> tomlkit.TOMLDocument:
-    """A document that need not be a project's; BadInput where it is no TOML."""
-    try:
-        return tomlkit.parse(_ended(text.removeprefix(MARK)))
-    except TOMLKitError as problem:
-        raise BadInput(f"the project file is not TOML: {problem}") from problem
-
-
-def with_endings(after: str, before: str) -> str:
-    """The text with the line endings of the file that it replaces.
-
-    Lines that were there keep theirs; new ones end as most lines of the file do.
-
-    >>> with_endings("a\\r\\nb\\nc\\r\\n", "a\\r\\nc\\r\\n")
-    'a\\r\\nb\\r\\nc\\r\\n'
-    """
-    usual = "\r\n" if before.count("\r\n") * 2 > before.count("\n") else "\n"
-    had = _ended(before.removeprefix(MARK), usual).splitlines(keepends=True)
-    lines = after.splitlines(keepends=True)
-    if _bare(had) == _bare(lines):
+def _written(document: tomlkit.TOMLDocument, before: str) -> str:
+    """The new text, with the line endings of the old one; BadInput if these are of two kinds."""
+    after = tomlkit.dumps(document)
+    if parse(after).unwrap() == parse(before).unwrap():
         return before
-    blocks = SequenceMatcher(None, _bare(had), _bare(lines), autojunk=False).get_matching_blocks()
-    kept = {one.b + i: had[one.a + i] for one in blocks for i in range(one.size)}
-    made = (kept.get(place) or line.rstrip("\r\n") + usual for place, line in enumerate(lines))
-    return (MARK if before.startswith(MARK) else "") + "".join(made)
+    if windows := before.count("\r\n"):
+        if windows != before.count("\n"):
+            raise BadInput(
+                "the project file ends some lines as Windows does, and others not",
+                hint="save it with one kind of line endings, then run this again",
+            )
+        after = after.replace("\n", "\r\n")
+    return MARK + after if before.startswith(MARK) else after
 
 
-def written(document: tomlkit.TOMLDocument, before: str) -> str:
-    """The new text of a file; BadInput where it would not say what the document says."""
-    text = with_endings(tomlkit.dumps(document), before)
-    if parse_any(text).unwrap() != document.unwrap():
-        raise BadInput("the project file cannot be changed without changing what it says")
-    return text
+def overrides(document: tomlkit.TOMLDocument) -> Iterator[str]:
+    """What `override-dependencies` says of the torch family."""
+    for row in _uv(document).get("override-dependencies", ()):
+        if _name_in(row) in FAMILY:
+            yield (
+                f"[tool.uv] override-dependencies names {row}: uv takes that in place of the new "
+                "pin; remove it"
+            )
 
 
-def _ended(text: str, ending: str = "\n") -> str:
-    """With an end of its last line, behind which more can stand."""
-    return text if not text or text.endswith("\n") else text + ending
-
-
-def _bare(lines: Iterable[str]) -> list[str]:
-    return [line.rstrip("\r\n") for line in lines]
-
-
-MEANS = {
-    "constraint-dependencies": "uv reads this too: it must allow the new pin",
-    "override-dependencies": "uv takes this in place of the new pin: take it out",
-}
-"""A setting of uv that may hold torch -> what becomes of the pin."""
-
-
-def other_pins(document: tomlkit.TOMLDocument) -> Iterator[str]:
-    """What uv's own settings say of the torch family, and what that means; they stay."""
-    tool = document.unwrap().get("tool", {})
-    uv = tool.get("uv", {}) if isinstance(tool, dict) else {}
-    for key, means in MEANS.items() if isinstance(uv, dict) else ():
-        rows = uv.get(key, ())
-        for row in rows if isinstance(rows, list) else ():
-            if name_in(row) in FAMILY:
-                yield f"[tool.uv.{key}] {row} stays as it is; {means}"
-
-
-def python_is_served(document: tomlkit.TOMLDocument, build: TorchBuild) -> None:
-    """uv locks for every Python that the project allows, so the lowest must have a wheel.
-
-    Where the project does not say, uv takes the interpreter's own version.
-    """
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
+def _require_python(document: tomlkit.TOMLDocument, build: TorchBuild) -> None:
+    """uv locks for every Python that the project allows, so the lowest must have a wheel. If the
+    project does not say, uv takes the interpreter's own version."""
     said = str(document["project"].get("requires-python", ""))
     try:
         allowed = SpecifierSet(said)
     except InvalidSpecifier as problem:
         raise BadInput(f"requires-python is no specifier: {said!r}") from problem
-    if not said:
-        return
     ordinary = [tag for tag in build.pythons if not tag.endswith("t")]
     every = (f"3.{minor}" for minor in range(7, 20))
     lowest = next((tag for tag in every if allowed.contains(tag, prereleases=True)), None)
-    if lowest is not None and lowest not in ordinary:
+    if said and lowest is not None and lowest not in ordinary:
         raise Unsatisfiable(
             f"torch {build.torch} has wheels for Python {ordinary[0]} to {ordinary[-1]}, "
             f"and the project allows {lowest} (requires-python = {said!r})",
@@ -165,44 +148,56 @@ def python_is_served(document: tomlkit.TOMLDocument, build: TorchBuild) -> None:
         )
 
 
-def versions_named(
-    document: tomlkit.TOMLDocument, names: Container[str | None] = FAMILY
-) -> dict[str, str]:
-    """What the project requires of these packages: name -> specifier (`""` for any)."""
-    from packaging.requirements import Requirement
+def _require_one_backend(document: tomlkit.TOMLDocument, catalog: Catalog) -> None:
+    """A project that has a torch for each backend in its extras chooses by itself."""
+    lists = {name for name, said in _lists(document) if "torch" in map(_name_in, said)}
+    said = str(_table(_uv(document), "sources").unwrap().get("torch"))
+    if lists & {*catalog.backends} or "'extra'" in said or "'group'" in said:
+        raise Unsatisfiable(
+            f"The project chooses torch's backend by its extras: {', '.join(sorted(lists))}",
+            hint="nothing was changed; pin torch there yourself: `gpusetup resolve --backend "
+            "NAME` names the version and the index",
+        )
 
+
+def _lists(document: tomlkit.TOMLDocument) -> Iterator[tuple[str, Any]]:
+    """Each list of requirements, with the name of its extra or group."""
+    project: Any = document["project"]
+    yield "dependencies", project.get("dependencies", [])
+    yield from project.get("optional-dependencies", {}).items()
+    yield from document.get("dependency-groups", {}).items()
+
+
+def _name_in(requirement: Any) -> str | None:
+    try:
+        return Requirement(str(requirement)).name.lower()
+    except InvalidRequirement:
+        return None
+
+
+def versions_named(document: tomlkit.TOMLDocument) -> dict[str, str]:
+    """What the project requires of torch's family: name -> specifier (`""` for any)."""
     return {
         name: str(Requirement(str(said)).specifier)
-        for _, requirements in requirement_lists(document)
+        for _, requirements in _lists(document)
         for said in requirements
-        if (name := name_in(said)) in names and name is not None
+        if (name := _name_in(said)) in FAMILY and name is not None
     }
 
 
-def _pin(
-    document: tomlkit.TOMLDocument,
-    build: TorchBuild,
-    builds: Mapping[Owner, TorchBuild],
-    wanted: tuple[str, ...],
-) -> None:
-    """Each wanted package at its exact public version; added where it stands nowhere.
-
-    Of a project whose extras name their backends, theirs only.
-    """
-    project: Any = document["project"]
-    if "dependencies" not in project:
-        project["dependencies"] = tomlkit.array()
+def _pin(document: tomlkit.TOMLDocument, build: TorchBuild, wanted: tuple[str, ...]) -> None:
+    """Each wanted package at its exact public version; added if no list names it."""
     missing = [name for name in wanted if name not in versions_named(document)]
-    lists = dict(requirement_lists(document))
-    for owner, one in (builds or dict.fromkeys(lists, build)).items():
-        for place, said in enumerate(lists[owner]):
-            name = name_in(said)
-            if name in wanted and (version := version_of(one, name)):
-                pinned = _pinned(str(said), version)
+    for _, requirements in _lists(document):
+        for place, said in enumerate(requirements):
+            name = _name_in(said)
+            if name in wanted and name is not None:
+                pinned = _pinned(str(said), f"{version_of(build, name)}")
                 if pinned != str(said):
-                    lists[owner][place] = pinned
-    for owner, one in (builds or {next(iter(lists)): build}).items():
-        lists[owner].extend(f"{name}=={version_of(one, name)}" for name in missing)
+                    requirements[place] = pinned
+    project: Any = document["project"]
+    project.setdefault("dependencies", tomlkit.array())
+    project["dependencies"].extend(f"{name}=={version_of(build, name)}" for name in missing)
 
 
 def _pinned(requirement: str, version: str) -> str:
@@ -211,9 +206,6 @@ def _pinned(requirement: str, version: str) -> str:
     >>> _pinned("torch[opt]>=2; sys_platform == 'linux'", "2.5.1")
     'torch[opt]==2.5.1; sys_platform == "linux"'
     """
-    from packaging.requirements import Requirement
-    from packaging.specifiers import SpecifierSet
-
     said = Requirement(requirement)
     exact = SpecifierSet(f"=={version}")
     if said.specifier == exact and not said.url:
@@ -222,47 +214,7 @@ def _pinned(requirement: str, version: str) -> str:
     return str(said)
 
 
-# --- where it comes from --------------------------------------------------------------------------
-
-
-def _sources(
-    document: tomlkit.TOMLDocument,
-    builds: Mapping[Owner, TorchBuild] | dict[None, TorchBuild],
-    catalog: Catalog,
-    wanted: tuple[str, ...],
-    root: str,
-) -> None:
-    fresh = "uv" not in document.get("tool", {})
-    uv = table_in(table_in(document, "tool", headless=True), "uv", headless=True)
-    owners = tuple(filter(None, builds))
-    write_conflicts(uv, owners)
-    sources = table_in(uv, "sources", apart=not fresh)
-    lists = dict(requirement_lists(document))
-    for package in wanted:
-        rows, said = tomlkit.array(), sources.get(package, [])
-        for owner, build in builds.items():
-            if owner is None or package in map(name_in, lists[owner]):
-                rows.append(_source(owner, build, catalog))
-        for row in said if owners and isinstance(said, list) else ():
-            if {"extra", "group"} & row.keys() and not row.items() & owners:
-                rows.append(row)  # of an extra whose backend the catalog does not know
-        if rows and said != rows:
-            sources[package] = rows
-    for build in builds.values():
-        _index(uv, f"{OURS}{build.backend}", index_url(build.backend, root), _used(sources))
-
-
-def _source(owner: Owner | None, build: TorchBuild, catalog: Catalog) -> Any:
-    """The index of one build, on the platforms that it has, for one extra or for all."""
-    entry = tomlkit.inline_table()
-    entry["index"] = f"{OURS}{build.backend}"
-    if owner:
-        entry[owner[0]] = owner[1]
-    entry["marker"] = " or ".join(markers(build, catalog))
-    return entry
-
-
-def markers(build: TorchBuild, catalog: Catalog) -> Iterator[str]:
+def _markers(build: TorchBuild, catalog: Catalog) -> Iterator[str]:
     """The platforms on which this torch has this backend, as markers."""
     there = {
         (family, machine): marker
@@ -276,29 +228,19 @@ def markers(build: TorchBuild, catalog: Catalog) -> Iterator[str]:
     yield from (marker for (family, _), marker in there.items() if family != "linux")
 
 
-def _used(sources: Any) -> frozenset[str]:
-    """The indexes that any package's source names."""
-    said = (one if isinstance(one, list) else [one] for one in sources.values())
-    rows = (row for several in said for row in several)
-    return frozenset(str(row["index"]) for row in rows if isinstance(row, dict) and "index" in row)
-
-
-def _index(uv: Any, name: str, url: str, used: frozenset[str]) -> None:
+def _index(uv: Any, name: str, url: str) -> None:
     """torch's index, explicit; one of ours that no source names any more goes."""
-    indexes = uv.get("index")
+    indexes = uv.setdefault("index", tomlkit.aot())
     if not isinstance(indexes, AoT):
-        if indexes is not None:
-            raise BadInput("[tool.uv] index is not written as [[tool.uv.index]] tables")
-        indexes = tomlkit.aot()
-        uv.append("index", indexes)
+        raise BadInput("[tool.uv] index is not written as [[tool.uv.index]] tables")
     for place in reversed(range(len(indexes))):
         said = str(indexes[place].get("name", ""))
-        if said.startswith(OURS) and said not in used:
+        if said.startswith(OURS) and said not in str(uv["sources"].unwrap()):
             del indexes[place]
     row: Any = next((one for one in indexes if one.get("name") == name), None)
     if row is None:
         row = tomlkit.table()
-        row.trivia.indent = BLANK_LINE
+        row.trivia.indent = "\n"
         row["name"] = name
         indexes.append(row)
     for key, value in (("url", url), ("explicit", True)):
@@ -306,12 +248,14 @@ def _index(uv: Any, name: str, url: str, used: frozenset[str]) -> None:
             row[key] = value
 
 
-def table_in(parent: Any, name: str, *, headless: bool = False, apart: bool = False) -> Any:
-    """A sub-table, made where it is missing; a headless one shows only as its children's prefix."""
+def _uv(document: tomlkit.TOMLDocument) -> Any:
+    return _table(_table(document, "tool", headless=True), "uv", headless=True)
+
+
+def _table(parent: Any, name: str, *, headless: bool = False) -> Any:
+    """A sub-table, made if it is missing; a headless one shows only as its children's prefix."""
     if name not in parent:
         parent[name] = tomlkit.table(is_super_table=headless)
-        if apart:
-            parent[name].trivia.indent = BLANK_LINE
     if not isinstance(parent[name], dict):
         raise BadInput(f"`{name}` in the project file is no table")
     return parent[name]

@@ -38,49 +38,37 @@ MOST_LABELS = 16
 MOST_AT_ONCE = 8
 RECENT = 3
 """Of how many of the newest releases the backends are asked for."""
-
+LIMIT_BYTES = 8 << 20
+"""Of the file that is kept."""
 PLATFORM = re.compile(
     r"(?P<many>manylinux\w*?|linux)_(?P<linux>x86_64|aarch64)|(?P<win>win_amd64)"
     r"|macosx_(?P<macos>\d+_\d+)_(?P<mac>arm64|x86_64)"
 )
-GLIBC = {"manylinux1": "2.17", "manylinux2010": "2.17", "manylinux2014": "2.17", "linux": "2.17"}
-"""The oldest glibc that torch's wheels of these names really need."""
+OLDEST_GLIBC = "2.17"
+"""What torch's wheels of a platform without a number (`linux_x86_64`, `manylinux2014`) need."""
 
 
-class Seen(Frozen):
-    """One torch on one backend and platform, as an index lists it."""
+class Listed(Frozen):
+    """What an index listed on a day."""
 
-    torch: str
-    backend: str
-    os: Literal["linux", "windows", "macos"]
-    machine: str
-    pythons: tuple[str, ...]
-    glibc: str | None = None
-    macos: str | None = None
-    labelled: bool = True
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        return self.torch, self.backend, self.os, self.machine
-
-
-class ListedBuilds(Frozen):
-    """What an index said: every build that it lists, and the backends whose pages were read."""
-
-    rows: tuple[Seen, ...]
-    answered: tuple[str, ...]
+    schema: Literal["gpusetup.refreshed/2"] = "gpusetup.refreshed/2"
+    as_of: str
     root: str
+    answered: tuple[str, ...]
+    """The backends whose pages were read: of these nothing else is there."""
+    builds: tuple[TorchBuild, ...]
 
 
 def ask_root(
     catalog: Catalog, root: str, notify: Callable[[str], None], wanted: str = "cpu"
-) -> ListedBuilds:
+) -> Listed:
     """What every backend's page lists: the recent ones', and the one that is wanted; Unsatisfiable
     if neither the root nor the catalog has that."""
+    shown = without_credentials(root)
     unknown = {wanted} - {*catalog.backends} if LABEL.fullmatch(wanted) else set()
     known = {*backends_to_ask(catalog), *listed_labels(catalog, root)}
     backends = tuple(sorted(known | unknown))
-    notify(f"asking {without_credentials(root)} for {', '.join(backends)}")
+    notify(f"asking {shown} for {', '.join(backends)}")
 
     def asked(backend: str) -> tuple[Wheel, ...] | str:
         return ask_page(f"{index_url(backend, root)}/torch/")
@@ -90,13 +78,19 @@ def ask_root(
     listed = {b: page for b, page in pages.items() if not isinstance(page, str)}
     if not listed:
         raise Blocked(
-            f"{without_credentials(root)} has no index of torch: {next(iter(pages.values()))}",
+            f"{shown} has no index of torch: {next(iter(pages.values()))}",
             hint="name the right one: `--index URL`",
         )
     if missing := unknown - listed.keys():
-        raise Unsatisfiable(f"{without_credentials(root)} lists no torch for {missing.pop()!r}")
-    found = (row for backend, page in listed.items() for row in seen_builds(page, backend))
-    return ListedBuilds(rows=tuple(found), answered=tuple(listed), root=root)
+        raise Unsatisfiable(f"{shown} lists no torch for {missing.pop()!r}")
+    return Listed(
+        as_of=date.today().isoformat(),
+        root=shown.rstrip("/"),
+        answered=tuple(listed),
+        builds=tuple(
+            b for name, page in listed.items() for b in listed_builds(page, name, catalog)
+        ),
+    )
 
 
 def listed_labels(catalog: Catalog, root: str) -> tuple[str, ...]:
@@ -126,99 +120,80 @@ def backends_to_ask(catalog: Catalog) -> tuple[str, ...]:
     return tuple(sorted(known | waiting))
 
 
-def merged(catalog: Catalog, rows: Iterable[Seen], answered: frozenset[str], today: str) -> Catalog:
+def merged(catalog: Catalog, listed: Listed) -> Catalog:
     """The catalog with these builds; a backend whose page was not read changes nothing."""
-    seen = {row.key: row for row in rows}
-    kept = [
-        replace(build, pythons=seen[key].pythons) if key in seen else build
+    there = {_key(build) for build in listed.builds}
+    kept = tuple(
+        build
         for build in catalog.builds
-        for key in ((build.torch, build.backend, build.os, build.machine),)
-        if build.channel != "pytorch" or build.backend not in answered or key in seen
-    ]
-    known = {
-        (b.torch, b.backend, b.os, b.machine) for b in catalog.builds if b.channel == "pytorch"
-    }
-    fresh = [new_build(s, catalog) for s in seen.values() if s.key not in known]
-    added = tuple(build for build in fresh if build is not None)
+        if build.channel != "pytorch"
+        or build.backend not in listed.answered
+        or _key(build) in there
+    )
+    known = {_key(build) for build in kept if build.channel == "pytorch"}
+    added = tuple(build for build in listed.builds if _key(build) not in known)
+    releases = {row.torch: row for row in catalog.releases}
+    for build in added:
+        releases.setdefault(build.torch, _following(build.torch, catalog))
     confirmed = {build.backend for build in added}
-    others = {b: t for b, t in catalog.other_backends.items() if b not in confirmed}
     return replace(
         catalog,
-        as_of=today,
+        as_of=listed.as_of,
         builds=(*kept, *added),
-        releases=_releases(catalog, added),
-        other_backends=others,
+        releases=tuple(sorted(releases.values(), key=lambda row: parsed(row.torch))),
+        other_backends={b: t for b, t in catalog.other_backends.items() if b not in confirmed},
     )
 
 
-def seen_builds(files: Iterable[Wheel], backend: str) -> tuple[Seen, ...]:
-    """The torch builds that a page lists, prereleases left aside.
-
-    A page of a backend lists its own wheels; one without a label counts where the backend's
-    wheels have none (macOS, old aarch64).
-    """
-    found: dict[tuple[str, str, str, str], Seen] = {}
-    for wheel in files:
-        seen = _seen(wheel, backend)
-        if seen is None:
-            continue
-        had = found.get(seen.key)
-        if had:
-            pythons = tuple(sorted({*had.pythons, *seen.pythons}, key=_python_order))
-            seen = replace(seen, pythons=pythons, labelled=had.labelled or seen.labelled)
-        found[seen.key] = seen
-    return tuple(found.values())
+def _key(build: TorchBuild) -> tuple[str, ...]:
+    return build.torch, build.backend, build.os, build.machine
 
 
-def _seen(wheel: Wheel, backend: str) -> Seen | None:
-    public, _, label = wheel.version.partition("+")
-    parts = wheel.filename.removesuffix(".whl").split("-")
-    platform = PLATFORM.search(parts[-1])
-    version = parsed(public)
+def listed_builds(page: Iterable[Wheel], backend: str, catalog: Catalog) -> tuple[TorchBuild, ...]:
+    """The torch builds that a backend's page lists, prereleases left aside: the catalog's own, and
+    inferred ones. One without a label counts if the backend's wheels have none (macOS, old
+    aarch64)."""
+    found: dict[tuple[str, ...], TorchBuild] = {}
+    for wheel in page:
+        build = _build(wheel, backend, catalog)
+        if build is not None:
+            had = found.get(_key(build))
+            pythons = {*build.pythons, *(had.pythons if had else ())}
+            ordered = tuple(sorted(pythons, key=lambda one: (len(one.rstrip("t")), one)))
+            found[_key(build)] = replace(had or build, pythons=ordered)
+    known = (catalog.row_of(*_key(one)) for one in found.values())
+    return tuple(row or one for row, one in zip(known, found.values(), strict=True))
+
+
+def _build(wheel: Wheel, backend: str, catalog: Catalog) -> TorchBuild | None:
+    """The build of one wheel, its kernels inferred; None if nothing tells them, and for torch older
+    than the catalog."""
+    torch, _, label = wheel.version.partition("+")
+    *_, python, abi, tag = wheel.filename.removesuffix(".whl").split("-")
+    platform, version = PLATFORM.search(tag), parsed(torch)
     if wheel.name != "torch" or platform is None or label not in ("", backend):
         return None
-    if version.is_prerelease or not re.fullmatch(r"cp3\d+", parts[-3]):
+    if version.is_prerelease or version < parsed(catalog.releases[0].torch):
         return None
-    free = "t" if parts[-2].endswith("t") else ""
+    family: Literal["linux", "windows", "macos"]
     family = "linux" if platform["linux"] else "windows" if platform["win"] else "macos"
-    machine = platform["linux"] or platform["mac"] or "x86_64"
-    many = platform["many"] or ""
-    return Seen(
-        torch=public,
-        backend=backend,
-        os=family,  # type: ignore[arg-type]
-        machine="aarch64" if machine == "arm64" else machine,
-        pythons=(f"3.{parts[-3][3:]}{free}",),
-        glibc=GLIBC.get(many) or ".".join(many.split("_")[1:3]) or None,
-        macos=(platform["macos"] or "").replace("_", ".") or None,
-        labelled=bool(label),
-    )
-
-
-def _python_order(python: str) -> tuple[int, bool]:
-    return int(python.rstrip("t").partition(".")[2]), python.endswith("t")
-
-
-def new_build(seen: Seen, catalog: Catalog) -> TorchBuild | None:
-    """A build for what was seen, kernels inferred; None where nothing tells them, and for torch
-    older than the catalog."""
-    if parsed(seen.torch) < parsed(catalog.releases[0].torch):
+    machine = (platform["linux"] or platform["mac"] or "x86_64").replace("arm64", "aarch64")
+    like = _nearest(backend, family, machine, catalog)
+    if like is None or not re.fullmatch(r"cp3\d+", python):
         return None
-    like = _nearest(seen, catalog)
-    cuda = cuda_of(seen.backend)
-    if like is None:
-        return None
-    same = catalog.release_of(seen.torch) or _following(seen.torch, catalog)
+    many, cuda = platform["many"] or "", cuda_of(backend)
+    numbers = ".".join(many.split("_")[1:3]) or OLDEST_GLIBC
+    same = catalog.release_of(torch) or _following(torch, catalog)
     return replace(
         like,
-        torch=seen.torch,
-        backend=seen.backend,
+        torch=torch,
+        backend=backend,
         cuda=cuda,
-        pythons=seen.pythons,
-        glibc=seen.glibc,
-        macos=seen.macos,
-        labelled=seen.labelled,
-        driver_floor=catalog.driver_floor(cuda, seen.os) if cuda else None,
+        pythons=(f"3.{python[3:]}{'t' if abi.endswith('t') else ''}",),
+        glibc=numbers if many else None,
+        macos=(platform["macos"] or "").replace("_", ".") or None,
+        labelled=bool(label),
+        driver_floor=catalog.driver_floor(cuda, family) if cuda else None,
         torchvision=same.torchvision,
         torchaudio=same.torchaudio,
         released=same.released or None,
@@ -227,27 +202,27 @@ def new_build(seen: Seen, catalog: Catalog) -> TorchBuild | None:
     )
 
 
-def _nearest(seen: Seen, catalog: Catalog) -> TorchBuild | None:
-    """The build that tells most: the same backend's newest, else the family's highest CUDA, else
-    the highest of all (a CUDA major that the catalog does not know)."""
+def _nearest(backend: str, family: str, machine: str, catalog: Catalog) -> TorchBuild | None:
+    """The build that tells most: the same backend's newest, else that of its CUDA major, else the
+    highest CUDA."""
+    cuda = cuda_of(backend)
     rows = [
         b
         for b in catalog.builds
-        if (b.os, b.machine, b.channel) == (seen.os, seen.machine, "pytorch")
+        if (b.os, b.machine, b.channel) == (family, machine, "pytorch")
+        and (b.backend == backend or (cuda and b.cuda))
     ]
-    same = [b for b in rows if b.backend == seen.backend]
-    if same:
-        return max(same, key=lambda b: parsed(b.torch))
-    cuda = cuda_of(seen.backend)
-    with_cuda = [b for b in rows if cuda and b.cuda]
-    family = [b for b in with_cuda if release(b.cuda or "0")[0] == release(cuda or "0")[0]]
-    newer = release(cuda or "0") > max((release(b.cuda or "0") for b in with_cuda), default=(0, 0))
-    among = family or (with_cuda if newer else [])
-    return max(among, key=lambda b: (parsed(b.torch), release(b.cuda or "0")), default=None)
+
+    def tells(b: TorchBuild) -> tuple[object, ...]:
+        has = release(b.cuda or "0")
+        major = bool(cuda) and has[0] == release(cuda or "0")[0]
+        return b.backend == backend, major, parsed(b.torch), has
+
+    return max(rows, key=tells, default=None)
 
 
 def _following(torch: str, catalog: Catalog) -> Release:
-    """A release that the catalog lacks: the newest torchvision where it accepts later torch."""
+    """A release that the catalog lacks: the newest torchvision if it accepts later torch."""
     from packaging.specifiers import SpecifierSet
 
     last = catalog.releases[-1]
@@ -261,27 +236,7 @@ def _following(torch: str, catalog: Catalog) -> Release:
     )
 
 
-def _releases(catalog: Catalog, added: tuple[TorchBuild, ...]) -> tuple[Release, ...]:
-    known = {row.torch for row in catalog.releases}
-    fresh = dict.fromkeys(build.torch for build in added if build.torch not in known)
-    rows = (*catalog.releases, *(_following(torch, catalog) for torch in fresh))
-    return tuple(sorted(rows, key=lambda row: parsed(row.torch)))
-
-
 # --- what is kept of it ---------------------------------------------------------------------------
-
-LIMIT_BYTES = 1 << 20
-
-
-class Kept(Frozen):
-    """What an index listed on a day."""
-
-    schema: Literal["gpusetup.refreshed/1"] = "gpusetup.refreshed/1"
-    as_of: str
-    root: str
-    answered: tuple[str, ...]
-    """The backends whose pages were read: of these nothing else is there."""
-    rows: tuple[Seen, ...]
 
 
 def saved_file() -> Path:
@@ -291,15 +246,14 @@ def saved_file() -> Path:
     return Path(platformdirs.user_cache_dir("gpusetup", appauthor=False)) / "refreshed.json"
 
 
-def keep(asked: ListedBuilds, as_of: str) -> bool:
+def keep(listed: Listed) -> bool:
     """Write it; False if the cache cannot be written, which is no error."""
-    path, root = saved_file(), without_credentials(asked.root).rstrip("/")
-    kept = Kept(as_of=as_of, root=root, answered=asked.answered, rows=asked.rows)
+    path = saved_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_symlink():
             path.touch(mode=0o600)
-        write_safely(path, to_json(kept))
+        write_safely(path, to_json(listed))
     except OSError:
         return False
     return True
@@ -308,16 +262,16 @@ def keep(asked: ListedBuilds, as_of: str) -> bool:
 def with_saved(catalog: Catalog, root: str, notify: Callable[[str], None]) -> Catalog:
     """The catalog with what this index listed when it was last asked, if that is newer."""
     path = saved_file()
-    kept = _read(path, notify)
-    if kept is None or kept.root != without_credentials(root).rstrip("/"):
+    listed = _read(path, notify)
+    if listed is None or listed.root != without_credentials(root).rstrip("/"):
         return catalog
-    if kept.as_of < catalog.as_of:
-        notify(f"{path} of {kept.as_of} is older than the catalog of {catalog.as_of}: left aside")
+    if listed.as_of < catalog.as_of:
+        notify(f"{path} of {listed.as_of} is older than the catalog of {catalog.as_of}: left aside")
         return catalog
-    return merged(catalog, kept.rows, frozenset(kept.answered), kept.as_of)
+    return merged(catalog, listed)
 
 
-def _read(path: Path, notify: Callable[[str], None]) -> Kept | None:
+def _read(path: Path, notify: Callable[[str], None]) -> Listed | None:
     """What is kept; None if there is nothing, or if it is not a small file of the user's own that
     nobody else may write."""
     try:
@@ -326,7 +280,7 @@ def _read(path: Path, notify: Callable[[str], None]) -> Kept | None:
         own = os.name != "posix" or (found.st_uid == os.geteuid() and not found.st_mode & 0o022)
         if not own or not stat.S_ISREG(found.st_mode) or len(raw) > LIMIT_BYTES:
             raise BadInput("it is no small file of your own that nobody else may write")
-        kept = from_json(raw, Kept, what="it")
+        kept = from_json(raw, Listed, what="it")
         if kept.as_of > date.today().isoformat():
             raise BadInput(f"its date is {kept.as_of!r}")
         return kept

@@ -35,8 +35,7 @@ def guard_screen(answer: GuardAnswer, *, write: bool) -> Screen:
         lines += section("For another shell", _elsewhere(answer))
     lines += [*([""] if answer.notes else ()), *_noted(answer)]
     if answer.files and not write:
-        project = "" if answer.settings else f" --project {answer.files[0].path}"
-        way = command(f"gpusetup guard{project} --write")
+        way = command("gpusetup guard --write")
         lines += section("Nothing was changed. To write these lines", [way])
     return Screen(lines)
 
@@ -46,9 +45,9 @@ def _elsewhere(answer: GuardAnswer) -> Iterable[Row]:
         ("pip of this environment reads its own configuration. Another pip:", ("pip",)),
         (
             "`uv pip` reads UV_CONSTRAINT and the settings of the folder that it runs in. "
-            "`uv pip install` from elsewhere reads neither; for such a shell, for each shell of a "
-            "conda environment, and for a uv project:",
-            ("uv", "conda", "uv project"),
+            "`uv pip install` from elsewhere reads neither; for such a shell, and each shell of a "
+            "conda environment:",
+            ("uv", "conda"),
         ),
         (
             "ComfyUI-Manager puts back what its `pip_auto_fix.list` names, one a line:",
@@ -68,8 +67,8 @@ def written(answer: GuardAnswer) -> Screen:
 def undone(answer: GuardAnswer, paths: Iterable[str]) -> Screen:
     """The last word of `--undo`: what is as it was, or that there was nothing."""
     there = ", ".join(paths)
-    nothing = Row(f"{answer.target} has no lines of the guard", hang=2)
-    return Screen((_ended("As before", f": {there}") if there else nothing,))
+    nothing = Row(f"{answer.target} has no file of the guard", hang=2)
+    return Screen((_ended("Removed", f": {there}") if there else nothing,))
 
 
 def _row(label: str, said: str) -> Row:

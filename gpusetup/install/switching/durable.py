@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 NOT_HERE = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOSYS)
@@ -13,7 +13,7 @@ NOT_HERE = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOSYS)
 
 
 def sync_folder(folder: Path) -> None:
-    """Have a folder's entries on disk, where the system can (Windows and some network filesystems
+    """Have a folder's entries on disk, if the system can (Windows and some network filesystems
     cannot)."""
     if os.name != "posix":
         return
@@ -33,28 +33,24 @@ def _fsync(handle: int) -> None:
 
 
 def sync_folders(folders: Iterable[str]) -> None:
-    """The entries of several folders; one that is not there any more has none."""
-    for folder in sorted(set(folders)):
-        if os.path.isdir(folder):
+    """The entries of many folders: each of their filesystems at once if the kernel can. A folder
+    that is not there any more has none."""
+    there = {folder: os.stat(folder).st_dev for folder in folders if os.path.isdir(folder)}
+    disks = {disk: folder for folder, disk in there.items()}
+    if not all(_syncfs(Path(folder)) for folder in disks.values()):
+        for folder in there:
             sync_folder(Path(folder))
 
 
-def sync_renamed(folders: Collection[str]) -> None:
-    """The entries of many folders: each of their filesystems at once where the kernel can."""
-    disks = {os.stat(folder).st_dev: folder for folder in folders}
-    if not all(_syncfs(Path(folder)) for folder in disks.values()):
-        sync_folders(folders)
-
-
 def sync_tree(folder: Path) -> None:
-    """Everything below a folder: its whole filesystem at once where the kernel can, else file by
+    """Everything below a folder: its whole filesystem at once if the kernel can, else file by
     file."""
     if not _syncfs(folder):
         _sync_each(folder)
 
 
 def _syncfs(folder: Path) -> bool:
-    """Linux; False where there is no such call."""
+    """Linux; False if there is no such call."""
     if os.name != "posix":
         return False
     call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)

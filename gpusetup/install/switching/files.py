@@ -1,8 +1,4 @@
-"""Moves, merges and removes files so that whoever is killed in between can go on.
-
-A rename is one step. Where it is refused (EXDEV: a lower layer of an overlay) a copy is made under
-another name first, so that what bears its own name is always complete.
-"""
+"""Reads, writes and removes files so that a kill in between leaves the old file or the new one."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gpusetup.errors import BadInput
-from gpusetup.install.switching.durable import sync_folder, sync_tree
+from gpusetup.install.switching.durable import sync_folder
 
 BUSY_TRIES = 20
 BUSY_SECONDS = 0.1
@@ -27,7 +23,7 @@ BUSY_SECONDS = 0.1
 def write_safely(path: Path, text: str) -> None:
     """Write a file so that after a crash it is the old one or the new one, and on disk; with the
     mode that it had."""
-    fresh = path.with_name(f"{path.name}.new")
+    fresh = path.with_name(f".{path.name}.gpusetup.new")
     remove(fresh)
     try:
         with open_new(fresh) as file:
@@ -83,52 +79,6 @@ def refuse_newer(raw: bytes, kind: str, *, what: str) -> None:
         )
 
 
-def rename(source: Path, destination: Path, *, synced: bool = True) -> None:
-    """Rename; where that is refused, copy, and only then delete.
-
-    Killed anywhere: the destination is complete or not there, and as long as it is not there the
-    source is complete. `synced` False: the caller has many files synced at once.
-    """
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        source.rename(destination)
-    except OSError as problem:
-        if problem.errno != errno.EXDEV:
-            raise
-        _copied(source, destination, synced=synced)
-        remove(source)
-
-
-def _copied(source: Path, destination: Path, *, synced: bool = True) -> None:
-    part = destination.with_name(f"{destination.name}.part~")
-    remove(part)
-    if source.is_dir() and not source.is_symlink():
-        shutil.copytree(source, part, symlinks=True)
-    else:
-        shutil.copy2(source, part, follow_symlinks=False)
-    if synced:
-        sync_tree(destination.parent)
-    part.rename(destination)
-    if synced:
-        sync_folder(destination.parent)
-
-
-def bring_back(kept: Path, path: Path) -> None:
-    """Put a path where it was, in place of what is there. Run again, it ends what was begun."""
-    gone = kept.with_name(f"{kept.name}.gone~")
-    if os.path.lexists(kept):
-        remove(path)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            kept.rename(path)
-        except OSError as problem:
-            if problem.errno != errno.EXDEV:
-                raise
-            _copied(kept, path)
-            kept.rename(gone)
-    remove(gone)
-
-
 def remove(path: Path) -> None:
     """Delete a file, a link or a whole folder; nothing where it is not there."""
     if path.is_symlink() or not path.is_dir():
@@ -162,17 +112,8 @@ def files_below(top: str) -> Iterator[str]:
         yield top
 
 
-def folders_like(source: str, folder: str) -> None:
-    """A folder, and those above it, made with the modes that another place has."""
-    if not os.path.isdir(folder):
-        folders_like(os.path.dirname(source), os.path.dirname(folder))
-        os.mkdir(folder)
-        shutil.copymode(source, folder)
-
-
-def link_hard(source: str, copy: str) -> None:
-    """The same file under another name; a copy where the disk has no hard links."""
-    folders_like(os.path.dirname(source), os.path.dirname(copy))
+def link_hard(source: Path, copy: Path) -> None:
+    """The same file under another name; a copy if the disk has no hard links."""
     try:
         os.link(source, copy, follow_symlinks=False)
     except (OSError, NotImplementedError):

@@ -36,7 +36,7 @@ JOURNAL, UNDO, RECEIPT, NEXT_RECEIPT = "journal.json", "undo.json", "receipt.jso
 CONDA_UNDO = "conda-undo.json"
 STAGING = "staging"
 STATE_BYTES = 32 << 20
-"""A journal of ten thousand paths has 2 MB."""
+"""A journal of thirty thousand paths has 4 MB."""
 YOURS = "nothing was changed; see what it is, and delete it yourself if nobody needs it"
 FORMER = re.compile(r"former(-[0-9a-f]{8})?")
 Phase = Literal["making", "staging", "moving", "installing", "verifying", "keeping"]
@@ -52,9 +52,9 @@ class Journal(Frozen):
     former: str = "former"
     """The folder of the store that keeps what was moved aside, by number."""
     moves: tuple[str, ...] = ()
-    """What is moved aside."""
+    """The files that are moved aside."""
     made: tuple[str, ...] = ()
-    """Paths that were not there before and will be."""
+    """Files that were not there before and will be."""
     before: Mapping[str, str] = {}
     after: Mapping[str, str] = {}
     venv: bool = False
@@ -73,6 +73,10 @@ class Journal(Frozen):
         places = enumerate(paths_in(store, self.moves))
         return [(path, store / self.former / f"{number:05d}") for number, path in places]
 
+    def made_in(self, store: Path) -> list[Path]:
+        """The places of what was not there before."""
+        return paths_in(store, self.made)
+
 
 def text_of(path: str, prefix: str) -> str:
     """A path below the prefix as JSON can hold it: one letter for each of its bytes.
@@ -81,15 +85,21 @@ def text_of(path: str, prefix: str) -> str:
     'caf\\xe9'
     """
     if not path.startswith(prefix + os.sep):
-        raise outside(path, prefix)
+        raise _outside(path, prefix)
     return os.fsencode(path[len(prefix) + 1 :]).decode("latin-1")
 
 
-def outside(path: str | Path, prefix: str) -> Blocked:
+def _outside(path: str, prefix: str) -> Blocked:
     return Blocked(
         f"{path} does not lie in {prefix}: a symbolic link leads out of it",
-        hint="nothing was changed; use another environment: `--venv DIR`",
+        hint="nothing was changed; remove that link, or use another environment: `--venv DIR`",
     )
+
+
+def require_inside(store: Path, paths: Iterable[str]) -> None:
+    """`Blocked` if one of these does not lie in the environment itself."""
+    if (out := first_outside(store, map(Path, paths))) is not None:
+        raise _outside(str(out), str(store.parent))
 
 
 def paths_in(store: Path, texts: Iterable[str]) -> list[Path]:

@@ -21,8 +21,8 @@ from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
 from gpusetup.install.settings.environment import FETCHING, asking_environment
-from gpusetup.install.switching.durable import sync_renamed, sync_tree
-from gpusetup.install.switching.files import folders_like, remove, rename
+from gpusetup.install.switching.durable import sync_folders, sync_tree
+from gpusetup.install.switching.files import remove
 from gpusetup.install.switching.journal import (
     NEXT_RECEIPT,
     RECEIPT,
@@ -135,12 +135,12 @@ def place(targets: Mapping[str, str], prefix: str) -> None:
     changed: set[str] = set()
     for source, target in targets.items():
         folder = os.path.dirname(target)
+        os.makedirs(folder, exist_ok=True)
         while folder not in changed and len(folder) >= len(prefix):
             changed.add(folder)
             folder = os.path.dirname(folder)
-        folders_like(os.path.dirname(source), os.path.dirname(target))
-        rename(Path(source), Path(target), synced=False)
-    sync_renamed(changed)
+        Path(source).rename(target)
+    sync_folders(changed)
 
 
 # --- fetching and unpacking -----------------------------------------------------------------------

@@ -1,10 +1,11 @@
-"""Changes an environment so that it can be put back: what leaves is moved aside, not deleted.
+"""Changes an environment so that it can be put back: each file that leaves is moved aside.
 
-Everything that will leave or be made is written to a journal first, and every phase is noted there
-before it begins. Moving aside is a rename on the same filesystem, so it costs no second copy of
-gigabytes. From the journal alone `recover` brings a killed change to the previous or to the new
+Everything that will leave or come is written to a journal first, and every phase is noted there
+before it begins. Moving a file aside is a rename on the same filesystem, so it costs no second copy
+of gigabytes. From the journal alone `recover` brings a killed change to the previous or to the new
 state, and may itself be killed and run again. What a phase relies on is on the disk before that
-phase is noted, so that this holds after a power cut as well.
+phase is noted, so that this holds after a power cut as well. Folders are only made, and removed
+when they are empty.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from gpusetup.errors import Blocked
 from gpusetup.install.switching.durable import sync_folder, sync_folders, sync_tree
-from gpusetup.install.switching.files import bring_back, files_below, link_hard, remove, rename
+from gpusetup.install.switching.files import link_hard, remove
 from gpusetup.install.switching.journal import (
     CONDA_UNDO,
     JOURNAL,
@@ -27,87 +28,71 @@ from gpusetup.install.switching.journal import (
     UNDO,
     Journal,
     Phase,
-    first_outside,
-    outside,
-    paths_in,
     read_journal,
+    require_inside,
     text_of,
     write_journal,
 )
-from gpusetup.install.target.layout import (
-    Layout,
-    covering_entries,
-    distributions,
-    new_entries,
-    those_there,
-    versions,
-)
-from gpusetup.install.target.owned import at_symbolic_links, files_of_all, refuse_shared
+from gpusetup.install.target.layout import Layout, distributions, versions
+from gpusetup.install.target.owned import files_of_all
 from gpusetup.model.frozen import replace
 from gpusetup.system.refused import READ_ONLY, blocked_by_files
+
+LIBRARIES = ("site-packages", "dist-packages")
+"""Folders that stay if they are empty."""
 
 
 def prepared(
     journal: Journal, layout: Layout, coming: Iterable[str], after: Mapping[str, str]
 ) -> Journal:
-    """The journal with all that is moved aside and made, where files come in place of the
+    """The journal with all files that are moved aside and made, if files come in place of the
     distributions that `after` names, and of those that the journal takes out. Changes nothing.
 
-    A file that would be overwritten although nothing that leaves owns it is moved aside too; where
-    files would go behind a symbolic link, the link is. `Blocked` where any lies outside.
+    A file that would be overwritten although nothing that leaves owns it is moved aside too.
+    `Blocked` if a file lies outside, or if a folder is in its place.
     """
     gone, files = files_of_all({*after, *journal.before}, layout)
     made = frozenset(coming)
-    leave, links = at_symbolic_links(files, layout.roots)
-    arrive, more_links = at_symbolic_links(made, layout.roots)
-    refuse_shared(links | more_links, gone, layout)
-    away = covering_entries(leave | those_there(arrive - leave), layout.roots)
-    fresh = _not_there_after(made, away, _bytecode_ends(layout))
-    found = replace(
+    away = {path for path in files | made if os.path.lexists(path) and not _is_folder(path)}
+    away |= bytecode_of(away)
+    for path in filter(_is_folder, made):
+        raise Blocked(
+            f"{path} is a folder, and a file would come in its place",
+            hint="nothing was changed; move it away, then run this again",
+        )
+    require_inside(Path(layout.prefix, STORE), (*away, *made))
+    return replace(
         journal,
-        moves=tuple(text_of(path, layout.prefix) for path in away),
-        made=tuple(text_of(path, layout.prefix) for path in fresh),
+        moves=tuple(text_of(path, layout.prefix) for path in sorted(away)),
+        made=tuple(text_of(path, layout.prefix) for path in sorted(made - away)),
         before={one.name: one.version for one in gone},
         after=dict(after),
     )
-    store = Path(layout.prefix, STORE)
-    if (out := first_outside(store, paths_in(store, (*found.moves, *found.made)))) is not None:
-        raise outside(out, layout.prefix)
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def bytecode_of(paths: Iterable[str]) -> set[str]:
+    """The bytecode that is there of some sources."""
+    sources = {os.path.splitext(path)[0] for path in paths if path.endswith(".py")}
+    found = set()
+    for folder in {os.path.dirname(path) for path in sources}:
+        cache = os.path.join(folder, "__pycache__")
+        for name in os.listdir(cache) if os.path.isdir(cache) and not os.path.islink(cache) else ():
+            if os.path.join(folder, name.partition(".")[0]) in sources:
+                found.add(os.path.join(cache, name))
     return found
 
 
-def _bytecode_ends(layout: Layout) -> tuple[str, ...]:
-    """How an interpreter calls the bytecode of `x.py`: `x` and one of these."""
-    tag = f"{layout.implementation}-{''.join(layout.version.split('.')[:2])}"
-    names = (tag, f"{tag}t") if layout.free_threaded else (tag,)
-    return tuple(f".{name}{level}.pyc" for name in names for level in ("", ".opt-1", ".opt-2"))
-
-
-def _not_there_after(
-    made: Iterable[str], away: tuple[str, ...], ends: tuple[str, ...]
-) -> tuple[str, ...]:
-    """The topmost new entries once `away` has been moved; bytecode of new files among them."""
-    leaving = set(away)
-    fresh = [path for path in made if not _inside(path, leaving)]
-    sources = [path for path in fresh if path.endswith(".py")]
-    caches = {os.path.join(os.path.dirname(path), "__pycache__") for path in sources}
-    there = those_there(caches)
-    bytecode = {
-        os.path.join(folder, "__pycache__", f"{name.removesuffix('.py')}{end}")
-        for folder, name in map(os.path.split, sources)
-        if os.path.join(folder, "__pycache__") in there
-        for end in ends
-    }
-    return new_entries({*fresh, *(caches - there), *(bytecode - those_there(bytecode))})
-
-
-def _inside(path: str, folders: set[str]) -> bool:
-    while path not in folders:
-        above = os.path.dirname(path)
-        if above == path:
-            return False
-        path = above
-    return True
+def remove_empty(files: Iterable[str]) -> None:
+    """The folders in which these files were, and those above, as far as nothing is in them."""
+    for folder in sorted({os.path.dirname(path) for path in files}, reverse=True):
+        with contextlib.suppress(OSError):
+            while os.path.basename(folder) not in LIBRARIES:
+                os.rmdir(folder)
+                folder = os.path.dirname(folder)
 
 
 # --- the phases -----------------------------------------------------------------------------------
@@ -129,29 +114,40 @@ def enter(store: Path, journal: Journal, phase: Phase) -> Journal:
 
 
 def move_aside(store: Path, journal: Journal) -> None:
-    """Move everything that leaves into the store."""
+    """Move everything that leaves into the store. A folder of metadata without a list would say of
+    a package that it is there."""
     for path, kept in journal.aside(store):
-        rename(path, kept)
+        path.rename(kept)
+    moved = (str(path) for path, _ in journal.aside(store))
+    remove_empty(path for path in moved if f"-info{os.sep}" in path)
     sync_folders(_folders_changed(store, journal))
 
 
 def _folders_changed(store: Path, journal: Journal) -> set[str]:
-    paths = paths_in(store, (*journal.made, *journal.moves))
-    return {*map(os.path.dirname, paths), str(store / journal.former)}
+    paths = (*journal.made_in(store), *(path for path, _ in journal.aside(store)))
+    return {*map(os.path.dirname, map(str, paths)), str(store / journal.former)}
 
 
 def put_back(store: Path, journal: Journal) -> None:
     """Bring the previous state back: remove what was made, rename what was moved aside.
 
-    May be run again after it was stopped anywhere: a thing that is in the store was moved and is
+    May be run again after it was stopped anywhere: a file that is in the store was moved and is
     brought back; one that is not was never moved, or is back already.
     """
     for name in VENV_ENTRIES if journal.venv else ():
         remove(store.parent / name)
-    for path in paths_in(store, journal.made):
-        remove(path)
-    for path, kept in journal.aside(store):
-        bring_back(kept, path)
+    aside = {str(path): kept for path, kept in journal.aside(store)}
+    made = {str(path) for path in journal.made_in(store)}
+    made |= bytecode_of(made | aside.keys()) - aside.keys()
+    for path in made:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(path)
+    for path, kept in aside.items():
+        if os.path.lexists(kept):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            Path(path).unlink(missing_ok=True)
+            kept.rename(path)
+    remove_empty(made)
     remove(store / NEXT_RECEIPT)
     sync_folders(_folders_changed(store, journal))
     _forget(store)
@@ -179,6 +175,7 @@ def keep(store: Path, journal: Journal) -> None:
     else:
         (store / UNDO).unlink(missing_ok=True)
     (store / CONDA_UNDO).unlink(missing_ok=True)
+    remove_empty(str(path) for path, _ in journal.aside(store))
     sync_folder(store)
     _forget(store)
 
@@ -192,7 +189,7 @@ def _forget(store: Path) -> None:
 
 
 def drop_leftovers(store: Path) -> None:
-    """Delete what no journal names; the store itself where nothing is left in it."""
+    """Delete what no journal names; the store itself if nothing is left in it."""
     undo = read_journal(store, UNDO)
     for folder in store.glob("former*"):
         if undo is None or folder.name != undo.former:
@@ -213,7 +210,7 @@ def forget_undo(store: Path) -> None:
 
 def recover(store: Path) -> Journal | None:
     """End what a killed change began, in the new state if it was about to be kept, else in the
-    previous one; its journal, None where nothing was left unfinished."""
+    previous one; its journal, None if nothing was left unfinished."""
     journal = read_journal(store)
     if journal is not None:
         hint = "mend that, then run this again; nothing is lost until then"
@@ -227,14 +224,14 @@ def recover(store: Path) -> Journal | None:
 
 def _files_in(store: Path, journal: Journal) -> dict[str, tuple[int, int]]:
     """Every file and link that is kept: its size, and the second of its last change."""
-    root = str(store / journal.former)
-    rows = ((text_of(path, root), os.lstat(path)) for path in files_below(root))
-    return {name: (row.st_size, int(row.st_mtime)) for name, row in rows}
+    with os.scandir(store / journal.former) as kept:
+        rows = {one.name: one.stat(follow_symlinks=False) for one in kept}
+    return {name: (row.st_size, int(row.st_mtime)) for name, row in rows.items()}
 
 
 def undo_known(store: Path, layout: Layout) -> Journal:
-    """What an undo would bring back. `Blocked` where there is nothing, where others have changed
-    these packages since, and where what was kept is not what it was."""
+    """What an undo would bring back. `Blocked` if there is nothing, if others have changed these
+    packages since, or if what was kept is not what it was."""
     undo = read_journal(store, UNDO)
     if undo is None:
         raise Blocked(
@@ -260,13 +257,10 @@ def undo_known(store: Path, layout: Layout) -> Journal:
 
 
 def linked(store: Path, undo: Journal) -> dict[str, str]:
-    """What is kept, once more in the staging folder, by hard links where the disk has them: each
-    file, and where it goes."""
+    """What is kept, once more in the staging folder, by hard links if the disk has them: each file,
+    and where it goes."""
     targets = {}
     for path, kept in undo.aside(store):
-        for one in files_below(str(kept)):
-            below = one[len(str(kept)) :]
-            copy = f"{store / STAGING / kept.name}{below}"
-            link_hard(one, copy)
-            targets[copy] = f"{path}{below}"
+        link_hard(kept, store / STAGING / kept.name)
+        targets[str(store / STAGING / kept.name)] = str(path)
     return targets

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.install.switching.journal import STORE, read_journal
+from gpusetup.install.switching.journal import STORE, read_journal, require_inside
 from gpusetup.install.target.layout import Layout, distributions, versions
-from gpusetup.install.target.owned import at_symbolic_links, files_of_all, refuse_shared
+from gpusetup.install.target.owned import files_of_all
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.system import System
@@ -116,8 +116,8 @@ def base_interpreter() -> str:
 
 def check_leaving(layout: Layout, leaving: Iterable[str]) -> None:
     """`Blocked` where what leaves could not be put back: told before anything is fetched."""
-    gone, files = files_of_all(leaving, layout)
-    refuse_shared(at_symbolic_links(files, layout.roots)[1], gone, layout)
+    files = files_of_all(leaving, layout)[1]
+    require_inside(Path(layout.prefix, STORE), files)
 
 
 def read_target(system: System, python: str | None, venv: str | None) -> Target:

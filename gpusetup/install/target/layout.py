@@ -76,97 +76,6 @@ def versions(installed: Iterable[Distribution]) -> dict[str, str]:
     return {one.name: one.version for one in installed}
 
 
-def covering_entries(paths: Iterable[str], roots: Iterable[str]) -> tuple[str, ...]:
-    """The fewest entries that hold exactly these files: whole folders where they are all of it.
-
-    Bytecode belongs to its source. The roots themselves are never among them. Files that are not
-    there are left out.
-    """
-    wanted = frozenset(paths)
-    folders = frozenset(_folders_above(wanted))
-    found: set[str] = set()
-    kept = frozenset(roots)
-    for root in sorted(kept, key=len, reverse=True):
-        found.update(_covered(root, wanted, folders, kept)[1])
-    return tuple(sorted(found))
-
-
-def _folders_above(paths: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for path in paths:
-        while (path := os.path.dirname(path)) not in found:
-            found.add(path)
-    return found
-
-
-def _covered(
-    folder: str, wanted: frozenset[str], folders: frozenset[str], kept: frozenset[str]
-) -> tuple[bool, list[str]]:
-    """Whether everything in a folder is wanted, and the entries of it that are."""
-    whole, moves = True, []
-    for entry in _entries(folder):
-        path = entry.path
-        if path in kept:
-            whole = False
-        elif entry.is_dir(follow_symlinks=False) and path not in wanted:
-            all_of_it, parts = (
-                _bytecode(path, wanted)
-                if entry.name == "__pycache__"
-                else (_covered(path, wanted, folders, kept) if path in folders else (False, []))
-            )
-            moves += [path] if all_of_it else parts
-            whole = whole and all_of_it
-        elif path in wanted:
-            moves.append(path)
-        else:
-            whole = False
-    return whole and bool(moves), moves
-
-
-def _bytecode(folder: str, wanted: frozenset[str]) -> tuple[bool, list[str]]:
-    parent = Path(folder).parent
-    names = [entry.name for entry in _entries(folder)]
-    mine = [
-        name
-        for name in names
-        if str(Path(folder, name)) in wanted or str(parent / f"{name.split('.')[0]}.py") in wanted
-    ]
-    return bool(names) and len(mine) == len(names), [str(Path(folder, name)) for name in mine]
-
-
-def new_entries(paths: Iterable[str]) -> tuple[str, ...]:
-    """For files that will be made: the topmost entry of each that is not there yet."""
-    there: dict[str, bool] = {}
-    tops: dict[str, str] = {}
-    found = set()
-    for path in paths:
-        folder = os.path.dirname(path)
-        if folder not in tops:
-            tops[folder] = _topmost_missing(folder, there)
-        found.add(tops[folder] or path)
-    return tuple(sorted(found))
-
-
-def _topmost_missing(folder: str, there: dict[str, bool]) -> str:
-    """The topmost of a folder and those above it that is not there; "" where all are."""
-    top = ""
-    while not _is_there(folder, there):
-        top, folder = folder, os.path.dirname(folder)
-    return top
-
-
-def those_there(paths: Iterable[str]) -> set[str]:
-    """The paths of these that exist; one look for all that lie in a folder that does not."""
-    there: dict[str, bool] = {}
-    return {p for p in paths if _is_there(os.path.dirname(p), there) and os.path.lexists(p)}
-
-
-def _is_there(folder: str, known: dict[str, bool]) -> bool:
-    if folder not in known:
-        known[folder] = os.path.lexists(folder)
-    return known[folder]
-
-
 def requirers(
     installed: Iterable[Distribution], changes: Mapping[str, str], layout: Layout
 ) -> tuple[tuple[str, str, str], ...]:
@@ -230,13 +139,5 @@ def _needs(one: Distribution) -> Iterator[str]:
 def _names(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
-    except OSError:
-        return []
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
     except OSError:
         return []

@@ -1,17 +1,18 @@
 """What belongs to an installed distribution: what its RECORD lists.
 
 What keeps no such list (an egg, `setup.py develop`, conda's own) could not be put back and is not
-changed. A path behind a symbolic link is never touched: what is moved aside is the link.
+changed.
 """
 
 from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gpusetup.errors import Blocked
+from gpusetup.install.switching.files import files_below
 from gpusetup.install.target.layout import Distribution, Layout, distributions
 
 LIST_BYTES = 64 << 20
@@ -23,7 +24,7 @@ def files_of(one: Distribution, layout: Layout) -> frozenset[str]:
     where it keeps no such list."""
     roots = layout.roots
     listed = (path for path in _listed(one, layout) if any(_below(path, root) for root in roots))
-    return frozenset((one.info, *listed))
+    return frozenset((*files_below(one.info), *listed))
 
 
 def _listed(one: Distribution, layout: Layout) -> Iterator[str]:
@@ -71,59 +72,8 @@ def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distributi
     for one, why in refused:
         if one.name not in listed:
             raise why
-        files.add(one.info)
+        files.update(files_below(one.info))
     return gone, files
-
-
-# --- symbolic links ------------------------------------------------------------------------------
-
-
-def at_symbolic_links(paths: Iterable[str], roots: Sequence[str]) -> tuple[set[str], set[str]]:
-    """The paths, and in place of those that lie behind a symbolic link (or behind a file where a
-    folder would be) that link; the links apart.
-
-    >>> at_symbolic_links(["/nowhere/a/b.py"], ["/nowhere"])
-    ({'/nowhere/a/b.py'}, set())
-    """
-    known: dict[str, str | None] = dict.fromkeys(roots)
-    found, links = set(), set()
-    for path in paths:
-        link = _stop(os.path.dirname(path), known)
-        found.add(link or path)
-        if link:
-            links.add(link)
-    return found, links
-
-
-def _stop(folder: str, known: dict[str, str | None]) -> str | None:
-    """The uppermost of a folder and those above it, below the roots, that is no real folder."""
-    if folder not in known:
-        above = os.path.dirname(folder)
-        stop = None if above == folder else _stop(above, known)
-        real = not os.path.islink(folder) and (os.path.isdir(folder) or not os.path.lexists(folder))
-        known[folder] = stop or (None if real else folder)
-    return known[folder]
-
-
-def refuse_shared(links: Iterable[str], gone: Iterable[Distribution], layout: Layout) -> None:
-    """`Blocked` where something that stays has files behind a link that would be moved aside."""
-    wanted = set(links)
-    if not wanted:
-        return
-    leaving = {one.info for one in gone}
-    for one in distributions(layout):
-        if one.info in leaving:
-            continue
-        try:
-            behind = at_symbolic_links(files_of(one, layout), layout.roots)[1] & wanted
-        except Blocked:
-            continue
-        for link in sorted(behind):
-            raise Blocked(
-                f"{link} is a symbolic link to {os.path.realpath(link)}, and files of {one.name} "
-                "lie behind it; what lies outside of the environment is not changed",
-                hint="nothing was changed; use another environment: `--venv DIR`",
-            )
 
 
 def _below(path: str, folder: str) -> bool:
