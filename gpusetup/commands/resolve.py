@@ -16,8 +16,8 @@ from gpusetup.resolver.spelled import architecture_named, python_named, system_n
 
 CHANNELS = ("nightly", "test")
 SUMMARY = (
-    "Says which PyTorch build fits this machine, or a described one, and why not the others. "
-    "What is not given comes from this machine."
+    "Says which PyTorch build fits this machine or a described one, and why the others do not. "
+    "What you do not give is read from this machine."
 )
 EXAMPLES = (
     "gpusetup resolve",
@@ -33,18 +33,18 @@ def configure(parser: ArgumentParser) -> None:
         "packages",
         nargs="*",
         metavar="PACKAGE",
-        help="what is to stand on torch: `vllm`, 'jax[cuda13]'; torch is chosen with it, and your "
-        "own package index is asked",
+        help="packages that use torch: `vllm`, 'jax[cuda13]'; torch is chosen to fit, and your "
+        "package index is asked",
     )
     add_machine_options(parser, python=False)
-    group = parser.add_argument_group("another machine than this one")
-    group.add_argument("--driver", metavar="VERSION", help="its NVIDIA driver: 580.95.05")
+    group = parser.add_argument_group("another machine")
+    group.add_argument("--driver", metavar="VERSION", help="NVIDIA driver: 580.95.05")
     group.add_argument(
         "--gpu",
         action="append",
         default=[],
         metavar="NAME",
-        help="a GPU's name or sm_86; repeatable",
+        help="a GPU: its name or sm_86; repeatable",
     )
     group.add_argument("--os", type=system_named, choices=("linux", "windows", "macos"))
     group.add_argument("--machine", type=architecture_named, choices=("x86_64", "aarch64"))
@@ -53,9 +53,9 @@ def configure(parser: ArgumentParser) -> None:
         dest="python_version",
         type=python_named,
         metavar="3.11",
-        help="its Python, or 3.13t",
+        help="Python version, also 3.13t",
     )
-    group.add_argument("--glibc", metavar="2.35", help="its C library (Linux)")
+    group.add_argument("--glibc", metavar="2.35", help="version of the C library (Linux)")
     add_file_options(parser)
     wish = parser.add_argument_group("request")
     wish.add_argument(
@@ -66,23 +66,27 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_backend_options(wish)
     wish.add_argument("--installer", choices=("uv", "pip", "conda"))
-    wish.add_argument("--format", choices=FORMATS, default="text", help="what to print (text)")
-    wish.add_argument("--explain", action="store_true", help="give the reason for every row")
+    wish.add_argument(
+        "--format", choices=FORMATS, default="text", help="format of the answer (text)"
+    )
+    wish.add_argument(
+        "--explain", action="store_true", help="list all rejected builds with the reason"
+    )
     wish.add_argument(
         "--offline",
         action="store_true",
-        help="with PACKAGE: ask nobody, answer from the table of companions",
+        help="with PACKAGE: use no network, only gpusetup's own table",
     )
     wish.add_argument(
         "--refresh",
         action="store_true",
-        help="ask the live index for builds newer than the catalog",
+        help="ask torch's index for builds newer than the catalog",
     )
     wish.add_argument(
         "--index",
         dest="index_root",
         metavar="URL",
-        help="a mirror of https://download.pytorch.org/whl to ask and to print (or GPUSETUP_INDEX)",
+        help="a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX)",
     )
 
 
