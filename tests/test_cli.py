@@ -126,7 +126,7 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
     "words, told",
     [
         (["install", "--cpu"], "did you mean `--backend NAME`?"),
-        (["--strict", "doctor"], "options stand after the command"),
+        (["--strict", "doctor"], "options come after the command"),
         (["resolve", "--index", "https://m.example/whl/cu124"], "--backend cu124`"),
         (["doctor", "healthy"], "did you mean `--from MACHINE`?"),
         (["doctor", "--report", "https://x.example/1"], "nothing is fetched"),

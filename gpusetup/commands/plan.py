@@ -319,7 +319,7 @@ def check_modes(options: Namespace) -> None:
     if options.format == "yaml" and (options.json or options.table):
         raise UsageError("`--format yaml` and `--json`, `--table` exclude each other")
     if not options.serve and {"weights", "cache"} & said:
-        raise UsageError("`--weights` and `--cache` are about serving: add `--serve`")
+        raise UsageError("`--weights` and `--cache` need a server: add `--serve`")
     for mode, takes in TAKES.items():
         if mode in said and (others := said - {mode, *takes}):
             raise UsageError(

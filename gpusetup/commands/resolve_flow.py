@@ -194,7 +194,7 @@ def _together(options: Namespace, asked: Asked, out: Console) -> tuple[Joint, Re
         from gpusetup.install.joint.places import users_places
 
         places = users_places(os.environ, Path.home())
-        out.talk(f"asked: {', '.join(places.shown)} (`--offline` asks nobody)")
+        out.talk(f"asked: {', '.join(places.shown)} (`--offline` uses no network)")
         joint = choose_together(asked, places, explain=options.explain)
     exact = replace(asked.request, torch=f"=={joint.build.torch}", backend=joint.build.backend)
     found = resolve(asked.machine, exact, asked.catalog)

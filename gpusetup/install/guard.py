@@ -80,21 +80,21 @@ def guarded(installed: Mapping[str, str]) -> dict[str, str]:
                 continue
     if "torch" not in found:
         raise Unsatisfiable(
-            "There is no torch in this environment that could be guarded",
+            "This environment has no torch to guard",
             hint="install it first: `gpusetup install`",
         )
     return found
 
 
 def require_one_set(pins: Mapping[str, str]) -> None:
-    """`Unsatisfiable` for a set that is known to be broken: a guard would keep it so."""
+    """`Unsatisfiable` for a set that is known to be broken: a guard would keep this mismatch."""
     table = companion_table()
     for name, version in pins.items():
         project = table.project(name)
         if project and takes_torch(project, version, pins["torch"]) is False:
             raise Unsatisfiable(
-                f"{name} {version} does not go with torch {pins['torch']}: a guard would keep it "
-                "so",
+                f"{name} {version} does not go with torch {pins['torch']}: a guard would keep this "
+                "mismatch",
                 hint=f"nothing was changed; `gpusetup install {name}` brings one that does",
             )
 
@@ -229,5 +229,5 @@ def tool_note(prefix: Path, pins: Mapping[str, str]) -> tuple[str, ...]:
     backend = f"--torch-backend {label} " if label else ""
     return (
         f"{prefix} is a tool's environment: `uv tool upgrade` puts back what its receipt names. To "
-        f"keep it, give `uv tool install` {backend}{words} besides all that the receipt names",
+        f"keep it, give `uv tool install` {backend}{words} plus all that the receipt names",
     )

@@ -31,12 +31,12 @@ NO_PACKAGES = (
     ),
     (
         r"(upgrade|update|latest|newest)",
-        "what is to be done, not its name",
+        "what to do, not its name",
         "did you mean `gpusetup install --upgrade`?",
     ),
     (
         r"(uninstall|remove|undo|rollback)",
-        "what is to be done, not its name",
+        "what to do, not its name",
         "`gpusetup install --undo` puts back what the last installation replaced",
     ),
     (r"(v?(?P<v>\d+(?:\.\d+)+\S*))", "a version", r"did you mean `gpusetup install --torch \2`?"),
@@ -65,7 +65,7 @@ NO_PACKAGES = (
     ),
     (
         r"((?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi|nvidia-utils(?:-\d+)?)",
-        "a part of the system, which no Python package brings",
+        "a part of the system, not a Python package",
         "`gpusetup doctor` names the driver for this system, and the commands",
     ),
     (
@@ -122,23 +122,23 @@ def _refuse_a_place(word: str) -> None:
         )
     if re.search(r"\.(whl|tar\.gz|zip)$", word) and "@" not in word:
         raise UsageError(
-            f"{word!r} is a file; `install` takes the names of packages",
+            f"{word!r} is a file; `install` expects names of packages",
             hint="`gpusetup install --offline DIR` installs from a folder of wheels",
         )
     if re.search(r"\.(txt|in|toml)$", word) and "@" not in word:
         raise UsageError(
-            f"{word!r} is a file; `install` takes the names of packages",
+            f"{word!r} is a file; `install` expects names of packages",
             hint=f"did you mean `gpusetup install -r {own_word(word)}`?",
         )
     if re.search(r"\.ya?ml$", word):
         raise UsageError(
-            f"{word!r} is a file; `install` takes the names of packages",
+            f"{word!r} is a file; `install` expects names of packages",
             hint=f"`gpusetup install` first, then conda's own `env update -f {own_word(word)}`",
         )
     if re.match(r"(git|hg|svn|bzr)\+|(https?|file|ssh)://", word) or word[:1] in "./\\~":
         what = "an address" if "://" in word else "a folder"
         raise UsageError(
-            f"{word!r} is {what}; `install` takes the names of packages",
+            f"{word!r} is {what}; `install` expects names of packages",
             hint=f"`gpusetup install` first, then `uv pip install {own_word(word)}`",
         )
 
@@ -272,7 +272,7 @@ def _refuse_more_than_a_version(word: str, asked: Requirement) -> None:
     if asked.extras:
         raise UsageError(
             f"{word!r}: extras of {asked.name} are not installed",
-            hint="name the packages that they stand for besides it",
+            hint="name the extras' packages too",
         )
 
 

@@ -145,7 +145,7 @@ def merged(catalog: Catalog, listed: Listed) -> Catalog:
     )
 
 
-def _key(build: TorchBuild) -> tuple[str, ...]:
+def _key(build: TorchBuild) -> tuple[str, str, str, str]:
     return build.torch, build.backend, build.os, build.machine
 
 
@@ -153,7 +153,7 @@ def listed_builds(page: Iterable[Wheel], backend: str, catalog: Catalog) -> tupl
     """The torch builds that a backend's page lists, prereleases left aside: the catalog's own, and
     inferred ones. One without a label counts if the backend's wheels have none (macOS, old
     aarch64)."""
-    found: dict[tuple[str, ...], TorchBuild] = {}
+    found: dict[tuple[str, str, str, str], TorchBuild] = {}
     for wheel in page:
         build = _build(wheel, backend, catalog)
         if build is not None:
@@ -279,7 +279,7 @@ def _read(path: Path, notify: Callable[[str], None]) -> Listed | None:
             found, raw = os.fstat(file.fileno()), file.read(LIMIT_BYTES + 1)
         own = os.name != "posix" or (found.st_uid == os.geteuid() and not found.st_mode & 0o022)
         if not own or not stat.S_ISREG(found.st_mode) or len(raw) > LIMIT_BYTES:
-            raise BadInput("it is no small file of your own that nobody else may write")
+            raise BadInput("it must be a small file that only you can write")
         kept = from_json(raw, Listed, what="it")
         if kept.as_of > date.today().isoformat():
             raise BadInput(f"its date is {kept.as_of!r}")

@@ -123,7 +123,7 @@ def _changes(job: Job, target: Target, question: Question) -> tuple[tuple[str, s
         rows = json.loads(output.stdout)["changes"]
         return tuple((o["name"], o["version"]) for o in rows if o["action"] != "uninstalled")
     except (ValueError, KeyError, TypeError) as problem:
-        said = f"uv's plan is not understood: {problem}"
+        said = f"cannot read uv's plan: {problem}"
         raise ToolFailed(said, hint="nothing was changed") from problem
 
 

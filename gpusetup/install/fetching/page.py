@@ -74,7 +74,7 @@ def read_page(url: str) -> list[dict[str, Any]]:
     except requests.RequestException as problem:
         raise _unreached(f"{shown}: {without_logins(_innermost(problem))}") from problem
     except ValueError as problem:
-        raise _unreached(f"{shown}: what came is no index page: {problem}") from problem
+        raise _unreached(f"{shown}: this is no index page: {problem}") from problem
 
 
 def require_pages(names: Iterable[str], indexes: Iterable[str]) -> None:
@@ -92,8 +92,8 @@ def require_pages(names: Iterable[str], indexes: Iterable[str]) -> None:
 def _unreached(said: str) -> Unreached:
     return Unreached(
         said,
-        hint="nothing was changed; try again later, check the way to that host (proxy, "
-        "certificates), or name a mirror: `--index URL`",
+        hint="nothing was changed; try again later, check the network (proxy, certificates), or "
+        "name a mirror: `--index URL`",
     )
 
 

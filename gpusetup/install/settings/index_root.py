@@ -28,12 +28,12 @@ def index_root_of(named: str | None, environ: Mapping[str, str], usual: str) -> 
     if not root.startswith(("http://", "https://")) or not _has_a_host(root):
         raise UsageError(
             f"`--index {root}` is no http or https URL",
-            hint="it is what stands before the backend: `https://download.pytorch.org/whl`",
+            hint="it is the part before the backend: `https://download.pytorch.org/whl`",
         )
 
     if words := root_and_backend(root):
         raise UsageError(
-            f"`--index {root}` ends with a backend: the root stands before it",
+            f"`--index {root}` ends with a backend: the root is the part before it",
             hint=f"did you mean `{' '.join(words)}`?",
         )
     return root.rstrip("/")

@@ -62,8 +62,8 @@ def _settings_in(path: Path) -> dict[str, dict[str, str]]:
         return {}
     except Error as problem:
         raise BadInput(
-            f"{path} is no configuration of pip: {without_content(str(problem))}",
-            hint="mend it (`pip config debug` shows what pip reads), or set "
+            f"{path} is not a pip configuration: {without_content(str(problem))}",
+            hint="fix it (`pip config debug` shows what pip reads), or set "
             f"PIP_CONFIG_FILE={os.devnull}",
         ) from None
     return {
