@@ -54,13 +54,6 @@ def test_a_certain_cause_is_answered_with_its_label() -> None:
     assert former([{"user": BOT, "body": said.body}]) == {"answered": "arch-too-new-for-wheel"}
 
 
-def test_a_likely_cause_is_asked_about_with_exactly_one_reading() -> None:
-    said = told("issues.opened-vague")
-    assert (said.act, said.finding, said.label) == ("ask", "torch-cpu-build", None)
-    assert re.findall(r"```sh\n(.*)\n```", said.body) == ["nvidia-smi -L"]
-    assert former([{"user": BOT, "body": said.body}]) == {"asked": "torch-cpu-build"}
-
-
 def test_what_only_a_symptom_shows_is_asked_about_and_may_be_ignored() -> None:
     here = event("issues.opened-vague")
     here["issue"]["body"] = (
@@ -73,12 +66,6 @@ def test_what_only_a_symptom_shows_is_asked_about_and_may_be_ignored() -> None:
     assert ", and not why; it may be `arch-too-old-for-wheel`" in said.body
     ignores = Settings(ignore=frozenset({"no-kernel-image"}))
     assert decide("issues", here, (), ignores).act == "silent"
-
-
-def test_the_reading_that_was_asked_for_is_answered() -> None:
-    said = told("issue_comment.created", [ASKED, event("issue_comment.created")["comment"]])
-    assert (said.act, said.finding) == ("answer", "torch-cpu-build")
-    assert told("issue_comment.edited", [ASKED]) == said, "an edited comment counts as it is now"
 
 
 @each(
@@ -106,48 +93,11 @@ def test_otherwise_it_is_silent(name: str, comments: list[Any], why: str) -> Non
     assert said.body is None and said.label is None
 
 
-def test_an_edited_issue_is_answered_where_nothing_was_said() -> None:
-    assert told("issues.edited").act == "answer"
-    assert told("issues.edited", [ANSWERED]).act == "silent"
-
-
 def test_a_person_cannot_forge_the_mark() -> None:
     forged = {**ANSWERED, "user": {"login": "asker", "id": 1001, "type": "User"}}
     assert told("issues.opened", [forged]).act == "answer"
     quoted = {**ANSWERED, "body": "<!-- gpusetup:answered:x --> and more words"}
     assert told("issues.opened", [quoted]).act == "answer"
-
-
-def test_settings_hold_it_back() -> None:
-    ignored = Settings(ignore=frozenset({"arch-too-new-for-wheel"}))
-    assert told("issues.opened", settings=ignored).act == "silent"
-    assert told("issues.opened-vague", settings=Settings(ask=False)).act == "silent"
-    assert told("issues.opened", settings=Settings()).label is None
-
-
-@each(
-    "title, body",
-    [
-        (
-            "Support AMD cards",
-            "Please support GPUs such as the RX 7900 XTX; torch has ROCm builds.",
-        ),
-        (
-            "Tests on CPU runners",
-            "They have no CUDA: `torch.cuda.is_available()` is `False` there.",
-        ),
-        ("Noise", "I see `CUDA initialization: Found no NVIDIA driver on your system.` on CPUs."),
-        ("Xid 79", "What does it mean when the kernel's log has an NVRM: Xid (PCI:1): 79 in it?"),
-        (
-            "Wording",
-            "The text is\n> The NVIDIA driver on your system is too old (found version 9000).",
-        ),
-    ],
-)
-def test_who_only_speaks_of_an_error_is_left_alone(title: str, body: str) -> None:
-    payload = event("issues.opened")
-    payload["issue"] |= {"title": title, "body": body}
-    assert decide("issues", payload, [], LABELLED).act == "silent"
 
 
 HOSTILE = (
@@ -173,22 +123,6 @@ def test_what_strangers_write_acts_nowhere(text: str) -> None:
     assert not re.search(r"(?<!\\)<img|(?<!\\)@everyone|(?<!\\)\[click\]|\x1b|\x00", outside)
     assert not re.search(r"(?m)^::", shown)
     assert said.label in (None, f"gpusetup: {said.finding}")
-
-
-@each(
-    "payload",
-    [
-        {},
-        {"action": "opened"},
-        {"action": "opened", "issue": {"number": 1, "user": None, "body": 5, "title": None}},
-        {"action": "opened", "issue": {"number": 1, "body": "x" * 3_000_000, "user": {"id": 1}}},
-    ],
-)
-def test_an_event_with_holes_is_silent(payload: Any) -> None:
-    if payload.get("issue"):
-        assert decide("issues", payload, [], LABELLED).act == "silent"
-    else:
-        assert decide("issues", {**payload, "issue": {"title": ""}}, [], LABELLED).act == "silent"
 
 
 # --- what is done ---------------------------------------------------------------------------------
@@ -283,26 +217,7 @@ def test_an_answer_is_posted_once_with_its_label(tmp_path: Path, hub: Any) -> No
     assert "ghs_secret" not in done.stdout + done.stderr + (tmp_path / "summary").read_text("utf-8")
 
 
-def test_a_dry_run_says_it_in_the_summary_only(tmp_path: Path, hub: Any) -> None:
-    server = hub()
-    assert triage.main(job(tmp_path, server, "issues.opened", TRIAGE_DRY_RUN="true")) == 0
-    assert server.posted == []
-    assert "Would say:" in (tmp_path / "summary").read_text(encoding="utf-8")
-
-
 # --- verify ---------------------------------------------------------------------------------------
-
-
-def test_an_image_is_proven_inside_with_the_folder_read_only(tmp_path: Path) -> None:
-    inputs = {"VERIFY_IMAGE": "me/train:1", "VERIFY_GPUS": "all", "VERIFY_PYTHON": "python3"}
-    argv = verify_job.command(inputs, tmp_path / "v.xml")
-    assert argv[:4] == ("docker", "run", "--rm", "--gpus=all")
-    assert f"--volume={ROOT}/gpusetup/verify:/opt/gpusetup-verify:ro" in argv
-    place = argv.index("me/train:1")
-    assert argv[place - 1] == "--entrypoint=python3" and argv[place + 1] == "/opt/gpusetup-verify"
-    assert f"--junit=/gpusetup-out/{'v.xml'}" in argv[place:]
-    with pytest.raises(ValueError, match="dash"):
-        verify_job.command({"VERIFY_IMAGE": "--privileged"}, tmp_path / "v.xml")
 
 
 PYTHON = """#!/bin/sh

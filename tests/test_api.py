@@ -125,32 +125,6 @@ def test_an_answer_is_the_document_of_the_command_line(
     assert timeless(json.loads(json.dumps(api.to_plain(answer)))) == timeless(printed)
 
 
-def test_a_report_is_read_as_the_file_would_be(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    texts = [TEXT.encode(), b"", b"\xff\xfe" + TEXT.encode("utf-16-le"), bytes(range(256)) * 40]
-    texts += [path.read_bytes() for path in sorted((ROOT / "tests/captures").rglob("*.txt"))[:10]]
-    for raw in texts:
-        path = tmp_path / "report.txt"
-        path.write_bytes(raw)
-        main(["doctor", "--report", str(path), "--json"])
-        printed = json.loads(capsys.readouterr().out)
-        assert timeless(json.loads(api.to_json(api.read_report(raw)))) == timeless(printed)
-    assert api.read_report(TEXT).cause == api.read_report(TEXT.encode()).cause != "unknown"
-    assert api.read_report("\ud800 a lone surrogate").cause == "unknown"
-
-
-@pytest.mark.slow
-def test_verify_gives_the_document_of_the_child(capfd: pytest.CaptureFixture[str]) -> None:
-    answer = api.verify(python=sys.executable, device="cpu", only=["matmul"])
-    assert capfd.readouterr() == ("", "")
-    words = ["verify", "--python", sys.executable, "--device", "cpu", "--only", "matmul", "--json"]
-    assert main(words) == 0
-    printed = json.loads(capfd.readouterr().out)
-    assert timeless(json.loads(api.to_json(answer))) == timeless(printed)
-    assert (answer.verdict, answer.checks[-1].name) == ("passed", "matmul")
-
-
 # --- errors -------------------------------------------------------------------------------------
 
 WRONG: dict[str, tuple[Callable[[], object], type[api.GpuSetupError], str]] = {
@@ -257,14 +231,6 @@ def test_a_fault_of_our_own_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> N
     assert isinstance(told.value.__cause__, KeyError)
 
 
-def test_an_unknown_keyword_is_a_type_error_as_anywhere_in_python() -> None:
-    for name in ("modle", "png", "cells", "output", "serve_all"):
-        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
-            api.plan(**{name: "x"})  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="'lora'"):
-        api.plan(serve="vllm", lora=8)  # type: ignore[call-overload]
-
-
 # --- what it needs ------------------------------------------------------------------------------
 
 ABSENT = ("rich", "psutil", "uv", "torch", "numpy", "matplotlib", "ruamel", "shtab", "pynvml")
@@ -297,14 +263,6 @@ def test_it_answers_without_rich_psutil_uv_and_torch() -> None:
         *("[]", "torch-cpu-build", "20", "cu124", "SP=4", "True"),
         api.read_report(TEXT).cause,
     ]
-
-
-def test_import_gpusetup_does_not_load_it() -> None:
-    code = "import sys, gpusetup; print([n for n in sys.modules if n.startswith('gpusetup.')])"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
 
 
 # --- what stands in the page --------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,8 +26,6 @@ from installing import (
 from gpusetup.assistants import tools
 from gpusetup.assistants.bounded import bounded
 from gpusetup.assistants.tool import Setting, Tool
-from gpusetup.cli import main
-from gpusetup.model import shell
 
 if not find_spec("mcp"):
     pytest.skip(
@@ -43,8 +40,6 @@ HOSTILE = (
 
 
 # --- the protocol -------------------------------------------------------------------------------
-
-Calls = list[tuple[str, dict[str, Any]]]
 
 
 def conversation(talk: Callable[[Any], Any], *words: str) -> Any:
@@ -223,18 +218,6 @@ def test_stdout_is_the_protocol_and_nothing_else(tmp_path: Path) -> None:
         assert control.encode() not in b"".join(lines)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.one_in(2)
-def test_a_signal_ends_the_server_while_it_waits_for_the_client(ending: signal.Signals) -> None:
-    server = started()
-    ask(server, HELLO)
-    server.send_signal(ending)
-    assert server.wait(timeout=20) == 130
-    rest, said = server.communicate()
-    assert (rest, said) == (b"", b"")
-
-
 WHO = ("alice", "buildhost77", "secretenv", "secretproj", "p4ssw0rdX", "hf_abc")
 FAILED_TO_LOAD = "cannot open shared object file: No such file or directory"
 LEAKY = (
@@ -317,19 +300,3 @@ def test_a_plan_names_the_command_and_nothing_is_changed(
 
 
 # --- without the package, and agents without the server -----------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("system", "said_so"), [("linux", "'mcp>=2.3'"), ("windows", '"mcp>=2.3"')]
-)
-def test_without_the_package_one_sentence_says_how_to_get_it(
-    system: str, said_so: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(shell, "OWN_SYSTEM", system)
-    monkeypatch.setitem(sys.modules, "mcp", None)
-    monkeypatch.delitem(sys.modules, "gpusetup.assistants.server", raising=False)
-    assert main(["mcp"]) == 3
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("error: `gpusetup mcp` needs the package mcp")
-    assert f"-m pip install {said_so}" in said.err

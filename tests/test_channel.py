@@ -19,7 +19,7 @@ def test_the_command_is_printed_for_the_backend_that_fits_and_called_unproven(ca
     answer = json.loads(capsys.readouterr().out)
     index = "https://mirror.example/whl/nightly/cu130"
     assert (answer["torch"], answer["index_url"]) == ("nightly", index)
-    assert "unproven" in answer["notes"][0]
+    assert "not tested" in answer["notes"][0]
     (uv,), (pip,) = answer["commands"]["uv"], answer["commands"]["pip"]
     assert uv[3:5] == ["--prerelease", "allow"] and "--pre" in pip
     assert uv[-1] == pip[-1] == index

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import re
 import signal
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 from each_row import each
 
 from gpusetup.cli import main
-from gpusetup.commands.parser import COMMANDS, every_command, parser_of
+from gpusetup.commands.parser import every_command, parser_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -60,19 +59,6 @@ def test_a_foreign_command_is_answered_with_ours(
         assert main(words) == 2
         said = capsys.readouterr()
         assert f"did you mean `gpusetup {command}`?" in said.err + said.out
-
-
-def test_help_is_asked_for_in_a_word(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["install", "--help"])
-    shown = capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        main(["help", "install"])
-    assert capsys.readouterr().out == shown
-    with pytest.raises(SystemExit):
-        main(["help"])
-    listed = capsys.readouterr().out
-    assert [name for name in COMMANDS if f"\n    {name} " not in listed] == []
 
 
 @pytest.mark.parametrize("words", [["resolve"], ["plan", "--params", "1B"], ["snapshot"]])
@@ -168,18 +154,6 @@ def test_there_are_not_more_options_than_before() -> None:
     )
 
 
-def test_a_text_to_the_letter_is_no_json(capsys: pytest.CaptureFixture[str]) -> None:
-    listed = {name for name in every_command() if "--json" in parser_of(name).format_help()}
-    assert set(every_command()) - listed == {"completion", "mcp"}
-    assert main(["completion", "bash", "--json"]) == 2
-    assert "has no option `--json`" in json.loads(capsys.readouterr().out)["message"]
-
-
-@pytest.mark.parametrize("text", ["30s", "0.5m", "500ms", "1,5 s"])
-def test_a_time_may_have_its_unit(text: str) -> None:
-    assert main(["doctor", "--from", "healthy", "--timeout", text]) == 0
-
-
 # --- streams that are closed or full ------------------------------------------------------------
 
 ENDS = [
@@ -234,17 +208,3 @@ def test_without_a_stderr_the_answer_and_the_exit_code_stay(
     monkeypatch.setattr(sys, "stderr", stream)
     assert main(words.split()) == code
     assert bool(capsys.readouterr().out) == (code != 2)
-
-
-def test_a_ctrl_c_while_modules_are_imported_is_no_traceback() -> None:
-    code = (
-        "import sys\n"
-        "class Stop:\n"
-        "    def find_spec(self, name, *more):\n"
-        "        if name == 'gpusetup.commands': raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Stop())\n"
-        "from gpusetup.__main__ import main\n"
-        "sys.exit(main())"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

@@ -61,29 +61,6 @@ def test_a_command_says_its_name_its_talk_and_how_far_it_is(terminal: Tty) -> No
     assert "Verifying ...\n" in terminal.getvalue()
 
 
-@pytest.mark.parametrize("term", ("dumb", "unknown"))
-def test_a_dumb_terminal_gets_nothing(
-    terminal: Tty, term: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TERM", term)
-    with CLOCK.during("gpusetup doctor"):
-        time.sleep(0.02)
-    with live.Live() as line:
-        line.checks("amp", "cpu")
-        time.sleep(0.02)
-    assert terminal.getvalue() == ""
-
-
-def test_verify_says_which_check_of_how_many_is_running(terminal: Tty) -> None:
-    with live.Live() as line:
-        line.of = 2
-        line.checks("import", "host")
-        assert until(lambda: "check 1 of 2: import on host, 0 s" in terminal.getvalue())
-        line.checks("amp", "cpu")
-        assert until(lambda: "check 2 of 2: amp on cpu, 0 s" in terminal.getvalue())
-    assert terminal.getvalue().endswith(live.ERASED)
-
-
 ASKS = "printf 'Password: ' >/dev/tty; read said </dev/tty; sleep 0.1; echo heard $said >/dev/tty"
 """As ssh, sudo, git and getpass ask: on the terminal itself, whatever their streams are."""
 LENDS = """

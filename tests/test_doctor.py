@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -18,17 +16,13 @@ from machines_named import FOLDERS, machine_named, snapshot_of
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.commands.doctor_answer import document
-from gpusetup.commands.doctor_deep import verified
-from gpusetup.diagnosis.knowledge import records
-from gpusetup.diagnosis.precedence import consequences
 from gpusetup.model.codec import json_schema
 from gpusetup.model.documents import DoctorAnswer
-from gpusetup.model.finding import Evidence, Finding, Fix, Severity, typed
+from gpusetup.model.finding import Evidence, Finding, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Snapshot
 from gpusetup.model.shell import Line
 from gpusetup.probe.saved import dump_snapshot
-from gpusetup.render.console import Console
 from gpusetup.render.markdown import doctor_markdown
 from gpusetup.render.text import doctor_screen
 
@@ -116,26 +110,11 @@ def test_the_screen_of_a_healthy_machine(same_as_file) -> None:  # type: ignore[
     same_as_file(screen(HEALTHY, 100), HERE / "rendered" / "doctor-healthy.txt")
 
 
-def test_the_screen_of_a_machine_that_nothing_was_read_of(same_as_file) -> None:  # type: ignore[no-untyped-def]
-    same_as_file(screen(Snapshot(), 100), HERE / "rendered" / "doctor-unknown.txt")
-
-
 @each("folder", FOLDERS)
 def test_every_machine_is_judged_as_a_person_would(folder: Path, same_as_file) -> None:  # type: ignore[no-untyped-def]
     machine = snapshot_of(folder)
     assert judged(machine).cause == CAUSES[folder.name]
     same_as_file(screen(machine, 100), folder / "doctor.txt")
-
-
-def test_every_expected_cause_has_its_machine() -> None:
-    assert set(CAUSES) == {folder.name for folder in FOLDERS}
-
-
-def test_prose_keeps_to_the_width() -> None:
-    machine = machine_named("rtx3050-laptop")
-    commands = {c for f in answer_for(machine).findings if f.fix for c in typed(f.fix)}
-    for line in screen(machine, 80).splitlines():
-        assert len(line) <= 80 or line.strip() in commands
 
 
 EVIL = "[/usr/lib] [bold]x[/bold] \x1b[31mred\x07 ```sh\nrm -rf / <script> @everyone | # *x*"
@@ -159,17 +138,6 @@ def test_foreign_text_is_no_markup_and_no_control_code() -> None:
     shown = doctor_screen(evil_answer()).shown(width=400, colour=False)
     assert "[/usr/lib] [bold]x[/bold]" in shown
     assert "\x1b" not in shown and "\x07" not in shown
-
-
-@pytest.mark.parametrize("encoding", ("ascii", "cp1252", "cp936"))
-def test_the_screen_prints_under_old_encodings(
-    encoding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    raw = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding, errors="strict"))
-    machine = changed(machine_named("rtx3050-laptop"), os={"name": "Windows 11 → 家庭版"})
-    Console().answer({}, doctor_screen(answer_for(machine)))
-    assert b"torch-cpu-build" in raw.getvalue()
 
 
 # --- Markdown ------------------------------------------------------------------------------------
@@ -251,17 +219,6 @@ def test_wrong_questions_exit_2_and_say_what_is_wrong(
     assert shown.out == "" and said.lower() in shown.err.lower() and "Traceback" not in shown.err
 
 
-def test_save_writes_a_redacted_snapshot_that_from_reads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine = changed(python={"executable": "/home/janedoe/env/bin/python"})
-    kept = tmp_path / "kept.json"
-    main(["doctor", "--from", saved(machine, tmp_path), "--save", str(kept)])
-    assert "janedoe" not in kept.read_text()
-    capsys.readouterr()
-    assert document_of(["doctor", "--from", str(kept)], capsys)[1]["cause"] == "ok"
-
-
 # --- another host --------------------------------------------------------------------------------
 
 NO_GPU_HERE = changed(
@@ -296,22 +253,6 @@ def test_an_image_is_judged_for_the_host_that_will_run_it(
     code, document = document_of(arguments, capsys)
     assert document["cause"] == cause
     assert code == (0 if cause == "ok" else 1)
-
-
-def test_an_image_with_a_cpu_build_is_no_image_for_a_gpu(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine = changed(NO_GPU_HERE, torch={"backend": "cpu", "cuda": None, "version": "2.14.1+cpu"})
-    arguments = ["doctor", "--from", saved(machine, tmp_path), "--gpu", "RTX 4090"]
-    assert document_of(arguments, capsys)[1]["cause"] == "torch-cpu-build"
-
-
-def test_what_is_said_of_another_host_names_the_option_as_its_source(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    arguments = ["doctor", "--from", "rtx3050-laptop", "--gpu", "T4"]
-    evidence = document_of(arguments, capsys)[1]["findings"][0]["evidence"]
-    assert {"source": "--gpu", "text": "Tesla T4"} in evidence
 
 
 # --- the real children ---------------------------------------------------------------------------
@@ -356,20 +297,4 @@ def test_without_a_target_doctor_is_blocked_and_says_how_to_name_one(
 # --- deep ----------------------------------------------------------------------------------------
 
 
-def test_nothing_is_verified_where_there_is_no_gpu_or_no_torch() -> None:
-    assert verified(changed(gpus=()), Console()) == ()
-    assert verified(changed(torch={"installed": False}), Console()) == ()
-
-
 # --- knowledge -----------------------------------------------------------------------------------
-
-
-@each("row", records())
-def test_explain_says_what_proves_it_and_where_it_is_known_from(
-    row: Any,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["doctor", "--explain", row.id]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    for text in (row.title, row.means, row.proven_by, row.way_out, row.source, *consequences(row)):
-        assert " ".join(text.split()) in shown

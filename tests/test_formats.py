@@ -6,21 +6,17 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rattler
-import yaml
 from described_machines import machine
-from each_row import each
 from index_server import IndexServer, build_wheel, index_server
 from machines_named import machine_named
 from packaging.requirements import Requirement
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.errors import Unsatisfiable
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
 from gpusetup.render.formats import FORMATS, Wanted
@@ -130,23 +126,6 @@ def test_pixis_own_parsers_read_what_the_file_names(name: str) -> None:
         assert row["index"].startswith("https://download.pytorch.org/whl/")
 
 
-@each(
-    "name, torch",
-    product(["laptop", "t4", "pascal", "none", "unknown-python"], [None, "2.5.1", "2.3.1"]),
-)
-def test_the_conda_environment_is_yaml_of_match_specs(name: str, torch: str | None) -> None:
-    environment: dict[str, Any] = yaml.safe_load(written("conda", MACHINES[name], torch))
-    specs = [rattler.MatchSpec(spec) for spec in environment["dependencies"]]
-    names = [spec.name.normalized for spec in specs]
-    assert names[0] == "python"
-    if torch is None:
-        assert environment["channels"] == ["conda-forge", "nodefaults"]
-        assert ("cuda-version" in names) == ("pytorch-gpu" in names) == (name != "none")
-    else:
-        assert environment["channels"][:2] == ["pytorch", "nvidia"]
-        assert ("pytorch-cuda" in names) == (name != "none")
-
-
 @pytest.mark.parametrize("name", ["laptop", "t4", "grace", "none"])
 def test_the_dockerfile_is_instructions_whose_commands_are_words(name: str) -> None:
     text = written("dockerfile", MACHINES[name]).replace("\\\n", " ")
@@ -158,16 +137,6 @@ def test_the_dockerfile_is_instructions_whose_commands_are_words(name: str) -> N
     assert words.count("&&") == 1
     compile(shlex.split(rows[2][2])[2], "check", "exec")
     assert ("NVIDIA_VISIBLE_DEVICES" in text) == (name != "none")
-
-
-@pytest.mark.parametrize("kind", ["conda", "pixi", "dockerfile"])
-def test_a_free_threaded_python_has_no_such_file(kind: str) -> None:
-    snapshot = machine("T4", python="3.13t")
-    found = resolve(snapshot, Request(), CATALOG)
-    with pytest.raises(
-        Unsatisfiable, match=r"free-threaded Python 3\.13t|no torch build that fits"
-    ):
-        FORMATS[kind](Wanted(resolution=found, snapshot=snapshot))
 
 
 def test_a_gpu_name_cannot_add_a_line() -> None:

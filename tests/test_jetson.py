@@ -43,14 +43,6 @@ def chosen(found: Resolution) -> tuple[str, str] | None:
     return (found.build.torch, found.build.backend) if found.build else None
 
 
-def test_thor_with_driver_580_00_runs_the_ordinary_wheels() -> None:
-    found = resolve(board("NVIDIA Thor", "R38.2.0", "3.12", "13.0", "580.00"), ANY, CATALOG)
-    assert chosen(found) == ("2.15.0", "cu130")
-    assert found.build is not None and found.build.driver_floor is None
-    assert any("JetPack 7 (CUDA 13.0) runs torch's own" in note for note in found.notes)
-    assert [served.by for served in found.served] == ["sm_110"]
-
-
 def test_orin_runs_the_ordinary_wheels_from_jetpack_7_2_on() -> None:
     assert chosen(resolve(board("Jetson AGX Orin", "R39.2.0", "3.12"), ANY, CATALOG)) == (
         "2.15.0",
@@ -61,12 +53,6 @@ def test_orin_runs_the_ordinary_wheels_from_jetpack_7_2_on() -> None:
     assert (older.advice.to, older.advice.gives) == ("JetPack 7.2", "torch 2.15.0 (cu132)")
     said = {r.reason for r in older.rejections if r.backend == "cu132"}
     assert any("needs a JetPack for CUDA 13.2, found JetPack 6 (CUDA 12.6)" in r for r in said)
-
-
-def test_no_newer_jetpack_is_promised_to_a_xavier() -> None:
-    found = resolve(board("Jetson AGX Xavier", "R35.4.1", "3.8"), ANY, CATALOG)
-    assert found.build is None
-    assert found.advice is None or "JetPack" not in found.advice.to
 
 
 # --- what to do ---------------------------------------------------------------------------------
@@ -93,20 +79,6 @@ def test_jetpack_7_2_gets_torchs_own_wheel_for_an_orin() -> None:
 
 def test_a_thor_with_torchs_own_wheel_is_healthy() -> None:
     assert judged(machine_named("jetson-thor")).cause == "ok"
-
-
-def test_a_cuda_build_that_a_jetpack_does_not_serve_is_for_another_board() -> None:
-    orin = machine_named("jetson-orin")
-    torch = replace(orin.torch, version="2.9.1+cu130", backend="cu130", cuda="13.0", kernels=None)
-    assert root_of(replace(orin, torch=torch)).id == "jetson-wrong-wheel"
-
-
-def test_a_server_wheel_without_kernels_for_the_board_is_no_old_gpu() -> None:
-    orin = machine_named("jetson-orin")
-    torch = replace(orin.torch, version="2.9.1+cu126", backend="cu126", cuda="12.6", kernels=None)
-    found = judged(replace(orin, torch=torch)).findings
-    assert [f.id for f in found if f.root] == ["jetson-wrong-wheel"]
-    assert all(not f.id.startswith("arch-") for f in found)
 
 
 LOADER = "ImportError: {}: cannot open shared object file: No such file or directory"

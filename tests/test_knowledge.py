@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from each_row import each
 
 from gpusetup.cli import main
 from gpusetup.diagnosis.knowledge import record, records
@@ -132,10 +131,3 @@ def test_an_explanation_is_one_document_with_a_schema(
     assert next(iter(document)) == "schema" and document["schema"] == "gpusetup.finding/1"
     assert document["finding"]["id"] == id
     assert document["finding"]["explains"] == list(consequences(record(id)))
-
-
-@each("row", records())
-def test_every_row_says_what_it_means_what_proves_it_and_where_it_is_known_from(row: Any) -> None:
-    for part in (row.title, row.means, row.proven_by, row.way_out, row.source):
-        assert part and part == part.strip()
-    assert row.means.endswith(".") and not row.title.endswith(".")

@@ -6,7 +6,6 @@ from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
 from judging import HEALTHY, changed, event, judged, spoken_of
-from report_asked import answered
 from report_messages import MESSAGES
 from test_rules_said import text
 
@@ -49,23 +48,6 @@ def test_a_reply_says_all_that_the_screen_says_above_the_machine(machine: Snapsh
 def bare(text: str) -> str:
     """A text without what keeps it from acting as Markdown, however it was spaced."""
     return " ".join(text.replace("\\", "").split())
-
-
-@each(
-    "said, told",
-    [
-        ("RuntimeError: Found no NVIDIA driver on your system.\nUbuntu 22.04",
-         "It could also be no-nvidia-gpu, container-no-gpu. To find out, run:\n```sh\nlspci -nn"),
-        ("NCCL WARN Cuda failure 'invalid device function'",
-         "It could be arch-too-old-for-wheel, arch-too-new-for-wheel, extension-arch-mismatch."),
-        ("RuntimeError: Found no NVIDIA driver on your system.\nUbuntu 22.04",
-         "(needs administrator rights)"),
-        ("torch 2.5.1+cpu\nAssertionError: Torch not compiled with CUDA enabled\nRTX 3090",
-         "by pip (torch from its own index first, then what it needs from yours):"),
-    ],
-)  # fmt: skip
-def test_a_reply_carries_doubts_rights_and_reasons(said: str, told: str) -> None:
-    assert told in doctor_markdown(answered(said))
 
 
 def test_a_machine_is_asked_for_its_own_record_and_a_text_for_what_it_lacks() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pty
 import re
@@ -14,38 +13,12 @@ from pathlib import Path
 
 import pytest
 import standin
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from monitor_kinds import KINDS, composed
-from rich.console import Console as Rich
-from rich.live import Live
 from standin import A100
 
-from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import GpuSample, ProcessUse, Sample
-from gpusetup.render.live import LiveScreen, once
+from gpusetup.render.live import once
 
 HERE = Path(__file__).resolve().parent
-
-
-def shown(samples: tuple[Sample, ...], width: int, height: int) -> str:
-    """The screen after these samples."""
-    rich = Rich(width=width, height=height, record=True, file=io.StringIO())
-    tally, live = Tally(()), Live(console=rich, auto_refresh=False)
-    screen = LiveScreen(tally, live, command=())
-    for sample in samples:
-        tally.add(sample)
-        screen.sample(sample)
-    rich.print(live.renderable)
-    return rich.export_text()
-
-
-@settings(max_examples=10, deadline=None)
-@given(name=st.sampled_from(sorted(KINDS)), width=st.integers(20, 250))
-def test_a_screen_keeps_to_the_terminal_s_columns(name: str, width: int) -> None:
-    lines = shown(composed(name, 0).samples[-5:], width, 40).splitlines()
-    assert max(map(len, lines)) <= width
-    assert not re.search(r"[\x00-\x09\x0b-\x1f]", "".join(lines))
 
 
 # --- a real terminal ------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from gpusetup.cli import main
 from gpusetup.errors import BadInput
-from gpusetup.named_file import opened, read, read_text
+from gpusetup.named_file import read_text
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes and devices have no such names")
 
@@ -35,12 +34,6 @@ def linked(place: Path) -> Path:
     return place / "link"
 
 
-def listening(place: Path) -> Path:
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(place / "s"))
-    return place / "s"
-
-
 KINDS: dict[str, Callable[[Path], Path]] = {
     "pipe": pipe,
     "device": lambda place: Path("/dev/zero"),
@@ -55,57 +48,6 @@ def test_what_is_no_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
     named = KINDS[kind](tmp_path)
     with pytest.raises(BadInput, match=str(named)):
         read_text(named, MIB)
-
-
-SNAPSHOT = '{"schema": "gpusetup.snapshot/1", "taken_at": "Ü", "gpus": [{"name": "NVIDIA L4"}]}'
-SAMPLE = '{"schema": "gpusetup.monitor/1", "kind": "sample", "at": "Ü", "seconds": 1}\r\n'
-READ = (
-    ("resolve --offline --from rtx3050-laptop -r r.json", "torchvision  # für torch\r\n"),
-    ("resolve --offline --from rtx3050-laptop -r list.txt", "torchvision  # für torch\r\n"),
-    ("snapshot diff r.json r.json", SNAPSHOT),
-    ("doctor --from r.json --json", SNAPSHOT),
-    ("fleet show .", SNAPSHOT),
-    ("fleet run --print --hosts r.json", "# für alle\r\nnode1\r\n"),
-    ("monitor --replay r.json", SAMPLE),
-)
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be", "cp1252"])
-@pytest.mark.parametrize(("words", "text"), READ)
-def test_a_text_says_the_same_however_windows_wrote_it(
-    words: str, text: str, encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    def answered(encoding: str) -> tuple[int, str]:
-        monkeypatch.chdir(tmp_path)
-        Path("list.txt").write_text("-r r.json\n", encoding)
-        Path("r.json").write_bytes(text.encode(encoding))
-        return main(words.split()), "".join(capsys.readouterr())
-
-    right = answered("utf-8")
-    assert right[0] in (0, 1), right
-    assert (answered(encoding) == right) is (encoding != "cp1252" or "torch" in text)
-
-
-def test_a_socket_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot be read"):
-        read_text(listening(tmp_path), MIB)
-
-
-def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(b"x" * MIB)
-    assert read(file, MIB) == b"x" * MIB
-    with opened(file) as stream:
-        assert stream.read(2) == b"xx"
-    with pytest.raises(BadInput, match="larger than 1 MiB"):
-        file.write_bytes(b"x" * (MIB + 1))
-        read(file, MIB)
-    file.write_bytes(b"\xef\xbb\xbfa = 1")
-    assert read_text(file) == "a = 1"
-    file.write_bytes(b"\xff")
-    with pytest.raises(BadInput, match="UTF-8"):
-        read_text(file)
 
 
 COMMANDS = (

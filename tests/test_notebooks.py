@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from each_row import each
 
-from gpusetup.model import shell
 from gpusetup.notebooks import magic
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -87,17 +86,6 @@ LINES = {
 @each("line", list(LINES))
 def test_a_line_is_about_this_kernel_and_installs_nothing_unasked(line: str) -> None:
     assert magic.words_of(line) == LINES[line]
-
-
-def test_on_windows_a_quoted_path_is_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell, "OWN_SYSTEM", "windows")
-    said = magic.words_of('doctor --report "C:\\Fehler Bericht.txt" --python=D:\\Übung\\.venv')
-    assert said == ["doctor", "--report", "C:\\Fehler Bericht.txt", "--python=D:\\Übung\\.venv"]
-
-
-def test_a_line_without_its_last_quote_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    magic.gpusetup("resolve 'x")
-    assert capsys.readouterr().out == "error: the line cannot be read: No closing quotation\n"
 
 
 def test_a_lender_and_a_torch_that_is_still_loaded_are_told() -> None:

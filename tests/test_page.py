@@ -217,14 +217,6 @@ def test_the_archive_answers_alone(tmp_path: Path) -> None:
     assert build_page.archive([]) == archive, "the same sources make the same bytes"
 
 
-def test_a_file_that_is_another_than_was_named_is_not_used(tmp_path: Path) -> None:
-    row = build_page.needs()["wheels"][0]
-    (tmp_path / row["file"]).write_bytes(b"something else")
-    with pytest.raises(build_page.NotBuilt, match="SHA-256"):
-        build_page.fetched(row, ("nothing-runs",), tmp_path)
-    assert not (tmp_path / row["file"]).exists()
-
-
 # --- one page a finding ---------------------------------------------------------------------------
 
 
@@ -261,12 +253,6 @@ def test_the_page_names_no_other_server_and_sets_no_markup(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert not re.findall(r"https?://", text)
     assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text)
-
-
-def test_the_worker_is_asked_of_the_service_worker() -> None:
-    """Firefox fetches what a blob's import statements name past the service worker."""
-    code = (WEB / "ask.js").read_text(encoding="utf-8")
-    assert "`import(${place})" in code and "`import ${" not in code
 
 
 @pytest.mark.slow

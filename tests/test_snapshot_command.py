@@ -11,8 +11,6 @@ import pytest
 from tapes import system
 
 from gpusetup.cli import main
-from gpusetup.errors import Blocked
-from gpusetup.probe.machine import read_machine
 from gpusetup.probe.saved import dump_snapshot, load_snapshot, machine_named
 from gpusetup.system.system import System
 from gpusetup.system.tape import ReplaySystem
@@ -114,24 +112,6 @@ PIPX = {
 
 def pipx() -> ReplaySystem:
     return system({"/h/pipx/venvs/gpusetup/pipx_metadata.json": "{}"}, facts=PIPX)
-
-
-def test_without_a_target_a_snapshot_can_be_taken_and_a_doctor_is_blocked() -> None:
-    snapshot = read_machine(pipx())
-    assert snapshot.python.executable is None
-    with pytest.raises(Blocked, match="tool environment"):
-        read_machine(pipx(), need_target=True)
-
-
-def test_a_stale_activated_environment_is_an_event() -> None:
-    facts = {"executable": "/usr/bin/python3", "prefix": "/usr", "cwd": "/proj"}
-    machine = system({"/usr/bin/python3": ""}, facts=facts, environ={"VIRTUAL_ENV": "/gone"})
-    event = next(e for e in read_machine(machine).events if e.kind == "stale-environment")
-    assert event.values == {
-        "variable": "VIRTUAL_ENV",
-        "path": "/gone",
-        "instead": "/usr/bin/python3",
-    }
 
 
 # --- cost -----------------------------------------------------------------------------------------

@@ -106,17 +106,6 @@ def test_a_package_constrains_torch_and_not_the_reverse(ask: Ask) -> None:
     assert "asked: " in said.err
 
 
-def test_torch_takes_the_cuda_of_what_comes_along(ask: Ask) -> None:
-    """xformers is built for CUDA 12: beside a torch of 13 it does not load."""
-    assert ask("kernels", "--json").answer["backend"] == "cu130"
-    said = ask("trainer", "--json").answer
-    assert (said["torch"], said["backend"][:4]) == ("2.14.1", "cu12")
-    assert "xformers 0.0.35 is built for CUDA 12" in said["held_back"][-1]["by"]
-    named = ask("trainer", "--backend", "cu130")
-    assert (named.exit, named.out) == (1, "")
-    assert "xformers 0.0.35 is built for CUDA 12, torch for CUDA 13.0" in named.err
-
-
 def test_a_wheel_of_the_default_index_is_built_as_torch_is_there(ask: Ask) -> None:
     """torchcodec's links libcudart.so.13 and libtorch_cuda.so: beside a CPU torch it fails."""
     assert ask("torchcodec", "--json").answer["notes"] == []
@@ -220,25 +209,6 @@ def test_a_release_pages_wheel_is_named_and_no_source_is_built(ask: Ask) -> None
     assert (row["declared"], row["index_url"]) == (False, None)
     assert said.answer["torch"] == "2.8.0"
     assert said.answer["backend"].startswith("cu12")
-
-
-def test_the_chosen_torch_is_a_column_and_an_empty_cell_has_its_reason(ask: Ask) -> None:
-    page = ask("flash-attn", "--explain", "--json").answer["matrix"]
-    assert [cell["torch"] for cell in page if cell["version"]] == ["2.8.0"]
-    assert all(cell["version"] or "flash-attn" in cell["reason"] for cell in page)
-
-
-def test_what_holds_a_package_back_is_the_torch_of_the_others(ask: Ask) -> None:
-    held = {h["package"]: h["by"] for h in ask("server", "kernels", "--json").answer["held_back"]}
-    assert held["kernels"].startswith("Because kernels>=2.0 depends on torch==2.14.1")
-
-
-def test_why_nothing_fits_is_named_by_cuda_and_driver(ask: Ask) -> None:
-    said = ask("jax[cuda13]", "--driver", "535.104.05")
-    assert said.exit == 1
-    assert "jax[cuda13] is built for CUDA 13" in said.err and "535.104.05" in said.err
-    new = ask("torchvision", "--gpu", "RTX 5090", "--torch", "2.5.1")
-    assert new.exit == 1 and "has no kernel for" in new.err and "5090" in new.err
 
 
 def test_offline_asks_nobody_and_answers_from_the_table(ask: Ask, world: World) -> None:

@@ -71,7 +71,7 @@ def test_in_place_writes_and_undo_puts_back_exactly(
     config.chmod(0o640)
     code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place")
     assert code == 0
-    assert out.splitlines()[-1] == "Written to train.yaml; `--undo` restores the previous text"
+    assert out.splitlines()[-1] == "Written to train.yaml; `--undo` restores the previous file"
     assert b"batch_size: 16      # per GPU\n" in config.read_bytes()
     assert config.stat().st_mode & 0o777 == 0o640
     code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place", "--json")

@@ -26,17 +26,17 @@ NEEDS = "mcp>=2.3"
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--python", metavar="PATH", help="the target interpreter, or its environment's folder"
+        "--python", metavar="PATH", help="the environment: its Python, or its folder"
     )
     parser.add_argument(
         "--agents",
         action="store_true",
-        help="print what a coding agent without MCP should know, for AGENTS.md",
+        help="print instructions for coding agents without MCP, for AGENTS.md",
     )
     parser.add_argument(
         "--keep-private",
         action="store_true",
-        help="answers name users, hosts, folders and UUIDs as they are",
+        help="keep names of users, hosts and folders, and UUIDs, in answers",
     )
 
 

@@ -55,11 +55,11 @@ def add_machine_options(group: argparse._ActionsContainer, *, python: bool = Tru
         dest="machine_from",
         metavar="MACHINE",
         action=_ListMachines,
-        help="a snapshot file or example machine instead of this one; `list` lists them",
+        help="a snapshot file or an example machine instead of this one; `list` lists them",
     )
     if python:
         group.add_argument(
-            "--python", metavar="PATH", help="the target interpreter, or its environment's folder"
+            "--python", metavar="PATH", help="the environment: its Python, or its folder"
         )
 
 
@@ -78,7 +78,7 @@ def add_backend_options(group: argparse._ActionsContainer) -> None:
 
 def add_timeout(
     group: argparse._ActionsContainer,
-    what: str = "how long the driver's libraries may take to answer, together (30)",
+    what: str = "how long the driver may take to answer (30)",
 ) -> None:
     """How long the driver may take to answer, all its libraries together."""
     group.add_argument(
@@ -209,7 +209,7 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="what a requirements.txt or a pyproject.toml lists",
+        help="a requirements.txt or pyproject.toml",
     )
 
 

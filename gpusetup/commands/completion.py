@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpusetup.render.console import Console
 
-SUMMARY = "Print a completion script; put it where your shell looks for one."
+SUMMARY = "Prints a completion script for your shell."
 EXAMPLES = (
     "gpusetup completion bash > ~/.local/share/bash-completion/completions/gpusetup",
     "gpusetup completion zsh > ~/.zfunc/_gpusetup",

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
 
 SUMMARY = (
-    "Reads this machine without importing torch, names the root cause of what is wrong, and "
-    "the way out. Exit 0 when the stack is healthy, 1 when it is not or cannot be judged."
+    "Finds what is wrong with PyTorch and the GPU of this machine, and how to fix it. Reads only, "
+    "and does not import torch. Exit 0: healthy; 1: something is wrong, or cannot be judged."
 )
 EXAMPLES = (
     "gpusetup doctor",
@@ -39,21 +39,21 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--report",
         metavar="FILE",
-        help="somebody's text instead of this machine: collect_env, nvidia-smi, a traceback, a "
-        "log, any mixture; `-` is stdin",
+        help="a text instead of this machine: collect_env, nvidia-smi, a traceback, a log, any "
+        "mixture of them; `-` is stdin",
     )
     _add_questions(parser)
     _add_knowledge(parser)
     group = parser.add_argument_group("answer")
-    group.add_argument("--strict", action="store_true", help="warnings count as no")
+    group.add_argument("--strict", action="store_true", help="exit 1 for warnings, too")
     group.add_argument("--format", choices=("text", "markdown"), default="text")
     group.add_argument(
-        "--save", metavar="FILE", help="also write what was read there, without private data"
+        "--save", metavar="FILE", help="also write what was read to a file, without private data"
     )
     group.add_argument(
         "--keep-private",
         action="store_true",
-        help="leave names, home folders and UUIDs in --save and markdown",
+        help="keep names, home folders and UUIDs in --save and markdown",
     )
 
 
@@ -63,27 +63,31 @@ def _add_questions(parser: ArgumentParser) -> None:
         "--torch",
         type=_torch_named,
         metavar="SPEC",
-        help="the torch that is wanted: `2.5.1`, `>=2.6,<2.9`",
+        help="the torch that you want: `2.5.1`, `>=2.6,<2.9`",
     )
     group.add_argument(
         "--deep",
         action="store_true",
-        help="also ask nvidia-smi, import torch and verify it quickly",
+        help="also run nvidia-smi, import torch and test it quickly",
     )
     group.add_argument(
         "--gpu",
         metavar="NAME",
         action="append",
         default=[],
-        help="judge this environment for a host with this GPU (a name, or sm_86); repeatable",
+        help="check this environment for a host with this GPU (a name, or sm_86); repeatable",
     )
-    group.add_argument("--driver", metavar="VERSION", help="and with this driver")
+    group.add_argument("--driver", metavar="VERSION", help="and this driver")
 
 
 def _add_knowledge(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("knowledge")
     group.add_argument(
-        "--explain", metavar="ID", nargs="?", const=EVERY, help="what a finding means, or list all"
+        "--explain",
+        metavar="ID",
+        nargs="?",
+        const=EVERY,
+        help="explain a finding, or list all of them",
     )
 
 

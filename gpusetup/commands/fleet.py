@@ -1,8 +1,8 @@
 """`gpusetup fleet`: one node or many, and which of them is not like the others."""
 
 SUMMARY = (
-    "Judges one node (`check`), a folder of records (`show`), all nodes of a cluster (`run`), or "
-    "what they exchange (`sweep`); `slurm` sets up what Slurm calls on a node."
+    "Checks one node (`check`), a folder of records (`show`), all nodes of a cluster (`run`), or "
+    "the exchange between them (`sweep`); `slurm` sets up the programs that Slurm calls on a node."
 )
 EXAMPLES = (
     "gpusetup fleet check",
@@ -11,9 +11,9 @@ EXAMPLES = (
     "srun --ntasks-per-node=8 gpusetup fleet sweep",
 )
 ACTIONS = {
-    "check": "says within seconds whether this node may take jobs",
-    "show": "judges a folder of records, a file a node",
-    "run": "gathers such a folder from the nodes of a cluster, and judges it",
-    "sweep": "exchanges in pairs, as a rank of srun, torchrun or Ray",
-    "slurm": "prints or installs what Slurm calls on a node: prolog, health program",
+    "check": "says within seconds whether this node can take jobs",
+    "show": "compares the records of a folder, one file for each node",
+    "run": "collects such a folder from the nodes of a cluster, and compares it",
+    "sweep": "measures computing and exchange, as a rank of srun, torchrun or Ray",
+    "slurm": "prints or installs Slurm's prolog and health program",
 }

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 SUMMARY = (
     "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without torch "
-    "and without CUDA, so that a running job notices nothing; against a profile if one is "
-    "given. Prints one line with the reason. Exit 0: sound; 1: not."
+    "and without CUDA, so it does not disturb a running job. With a profile it also compares the "
+    "node with it. Prints one line with the reason. Exit 0: ok; 1: not."
 )
 EXAMPLES = (
     "gpusetup fleet check",
@@ -27,18 +27,20 @@ EXAMPLES = (
 )
 
 
-LIMIT_WORDS = "how long all sources may take to answer (3.5, which is also the most)"
+LIMIT_WORDS = "how long the driver may take to answer (3.5, the longest)"
 
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--profile", metavar="FILE", help="what `fleet check --json` said of a sound node"
     )
-    parser.add_argument("--gpus", metavar="LIST", help="only these: 0,3, as SLURM_JOB_GPUS has it")
+    parser.add_argument(
+        "--gpus", metavar="LIST", help="only these GPUs: 0,3 (as in SLURM_JOB_GPUS)"
+    )
     parser.add_argument(
         "--kubernetes",
         action="store_true",
-        help="in a pod: also set the condition GpuProblem of $NODE_NAME",
+        help="in a pod: also set the condition GpuProblem of the node $NODE_NAME",
     )
     add_timeout(parser, LIMIT_WORDS)
 

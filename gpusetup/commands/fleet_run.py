@@ -26,9 +26,9 @@ USUAL_FOLDER = "gpusetup-fleet"
 
 
 SUMMARY = (
-    "Gathers a folder of records: `fleet check`, snapshot and verify on every idle node of Slurm, "
-    "Ray or Kubernetes, or on the hosts of a file, and judges it as `fleet show` does. Exit 1 "
-    "if a node failed or did not answer."
+    "Runs `fleet check`, snapshot and verify on every idle node of Slurm, Ray or Kubernetes, or on "
+    "the hosts of a file, keeps the records in a folder, and shows them as `fleet show` does. Exit "
+    "1 if a node failed or did not answer."
 )
 EXAMPLES = (
     "gpusetup fleet run --slurm --partition train --print",
@@ -51,34 +51,38 @@ def configure(parser: ArgumentParser) -> None:
     one.add_argument("--slurm", action="store_true", help="an exclusive job on each idle node")
     one.add_argument("--hosts", metavar="FILE", help="ssh to each host of a file")
     one.add_argument(
-        "--ray", metavar="ADDRESS", help="an actor on each node of a Ray cluster; `auto`: this one"
+        "--ray",
+        metavar="ADDRESS",
+        help="an actor on each node of a Ray cluster; `auto`: the running one",
     )
     one.add_argument(
         "--kubernetes",
         nargs="?",
         const="jobs",
         choices=("jobs", "daemonset"),
-        help="a Job on each idle node; or print what sets a node's condition from now on",
+        help="a Job on each idle node; daemonset: print one that checks nodes from now on",
     )
-    group.add_argument("--partition", metavar="NAME", help="Slurm: of this partition only")
-    group.add_argument("--image", metavar="IMAGE", help="Kubernetes: has gpusetup and your torch")
-    group.add_argument("--namespace", metavar="NAME", help="Kubernetes's (default)")
+    group.add_argument("--partition", metavar="NAME", help="Slurm: only this partition")
+    group.add_argument(
+        "--image", metavar="IMAGE", help="Kubernetes: an image with gpusetup and your torch"
+    )
+    group.add_argument("--namespace", metavar="NAME", help="Kubernetes: default, if not given")
     group.add_argument("--runtime-class", metavar="NAME", help="Kubernetes: nvidia, if needed")
     group = parser.add_argument_group("what each node does")
     group.add_argument(
         "--level", choices=("quick", "standard", "stress"), default="quick", help="verify's level"
     )
     group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
-    group.add_argument("--python", metavar="PATH", help="the interpreter whose torch is proven")
+    group.add_argument("--python", metavar="PATH", help="the Python whose torch is tested")
     group.add_argument(
         "--node-python",
         metavar="PATH",
         help="the Python on the nodes that has gpusetup (this one's path; Ray: the workers' own)",
     )
     group = parser.add_argument_group("how")
-    group.add_argument("--print", action="store_true", help="show what would be submitted, and end")
+    group.add_argument("--print", action="store_true", help="only show what would be submitted")
     group.add_argument(
-        "--into", metavar="DIR", help=f"a new folder for the records ({USUAL_FOLDER}-DATE)"
+        "--into", metavar="DIR", help=f"new folder for the records ({USUAL_FOLDER}-DATE)"
     )
     add_limit(group, "for each node (by level: 300, 1200, 600)")
 

@@ -16,8 +16,8 @@ from gpusetup.render.console import Console
 
 SUMMARY = (
     "Reads a folder of records (snapshots, doctor's answers, reports of verify and `fleet check`, "
-    "a file a node) and shows one row a node, the worst first: its findings, and in what it is not "
-    "like most nodes of its kind. Exit 1 if a node failed or did not answer."
+    "one file for each node) and lists the nodes, the worst first: the findings of each, and how "
+    "it differs from most nodes of its kind. Exit 1 if a node failed or did not answer."
 )
 EXAMPLES = (
     "gpusetup fleet show records/",
@@ -29,7 +29,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="the folder of records")
     add_nodes(parser)
     parser.add_argument(
-        "--strict", action="store_true", help="a node unlike the others, or slowed, counts too"
+        "--strict", action="store_true", help="exit 1 for a node that differs or is slow, too"
     )
 
 

@@ -14,9 +14,9 @@ from gpusetup.render.language import plain
 from gpusetup.system.refused import blocked_by_files
 
 SUMMARY = (
-    "`print` shows the prolog, the health program, and the lines of slurm.conf that name them; "
-    "`install --prefix DIR` writes them. Nothing of Slurm's own is changed. The health program "
-    "drains a node after two failed checks with the reason, and resumes only what it drained."
+    "`print` shows the prolog, the health program, and the lines for slurm.conf; `install --prefix "
+    "DIR` writes them. No file of Slurm is changed. The health program drains a node with the "
+    "reason after two failed checks, and resumes only nodes that it drained."
 )
 EXAMPLES = (
     "gpusetup fleet slurm print --profile /etc/gpusetup/h100x8.json",
@@ -32,12 +32,12 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         choices=("print", "install", "prolog", "health"),
-        help="print or install the files; prolog and health are what the files call",
+        help="print or install the files, which call `prolog` and `health`",
     )
     parser.add_argument("--prefix", metavar="DIR", help=f"install: where to; print: {PREFIX}")
     parser.add_argument("--profile", metavar="FILE", help="a sound node's `fleet check --json`")
     parser.add_argument(
-        "--state", metavar="DIR", default=STATE, help=f"what a node remembers ({STATE})"
+        "--state", metavar="DIR", default=STATE, help=f"where a node keeps its state ({STATE})"
     )
 
 

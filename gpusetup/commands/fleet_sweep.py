@@ -28,8 +28,8 @@ LAUNCHERS = (
 
 
 SUMMARY = (
-    "Is started by a launcher as every rank, exchanges in pairs, and names the rank, "
-    "node or path that is slow, broken or silent. Exit 1 if one is."
+    "Start it with a launcher, as every rank: the ranks compute and exchange data in pairs, and it "
+    "names the rank, node or path that is slow, broken or silent. Exit 1 if one is."
 )
 EXAMPLES = (
     "srun --ntasks-per-node=8 gpusetup fleet sweep",
@@ -39,7 +39,7 @@ EXAMPLES = (
 
 def configure(group: ArgumentParser) -> None:
     group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
-    group.add_argument("--python", metavar="PATH", help="the interpreter whose torch is used")
+    group.add_argument("--python", metavar="PATH", help="the Python whose torch is used")
     add_limit(group, f"for each round ({LIMIT_SECONDS:g})")
 
 

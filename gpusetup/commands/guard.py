@@ -9,9 +9,9 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 
-SUMMARY = """Show a constraints file that pins the installed torch and the packages that need it,
-and what makes pip and uv read it. With it, an installation that would replace one of them fails.
-Nothing is changed without `--write`; `--undo` removes what it wrote."""
+SUMMARY = """Keeps pip and uv from replacing torch and the packages that need it, by a constraints
+file: an installation that would replace one of them fails. Without `--write` it only shows the
+file; `--undo` removes it."""
 
 EXAMPLES = (
     "gpusetup guard",
@@ -28,7 +28,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--undo", action="store_true", help="remove the files that the guard wrote")
     parser.add_argument(
-        "--python", metavar="PATH", help="the target interpreter, or its environment's folder"
+        "--python", metavar="PATH", help="the environment: its Python, or its folder"
     )
 
 

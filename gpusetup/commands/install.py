@@ -16,9 +16,8 @@ from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.render.console import Console
 from gpusetup.resolver.spelled import torch_named
 
-SUMMARY = """Install the PyTorch that fits this machine into an environment. Everything is shown
-before it is done; wheels are fetched and checked first; then the environment is changed, tested by
-computing, and kept or put back as it was."""
+SUMMARY = """Installs the PyTorch that fits this machine into an environment, and tests it. It shows
+everything first and asks. If the test fails, it restores the previous packages."""
 
 EXAMPLES = (
     "gpusetup install",
@@ -57,7 +56,7 @@ def configure(parser: ArgumentParser) -> None:
         "packages",
         nargs="*",
         metavar="PACKAGE",
-        help="torchvision, torchaudio (versions follow torch), or anything from your default index",
+        help="torchvision, torchaudio (in the version for this torch), or any other package",
     )
     add_file_options(parser)
     parser.add_argument(
@@ -71,7 +70,7 @@ def configure(parser: ArgumentParser) -> None:
         "--venv",
         type=lambda named: named and os.path.abspath(named),  # noqa: PTH100  # `D:.venv` too
         metavar="DIR",
-        help="the target environment; made where it is not there",
+        help="the environment; it is created if it does not exist",
     )
     parser.add_argument(
         "--index",
@@ -80,35 +79,29 @@ def configure(parser: ArgumentParser) -> None:
         help="a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX)",
     )
     parser.add_argument(
-        "--download", metavar="DIR", help="only fetch the wheels into a folder, for `--offline`"
+        "--download", metavar="DIR", help="only download the wheels into a folder, for `--offline`"
     )
     parser.add_argument(
         "--offline",
         dest="wheelhouse",
         metavar="DIR",
-        help="install from such a folder; no network is needed",
+        help="install from such a folder, without network",
     )
     parser.add_argument(
         "--project",
         metavar="FILE",
         nargs="?",
         const="pyproject.toml",
-        help="write pins and torch's index into a uv project instead (default: pyproject.toml)",
+        help="write versions and torch's index into a uv project instead (pyproject.toml)",
     )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show what would be done, do nothing"
-    )
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    parser.add_argument(
-        "--no-verify", action="store_true", help="do not prove the result by computing"
-    )
+    parser.add_argument("--no-verify", action="store_true", help="do not test the result")
     state = parser.add_argument_group("afterwards")
     state.add_argument(
-        "--undo", action="store_true", help="put back what the last installation replaced"
+        "--undo", action="store_true", help="restore what the last installation replaced"
     )
-    parser.add_argument(
-        "--upgrade", action="store_true", help="take the newest torch that fits, whatever is there"
-    )
+    parser.add_argument("--upgrade", action="store_true", help="install the newest torch that fits")
     host = parser.add_argument_group("an image for another host")
     host.add_argument(
         "--gpu",
@@ -118,7 +111,7 @@ def configure(parser: ArgumentParser) -> None:
         default=[],
         help="install for a host with this GPU (a name, or sm_86); repeatable",
     )
-    host.add_argument("--driver", dest="for_driver", metavar="VERSION", help="and with this driver")
+    host.add_argument("--driver", dest="for_driver", metavar="VERSION", help="and this driver")
     add_machine_options(parser)
 
 

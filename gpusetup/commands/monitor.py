@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from gpusetup.monitor.sample import Nvml
     from gpusetup.monitor.tree import Tree
 
-SUMMARY = """Watch utilisation, memory, temperature, power and clocks of the NVIDIA GPUs; end with
-the figures and one verdict: good, input-starved, launch-bound, communication-bound, memory-bound,
-memory-tight, throttled, bursty, idle or uneven, with its evidence and the next step. After `--`
-comes a command: it runs with this terminal and its exit code is passed on, and its CPU, memory and
-DataLoader workers count too. Under `--json` such a command's own output goes to stderr."""
+SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
+end it prints the figures, one verdict (good, input-starved, launch-bound, communication-bound,
+memory-bound, memory-tight, throttled, bursty, idle or uneven), its evidence and the next step. A
+command after `--` runs in this terminal, and its exit code is passed on; its CPU, memory and
+DataLoader workers are watched too. With `--json` the command's output goes to stderr."""
 JSON = "print JSON: a line for every sample, the last one for the summary"
 
 EXAMPLES = (
@@ -49,15 +49,17 @@ def configure(parser: ArgumentParser) -> None:
     parser.usage = "gpusetup monitor [SECONDS] [options] [-- COMMAND ...]"
     add = parser.add_argument
     add("seconds", nargs="?", type=length, default=0.0, metavar="SECONDS",
-        help="how long; 0 or none: until Ctrl-C, or the command's end")  # fmt: skip
-    add("--once", action="store_true", help="one sample and no verdict")
-    add("--interval", type=interval, default=1.0, metavar="SECONDS", help="between samples (1)")
+        help="how long; without it until Ctrl-C, or the end of the command")  # fmt: skip
+    add("--once", action="store_true", help="print one sample, without a verdict")
+    add(
+        "--interval", type=interval, default=1.0, metavar="SECONDS", help="time between samples (1)"
+    )
     add("--gpu", action="append", default=[], metavar="INDEX|UUID",
-        help="only this GPU, may be repeated; else CUDA_VISIBLE_DEVICES counts")  # fmt: skip
+        help="only this GPU; repeatable (default: those of CUDA_VISIBLE_DEVICES)")  # fmt: skip
     add("--pid", type=int, metavar="PID",
-        help="watch this running process and its children too, until it ends")  # fmt: skip
-    add("--csv", metavar="FILE", help="also write one row a GPU and sample there")
-    add("--html", metavar="FILE", help="also write one page with charts there, at the end")
+        help="also watch this process and its children, until it ends")  # fmt: skip
+    add("--csv", metavar="FILE", help="also write a row for each GPU and sample")
+    add("--html", metavar="FILE", help="also write a page with charts at the end")
     add_timeout(parser)
     add("--replay", metavar="FILE",
         help="judge a recording instead of watching: what `--json` or `--csv` wrote, or a log of "

@@ -21,17 +21,17 @@ from gpusetup.render.terminal import columns_of
 from gpusetup.verify import streams
 
 COMMANDS = {
-    "doctor": "reads this machine, or somebody's report; names the root cause and the way out",
-    "resolve": "says which PyTorch build fits this machine, and why not the others",
-    "install": "installs the build that fits, proves it works, or puts back what was there",
+    "doctor": "finds what is wrong with this machine, or with a pasted report, and how to fix it",
+    "resolve": "says which PyTorch build fits this machine, and why the others do not",
+    "install": "installs the build that fits and tests it; restores the previous one if it fails",
     "guard": "keeps pip and uv from replacing torch and the packages that need it",
-    "verify": "proves by computing that torch works on the GPUs of this interpreter",
-    "plan": "says whether a training workload fits on these GPUs, and with which recipe",
+    "verify": "tests by computing that torch works on the GPUs",
+    "plan": "says whether a training fits on these GPUs, and with which settings",
     "tune": "fits a training config to this machine; measures the best batch size",
     "monitor": "watches utilisation, memory, temperature and power; ends with a verdict",
-    "fleet": "judges one node or many, and says which one is not like the others",
-    "snapshot": "prints the redacted record of this machine, or how two records differ",
-    "mcp": "answers assistants over the Model Context Protocol",
+    "fleet": "checks one node or many, and says which one differs from the others",
+    "snapshot": "prints a record of this machine without private data, or compares two records",
+    "mcp": "answers AI assistants over the Model Context Protocol",
     "completion": "prints a completion script for your shell",
 }
 """Command -> what it does, in one line."""
@@ -143,7 +143,7 @@ def build_parser(only: str | None = None) -> Parser:
     """The parser of one command, or of all (for help and shell completion)."""
     parser = Parser(
         prog="gpusetup",
-        description="From 'PyTorch does not see my GPU' to a stack that is installed and proven.",
+        description="From 'PyTorch does not see my GPU' to a PyTorch that is installed and tested.",
         formatter_class=Help,
         epilog=_examples(("gpusetup doctor", "gpusetup install", "gpusetup verify")),
         parents=[of_the_screen()],
@@ -161,7 +161,7 @@ def of_the_screen() -> Parser:
     parser = Parser(prog="gpusetup", add_help=False, allow_abbrev=False)
     add = parser.add_argument
     add("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
-    add("-v", "--verbose", action="store_true", help="show what was asked, and the answers")
+    add("-v", "--verbose", action="store_true", help="show what was read of the machine")
     return parser
 
 
@@ -206,7 +206,7 @@ def _add_common(parser: Parser, name: str, json: str) -> None:
         return
     group.add_argument("--json", action="store_true", help=json)
     group.add_argument("--schema", action=_Schema, nargs=0, help="print its JSON schema")
-    group.add_argument("--output", metavar="FILE", help="write the answer there instead of stdout")
+    group.add_argument("--output", metavar="FILE", help="write the answer to this file")
 
 
 class _Schema(argparse.Action):

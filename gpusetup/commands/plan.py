@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gpusetup.plan.question import Question
 
 SUMMARY = (
-    "Says whether a training fits on these GPUs (without a name: this machine's), with which "
-    "recipe and by what margin."
+    "Says whether a training fits on GPUs (this machine's, if you name none), with which settings, "
+    "and how much memory is left."
 )
 EXAMPLES = (
     'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
@@ -69,45 +69,54 @@ def configure(parser: ArgumentParser) -> None:
 
     parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
     whole: dict[str, Any] = {"type": int, "metavar": "N"}
-    group = parser.add_argument_group("what is trained or served, and where")
+    group = parser.add_argument_group("what to train or serve, and where")
     add_machine_options(group, python=False)
     what = group.add_argument
     what("--model", metavar="NAME", help="qwen3-8b, or a config.json or its folder")
-    what("--params", metavar="124M", help="a model of this size, of the usual shape")
-    what("--from-config", metavar="FILE", help="what a training config says")
-    what("--code", metavar="FILE:NAME", help="a function of your code")
-    what("--context", type=tokens, metavar="N", help="tokens of a sequence: 32768, 32k")
-    what("--batch", **whole, help="sequences a step on all GPUs together")
+    what("--params", metavar="124M", help="or any model of this size")
+    what("--from-config", metavar="FILE", help="a training config")
+    what("--code", metavar="FILE:NAME", help="a function of your code that makes model and batch")
+    what("--context", type=tokens, metavar="N", help="tokens a sequence: 32768, 32k")
+    what("--batch", **whole, help="sequences a step, on all GPUs together")
     what("--accumulate", **whole, help="micro-batches a step")
-    what("--size", metavar="[N]HxW", help="a denoiser's sample: 1024x1024, 49x480x720")
+    what(
+        "--size",
+        metavar="[N]HxW",
+        help="a diffusion model's image or video: 1024x1024",
+    )
     what("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
     what("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
-    what("--gpus", **whole, help="how many of them train")
+    what("--gpus", **whole, help="number of GPUs")
     engines = "vllm (default), sglang, llama.cpp, transformers"
     what("--serve", nargs="?", const="vllm", metavar="ENGINE", help=engines)
     what("--weights", metavar="TYPE", help="served weights: bf16, fp8, int4, q4_k_m")
     what("--cache", metavar="TYPE", help="served cache: bf16, fp8, q8_0")
     how = parser.add_argument_group("how").add_argument
-    how("--trainer", metavar="NAME", help="its defaults: hf, trl, torchtune, ...")
+    how("--trainer", metavar="NAME", help="use its defaults: hf, trl, torchtune, ...")
     how("--strategy", type=strategy_word, metavar="NAME", help="ddp, fsdp, zero2, ...")
     how("--optimizer", type=optimizer_named, metavar="NAME", help="adamw8bit, adafactor, ...")
     dtypes: dict[str, Any] = {"choices": ("fp32", "bf16", "fp16"), "metavar": "TYPE"}
-    how("--dtype", **dtypes, help="of the weights: fp32, bf16, fp16")
+    how("--dtype", **dtypes, help="type of the weights: fp32, bf16, fp16")
     mixed: dict[str, Any] = {"choices": ("bf16", "fp16", "none"), "metavar": "TYPE"}
     how("--amp", **mixed, help="mixed precision: bf16, fp16, none")
-    how("--lora", type=int, metavar="RANK", help="train LoRA of this rank only")
-    how("--lora-targets", type=targets_named, metavar="ON", help="all, attention, qv")
+    how("--lora", type=int, metavar="RANK", help="train only a LoRA of this rank")
+    how(
+        "--lora-targets",
+        type=targets_named,
+        metavar="ON",
+        help="layers with LoRA: all, attention, qv",
+    )
     bits: dict[str, Any] = {
         "choices": ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"),
         "metavar": "TYPE",
     }
-    how("--quantize", **bits, help="of the frozen base: nf4, int8, ...")
+    how("--quantize", **bits, help="quantize the frozen model: nf4, int8, ...")
     some: dict[str, Any] = {"nargs": "?", "const": "full", "type": checkpointed}
-    how("--checkpointing", **some, metavar="full", help="of each layer, or op, N, none")
+    how("--checkpointing", **some, metavar="full", help="full, op, every N layers, or none")
     none: dict[str, Any] = {"action": "store_const", "const": "none", "help": SUPPRESS}
     how("--no-checkpointing", dest="checkpointing", **none)
     host: dict[str, Any] = {"choices": ("optimizer", "checkpoints"), "metavar": "WHAT"}
-    how("--offload", action="append", **host, help="to the host: optimizer, checkpoints")
+    how("--offload", action="append", **host, help="keep in RAM: optimizer, checkpoints")
     for flag, field, text in (
         ("--sp", "sp", "sequence"), ("--tp", "tensor_parallel", "tensor"),
         ("--pp", "pipeline_parallel", "pipeline"), ("--cp", "context_parallel", "context"),
@@ -117,13 +126,13 @@ def configure(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("answer")
     unknown = group.add_mutually_exclusive_group().add_argument
     for flag, name, text in (
-        ("--max-context", "context", "the longest context that fits"),
-        ("--max-batch", "batch", "the largest batch that fits"),
-        ("--gpus-needed", "gpus", "the fewest GPUs that do"),
+        ("--max-context", "context", "find the longest context that fits"),
+        ("--max-batch", "batch", "find the largest batch that fits"),
+        ("--gpus-needed", "gpus", "find the fewest GPUs that are enough"),
     ):
         unknown(flag, dest="solve", action="store_const", const=name, help=text)
-    group.add_argument("--predict", action="store_true", help="leave the measured table aside")
-    group.add_argument("--table", action="store_true", help="a grid of lengths and GPU counts")
+    group.add_argument("--predict", action="store_true", help="do not use measured figures")
+    group.add_argument("--table", action="store_true", help="a table of lengths and GPU counts")
     group.add_argument("--cells", metavar="CSV", help="answer every row of a file, as JSON")
     group.add_argument("--format", choices=("text", "yaml"), default="text")
 

@@ -9,11 +9,10 @@ from gpusetup.commands.common import add_machine_options, add_timeout, gather
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
-SUMMARY = """Print the record of this machine that all the other commands can be replayed from
-(`--from FILE`). User and host names, serial numbers, tokens and passwords are taken out, the home
-folder is `~`, and GPUs have aliases instead of their UUIDs. `snapshot diff A B` shows what differs
-between two records (of `snapshot`, or the JSON of doctor, verify or `fleet check`), the gravest
-first; exit 1 where B has a finding that A has not, or differs in what programs depend on."""
+SUMMARY = """Prints a record of this machine that the other commands can read (`--from FILE`). It
+contains no user or host names, serial numbers, tokens, passwords or GPU UUIDs; the home folder is
+`~`. `snapshot diff A B` compares two records (of `snapshot`, or the JSON of doctor, verify or
+`fleet check`); exit 1 if B has a finding that A has not, or differs in what programs depend on."""
 
 EXAMPLES = (
     "gpusetup snapshot --output machine.json",
@@ -23,9 +22,7 @@ EXAMPLES = (
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "diff", nargs="*", metavar="diff A B", help="what differs between two records"
-    )
+    parser.add_argument("diff", nargs="*", metavar="diff A B", help="compare two records")
     add_machine_options(parser)
     add_timeout(parser)
     parser.add_argument(

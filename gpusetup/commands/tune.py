@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from gpusetup.tune.measure import Asked
 
 SUMMARY = (
-    "Proposes changes of a training config for this machine: the diff, and a reason and a source "
+    "Proposes changes of a training config for this machine: a diff, with a reason and a source "
     "for every line. It never writes a change that could alter your results. With --batch-size it "
-    "measures the batch that fits, in a separate process."
+    "measures which batch fits."
 )
 EXAMPLES = (
     "gpusetup tune train.yaml",
@@ -44,19 +44,23 @@ def configure(parser: ArgumentParser) -> None:
 
 def _write_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("the config")
-    group.add_argument("-o", dest="target", metavar="OUT", help="write the tuned config there")
-    group.add_argument("--in-place", action="store_true", help="write it there, and keep an undo")
     group.add_argument(
-        "--preset", choices=PRESETS, help="a config to start from, by the guides (no CONFIG)"
+        "-o", dest="target", metavar="OUT", help="write the tuned config to this file"
     )
-    group.add_argument("--undo", action="store_true", help="put back what --in-place replaced")
     group.add_argument(
-        "--grow-batch", action="store_true", help="allow a larger effective batch (not the same)"
+        "--in-place", action="store_true", help="change CONFIG itself; `--undo` restores it"
+    )
+    group.add_argument("--preset", choices=PRESETS, help="print a config to start from (no CONFIG)")
+    group.add_argument("--undo", action="store_true", help="restore what --in-place replaced")
+    group.add_argument(
+        "--grow-batch",
+        action="store_true",
+        help="allow a larger effective batch, which changes results",
     )
     group.add_argument(
         "--allow-batchnorm",
         action="store_true",
-        help="split the batch of a model with BatchNorm, whose statistics then differ",
+        help="split the batch of a model with BatchNorm, which changes its statistics",
     )
 
 
@@ -65,16 +69,16 @@ def _measure_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--benchmark",
         action="store_true",
-        help="measure what AMP, batch, workers and compile each give",
+        help="measure the gain of AMP, batch, workers and compile",
     )
     group.add_argument("--batch-size", action="store_true", help="find the batch size that fits")
     group.add_argument(
         "--code",
         metavar="MODULE:FUNCTION",
-        help="returns model and batch for a batch size; also {'model', 'batch', 'dataset', ...}",
+        help="makes model and batch for a batch size, or {'model', 'batch', 'dataset', ...}",
     )
-    group.add_argument("--reference", choices=REFERENCES, help="a built-in model instead")
-    group.add_argument("--max", type=int, metavar="N", help="try no size above this one")
+    group.add_argument("--reference", choices=REFERENCES, help="measure a built-in model instead")
+    group.add_argument("--max", type=int, metavar="N", help="the largest size to try")
     group.add_argument("--gpu-mem", type=_size, metavar="8GiB", help="use no more memory than this")
     group.add_argument(
         "--objective", choices=("fit", "speed"), default="fit", help="the largest, or the fastest"

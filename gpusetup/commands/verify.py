@@ -24,7 +24,7 @@ __all__ = ["EXAMPLES", "SUMMARY", "caught", "configure", "run", "words"]
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("--python", metavar="PATH", help="the interpreter whose torch is proven")
+    parser.add_argument("--python", metavar="PATH", help="the Python whose torch is tested")
     add_options(parser)
 
 

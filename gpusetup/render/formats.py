@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
+from gpusetup.catalog.kernels import release
 from gpusetup.errors import Unsatisfiable
 from gpusetup.installers import INSTALLERS
 from gpusetup.installers.conda import CHANNELS, conda_build, specs
@@ -22,20 +23,14 @@ from gpusetup.model.shell import shell_line
 from gpusetup.render.program import as_typed
 from gpusetup.resolver.situation import python_tag
 
-PIXI_PLATFORMS = {
-    ("linux", "x86_64"): "linux-64",
-    ("linux", "aarch64"): "linux-aarch64",
-    ("windows", "x86_64"): "win-64",
-    ("macos", "aarch64"): "osx-arm64",
-    ("macos", "x86_64"): "osx-64",
+PLATFORMS = {
+    ("linux", "x86_64"): ("linux-64", "linux", "x86_64"),
+    ("linux", "aarch64"): ("linux-aarch64", "linux", "aarch64"),
+    ("windows", "x86_64"): ("win-64", "win32", "AMD64"),
+    ("macos", "aarch64"): ("osx-arm64", "darwin", "arm64"),
+    ("macos", "x86_64"): ("osx-64", "darwin", "x86_64"),
 }
-MARKERS = {
-    ("windows", "x86_64"): "sys_platform == 'win32' and platform_machine == 'AMD64'",
-    ("macos", "aarch64"): "sys_platform == 'darwin' and platform_machine == 'arm64'",
-    ("macos", "x86_64"): "sys_platform == 'darwin' and platform_machine == 'x86_64'",
-    ("linux", "x86_64"): "sys_platform == 'linux' and platform_machine == 'x86_64'",
-    ("linux", "aarch64"): "sys_platform == 'linux' and platform_machine == 'aarch64'",
-}
+"""System and machine -> conda's subdir, Python's `sys.platform` and `platform.machine()`."""
 
 
 class Wanted(Frozen):
@@ -81,15 +76,11 @@ def command(wanted: Wanted) -> str:
     """The steps as lines for the machine's shell."""
     from gpusetup.resolver import to_answer
 
-    chosen_for(wanted.installer, wanted.resolution)
-    answer = to_answer(wanted.resolution, wanted.snapshot, wanted.asked)
+    installer, resolution = wanted.installer, wanted.resolution
+    (conda_build if installer == "conda" else chosen_build)(resolution)  # raises without a build
+    answer = to_answer(resolution, wanted.snapshot, wanted.asked)
     system = wanted.snapshot.os.family
-    steps = answer.commands[wanted.installer]
-    return "".join(f"{as_typed(shell_line(argv, system))}\n" for argv in steps)
-
-
-def chosen_for(installer: str, resolution: Resolution) -> TorchBuild:
-    return conda_build(resolution) if installer == "conda" else chosen_build(resolution)
+    return _lines(as_typed(shell_line(argv, system)) for argv in answer.commands[installer])
 
 
 ONE_INDEX = "# Only torch's own index: a second one would let a newer CPU build win."
@@ -145,12 +136,13 @@ def uv_project(wanted: Wanted) -> str:
     index = f"pytorch-{build.backend}"
     exact = pins(build, wanted.family)
     named = f"# The environment: uv venv --python {python}\n" if python.endswith("t") else ""
+    _, system, machine = PLATFORMS[build.os, build.machine]
     return UV.format(
         head=head(wanted),
         environment=named,
         python=python.rstrip("t"),
         dependencies=_lines(f'    "{word}",' for word in (*exact, *wanted.words)),
-        marker=MARKERS[build.os, build.machine],
+        marker=f"sys_platform == '{system}' and platform_machine == '{machine}'",
         sources=_lines(f'{pin.partition("==")[0]} = {{ index = "{index}" }}' for pin in exact),
         index=index,
         url=wanted.resolution.index_url,
@@ -179,15 +171,15 @@ def pixi_project(wanted: Wanted) -> str:
     `[system-requirements]` is deprecated); an older pixi says so by `requires-pixi`.
     """
     build, snapshot = chosen_build(wanted.resolution), wanted.snapshot
-    rows = []
-    for pin in pins(build, wanted.family):
-        name, _, version = pin.partition("==")
-        index = wanted.resolution.index_url
-        rows.append(f'{name} = {{ version = "=={version}", index = "{index}" }}')
+    index = wanted.resolution.index_url
+    named = (pin.split("==") for pin in pins(build, wanted.family))
+    rows = [f'{name} = {{ version = "=={own}", index = "{index}" }}' for name, own in named]
     rows += [f"{one.name} = {_pixi_value(one)}" for one in wanted.others]
-    platform = f'"{PIXI_PLATFORMS[build.os, build.machine]}"'
+    platform = f'"{PLATFORMS[build.os, build.machine][0]}"'
     if build.cuda:
-        platform = f'{{ platform = {platform}, cuda = "{_virtual_cuda(build, snapshot)}" }}'
+        own = snapshot.driver.cuda  # no more than this driver has
+        cuda = own if own and release(own) < release(build.cuda) else build.cuda
+        platform = f'{{ platform = {platform}, cuda = "{cuda}" }}'
     return PIXI.format(
         head=head(wanted),
         pixi=load_catalog().milestone("pixi"),
@@ -232,26 +224,20 @@ def dockerfile(wanted: Wanted) -> str:
     linux = Resolution(build=build, index_url=wanted.resolution.index_url)
     root = wanted.resolution.index_root or INDEX_ROOT
     options = InstallerOptions(python="python", index_root=root, packages=wanted.family)
-    installs = " \\\n && ".join(
-        shlex.join((*step.argv[:4], "--no-cache-dir", *step.argv[4:]))
-        for step in INSTALLERS["pip"](linux, options)
-    )
-    more = f"RUN python -m pip install --no-cache-dir {shlex.join(wanted.words)}"
-    expects = (
-        f"torch.version.cuda == '{build.cuda}'" if build.cuda else "torch.version.cuda is None"
-    )
+    install = ("python", "-m", "pip", "install", "--no-cache-dir")
+    steps = (shlex.join((*install, *one.argv[4:])) for one in INSTALLERS["pip"](linux, options))
+    tests = f"== '{build.cuda}'" if build.cuda else "is None"
     devices = "ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility"
-    return _lines(
-        (
-            head(wanted),
-            "# No CUDA image is needed. Run it with: docker run --gpus all ...",
-            f"FROM python:{python}-slim-bookworm",
-            f"RUN {installs}",
-            *([more] if wanted.words else []),
-            f'RUN python -c "import torch; assert {expects}, torch.__version__"',
-            *([devices] if build.cuda else []),
-        )
+    lines = (
+        head(wanted),
+        "# No CUDA image is needed. Run it with: docker run --gpus all ...",
+        f"FROM python:{python}-slim-bookworm",
+        "RUN " + " \\\n && ".join(steps),
+        f"RUN {shlex.join((*install, *wanted.words))}" if wanted.words else "",
+        f'RUN python -c "import torch; assert torch.version.cuda {tests}, torch.__version__"',
+        devices if build.cuda else "",
     )
+    return _lines(filter(None, lines))
 
 
 FORMATS: Mapping[str, Callable[[Wanted], str]] = {
@@ -291,15 +277,6 @@ def _ordinary(python: str, why_not: str) -> str:
             hint=f"`--python {python[:-1]}`, or another `--format`",
         )
     return python
-
-
-def _virtual_cuda(build: TorchBuild, snapshot: Snapshot) -> str:
-    """What the machine's `__cuda` must at least be: no more than this driver has."""
-    from gpusetup.catalog.kernels import release
-
-    own = snapshot.driver.cuda
-    assert build.cuda is not None
-    return own if own and release(own) < release(build.cuda) else build.cuda
 
 
 def _linux_build(build: TorchBuild) -> TorchBuild:

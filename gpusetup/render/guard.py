@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpusetup.render.language import (
@@ -9,7 +10,7 @@ from gpusetup.render.language import (
     Row,
     Screen,
     command,
-    labelled,
+    facts,
     remark,
     row,
     section,
@@ -17,23 +18,33 @@ from gpusetup.render.language import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from gpusetup.install.guard import GuardAnswer
 
-    from gpusetup.install.guard import GuardAnswer, GuardFile
-
-COLUMN = 9
+ELSEWHERE = (
+    ("pip of this environment reads its own configuration. Another pip:", ("pip",)),
+    (
+        "`uv pip` reads UV_CONSTRAINT and the settings of the folder that it runs in. "
+        "`uv pip install` from elsewhere reads neither; for such a shell, and each shell of a "
+        "conda environment:",
+        ("uv", "conda"),
+    ),
+    (
+        "ComfyUI-Manager puts back what its `pip_auto_fix.list` names, one a line:",
+        ("ComfyUI-Manager",),
+    ),
+)
+"""What is said of a setting -> its names."""
 
 
 def guard_screen(answer: GuardAnswer, *, write: bool) -> Screen:
     """What is guarded, the lines that each file gets, and what they hold."""
-    lines: list[str] = [_row("Target", answer.target), _row("Guarded", _list(answer))]
+    lines: list[str] = [*facts({"environment": answer.target, "guarded": _list(answer)})]
     for file in answer.files:
-        lines += section(file.path, _added(file))
+        lines += section(file.path, (row("  ", (f"+ {line}", "green")) for line in file.added))
     if not answer.files:
-        lines += ["", "Everything that the guard writes is there already."]
-    if answer.settings:
-        lines += section("For another shell", _elsewhere(answer))
-    lines += [*([""] if answer.notes else ()), *_noted(answer)]
+        lines += ["", "The guard is in place already."]
+    lines += section("For another shell", _elsewhere(answer) if answer.settings else ())
+    lines += ["", *_noted(answer)] if answer.notes else []
     if answer.files and not write:
         way = command("gpusetup guard --write")
         lines += section("Nothing was changed. To write these lines", [way])
@@ -41,50 +52,26 @@ def guard_screen(answer: GuardAnswer, *, write: bool) -> Screen:
 
 
 def _elsewhere(answer: GuardAnswer) -> Iterable[Row]:
-    told = (
-        ("pip of this environment reads its own configuration. Another pip:", ("pip",)),
-        (
-            "`uv pip` reads UV_CONSTRAINT and the settings of the folder that it runs in. "
-            "`uv pip install` from elsewhere reads neither; for such a shell, and each shell of a "
-            "conda environment:",
-            ("uv", "conda"),
-        ),
-        (
-            "ComfyUI-Manager puts back what its `pip_auto_fix.list` names, one a line:",
-            ("ComfyUI-Manager",),
-        ),
-    )
-    for said, names in told:
+    for said, names in ELSEWHERE:
         yield Row(f"  {said}", hang=2)
         yield from (command(answer.settings[n], 4) for n in names if n in answer.settings)
 
 
 def written(answer: GuardAnswer) -> Screen:
     """The last word of `--write`."""
-    return Screen((_ended("Guarded", f": {_list(answer)} in {answer.target}"), *_noted(answer)))
+    first = verdict(OK, "Guarded", f": {_list(answer)} in {answer.target}")
+    return Screen((first, *_noted(answer)))
 
 
 def undone(answer: GuardAnswer, paths: Iterable[str]) -> Screen:
-    """The last word of `--undo`: what is as it was, or that there was nothing."""
+    """The last word of `--undo`: what was removed, or that there was nothing."""
     there = ", ".join(paths)
     nothing = Row(f"{answer.target} has no file of the guard", hang=2)
-    return Screen((_ended("Removed", f": {there}") if there else nothing,))
+    return Screen((verdict(OK, "Removed", f": {there}") if there else nothing,))
 
 
-def _row(label: str, said: str) -> Row:
-    return labelled(label, said, COLUMN, indent=0)
-
-
-def _ended(how: str, rest: str) -> Row:
-    return verdict(OK, how, rest)
-
-
-def _added(file: GuardFile) -> Iterable[Row]:
-    return (row("  ", (f"+ {line}", "green")) for line in file.added)
-
-
-def _noted(answer: GuardAnswer) -> tuple[Row, ...]:
-    return tuple(remark("note", note) for note in answer.notes)
+def _noted(answer: GuardAnswer) -> list[Row]:
+    return [remark("note", note) for note in answer.notes]
 
 
 def _list(answer: GuardAnswer) -> str:

@@ -21,19 +21,20 @@ from gpusetup.render.language import (
     command,
     diff_lines,
     facts,
+    heading,
     remark,
     section,
     table,
     verdict,
 )
 
-Words = Iterable[str]
+Words = Sequence[str]
 
 
 def plan_screen(
     answer: InstallAnswer,
     told: Mapping[str, str | None],
-    rows: Words = (),
+    rows: Iterable[str] = (),
     *,
     warnings: Words = (),
     notes: Words = (),
@@ -44,9 +45,11 @@ def plan_screen(
     steps = [command(without_logins(shell_line(step.argv, system))) for step in answer.steps]
     return Screen(
         (
+            heading("Plan"),
             *facts({**known, **told}),
             *rows,
             *section("Commands", steps),
+            *([""] if warnings or notes else []),
             *(remark("warning", line) for line in warnings),
             *(remark("note", line) for line in notes),
         )

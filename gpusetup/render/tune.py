@@ -10,11 +10,11 @@ from itertools import count
 from gpusetup.model.units import GIB
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.language import (
+    BUT,
     DIM,
-    ERROR,
     GOOD,
     HEADING,
-    WARNING,
+    NO,
     Row,
     Screen,
     diff_lines,
@@ -29,53 +29,41 @@ from gpusetup.tune.answer import TuneAnswer, TuneChange
 from gpusetup.tune.search import Trial
 
 NAMES = {"+AMP": "+ AMP", "+batch": "+ batch", "+workers": "+ workers", "+compile": "+ compile"}
+RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
 
 
 def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
     """The whole answer."""
-    lines: list[str] = []
     where = answer.device or "this device"
+    lines: list[str] = []
     if answer.trials:
-        lines += section(f"Batch sizes on {where}", (*trials_table(answer), "", _best(answer)))
+        head = ("batch", "result", "peak", "samples/s")
+        trials = table(head, map(trial_cells, answer.trials), left=())
+        lines += section(f"Batch sizes on {where}", (*trials, "", _best(answer)))
     if answer.leak:
-        lines += ["", marked(("!", WARNING), "leak", answer.leak)]
-    lines += section(f"Measured on {where}", _measured(answer))
-    lines += _config(answer, config) if config is not None else _words(answer)
+        lines += ["", marked(BUT, "leak", answer.leak)]
+    words = (Row(f"  {word}") for word in (answer.marks, answer.cause) if word)
+    if answer.benchmark:
+        lines += section(f"Measured on {where}", (*comparison(answer.benchmark), *words))
+    if answer.cannot_fit:
+        lines += ["", marked(NO, answer.cannot_fit)]
+    if answer.changes:
+        lines += section(f"Changes of {config}", diff_lines(answer.diff))
+        lines += section("Why", (line for one in answer.changes for line in why(one)))
+    elif config and not answer.cannot_fit:
+        lines += ["", Row((config, HEADING), ": nothing to change", hang=2)]
+    title = "Not written" if config else "Recommended"
+    lines += section(title, map(point, answer.recommendations))
+    if answer.written is not None:
+        back = "; `--undo` restores the previous file" if answer.written == config else ""
+        lines += ["", Row(f"Written to {answer.written}{back}", hang=2)]
+    elif answer.changes:
+        lines += ["", Row("Nothing is written; `--in-place` or `-o FILE` writes it", hang=2)]
     if answer.interrupted:
         done = answer.batch_size is not None or answer.benchmark or answer.changes
-        best = "this is the best so far" if done else "no trial had ended, so nothing is known"
-        lines += ["", marked(("!", WARNING), "interrupted", best)]
+        best = "this is the best so far" if done else "no trial ended, so nothing is known"
+        lines += ["", marked(BUT, "interrupted", best)]
     return Screen(lines[1:] if lines[:1] == [""] else lines)
-
-
-def _measured(answer: TuneAnswer) -> Iterator[Row]:
-    if answer.benchmark:
-        yield from comparison(answer.benchmark)
-        yield from (Row(f"  {word}") for word in (answer.marks, answer.cause) if word)
-
-
-def _words(answer: TuneAnswer) -> Iterator[str]:
-    yield from section("Recommended", map(point, answer.recommendations))
-
-
-def _config(answer: TuneAnswer, config: str) -> Iterator[str]:
-    if answer.cannot_fit:
-        yield from ("", marked(("✗", ERROR), answer.cannot_fit))
-    if answer.changes:
-        yield from section(f"Changes of {config}", diff_lines(answer.diff))
-        yield from section("Why", (line for one in answer.changes for line in why(one)))
-    elif not answer.cannot_fit:
-        yield from ("", Row((f"{config}", HEADING), ": nothing to change", hang=2))
-    yield from section("In words only", map(point, answer.recommendations))
-    if said := _written(answer, config):
-        yield from ("", Row(said, hang=2))
-
-
-def _written(answer: TuneAnswer, config: str) -> str:
-    if answer.written is not None:
-        back = "; `--undo` restores the previous text" if answer.written == config else ""
-        return f"Written to {answer.written}{back}"
-    return "Nothing is written; `--in-place` or `-o FILE` writes it" if answer.changes else ""
 
 
 def why(change: TuneChange) -> Iterator[Row]:
@@ -93,27 +81,17 @@ def shown(value: object) -> str:
 # --- measured -----------------------------------------------------------------------------------
 
 
-def trials_table(answer: TuneAnswer) -> list[Row]:
-    head = ("batch", "result", "peak", "samples/s")
-    return table(head, map(trial_cells, answer.trials), left=())
-
-
-def trial_cells(trial: Trial) -> tuple[str, str, str, str]:
+def trial_cells(trial: Trial) -> tuple[str, ...]:
     """
     >>> trial_cells(Trial(batch=8, status="ok", peak_bytes=1 << 30, samples_per_second=12.5))
     ('8', 'ran', '1.00 GiB', '12.5')
     """
-    words = {"ok": "ran", "oom": "out of memory", "error": "failed"}
-    return (
-        str(trial.batch),
-        words[trial.status],
-        gib(trial.peak_bytes),
-        speed(trial.samples_per_second, trial.spread_percent),
-    )
+    rate = speed(trial.samples_per_second, trial.spread_percent)
+    return str(trial.batch), RESULTS[trial.status], gib(trial.peak_bytes), rate
 
 
 def gib(size: int | None) -> str:
-    return f"{size / GIB:.2f} GiB" if size is not None else ""
+    return "" if size is None else f"{size / GIB:.2f} GiB"
 
 
 def speed(rate: float | None, spread: float | None) -> str:
@@ -127,7 +105,7 @@ def speed(rate: float | None, spread: float | None) -> str:
 
 def _best(answer: TuneAnswer) -> Row:
     if answer.batch_size is None:
-        return marked(("✗", ERROR), "no size ran within the memory", indent=2)
+        return marked(NO, "no size ran within the memory", indent=2)
     limit = f" within {gib(answer.limit_bytes)}" if answer.limit_bytes else ""
     after = f"; {answer.stopped}" if answer.stopped else ""
     return Row("  ", (f"Batch size: {answer.batch_size}", GOOD), f"{limit}{after}", hang=4)
@@ -135,51 +113,40 @@ def _best(answer: TuneAnswer) -> Row:
 
 def comparison(rows: tuple[answers.Row, ...]) -> list[Row]:
     """The table of the acceleration guide, with measured figures."""
+    head = ("", "batch", "s / 1000", "s / epoch", "peak", "samples/s", "speed-up", "")
+    cells = [comparison_cells(row) for row in rows]
     epochs = any(row.seconds_per_epoch for row in rows)
-    an_epoch = ("s / epoch",) if epochs else ()
-    head = ("", "batch", "s / 1000", *an_epoch, "peak", "samples/s", "speed-up", "")
-    return table(head, [comparison_cells(row, epochs) for row in rows])
+    kept = [i for i in range(len(head)) if epochs or head[i] != "s / epoch"]
+    return table([head[i] for i in kept], [[row[i] for i in kept] for row in cells])
 
 
-def comparison_cells(row: answers.Row, epochs: bool) -> tuple[str, ...]:
+def comparison_cells(row: answers.Row) -> tuple[str, ...]:
     name = NAMES.get(row.name, row.name)
-    empty = ("",) * (6 if epochs else 5)
     if row.status != "ok":
-        said = {"oom": "out of memory", "error": "failed: "}.get(row.status, "")
-        detail = row.detail if row.status != "oom" else ""
-        return (name, *empty, plain(f"{said}{detail or ''}").splitlines()[0][:70])
-    return (
-        name,
-        str(row.batch),
-        f"{row.seconds_per_1000:.3g}" if row.seconds_per_1000 is not None else "",
-        *([f"{row.seconds_per_epoch:.4g}" if row.seconds_per_epoch else ""] if epochs else []),
-        gib(row.peak_bytes),
-        speed(row.samples_per_second, row.spread_percent),
-        f"{row.speed_up:.2f} x" if row.speed_up is not None else "",
-        note(row),
-    )
+        said = {"oom": "out of memory", "error": f"failed: {row.detail}"}.get(
+            row.status, row.detail
+        )
+        return (name, *[""] * 6, plain(said or "").partition("\n")[0][:70])
+
+    def told(value: float | None, form: str) -> str:
+        return "" if value is None else format(value, form)
+
+    times = (told(row.seconds_per_1000, ".3g"), told(row.seconds_per_epoch, ".4g"))
+    rate = speed(row.samples_per_second, row.spread_percent)
+    gain = f"{row.speed_up:.2f} x" if row.speed_up is not None else ""
+    return (name, str(row.batch), *times, gib(row.peak_bytes), rate, gain, note(row))
 
 
 def note(row: answers.Row) -> str:
     workers = "" if row.workers is None else f"{row.workers} workers"
     said = {"+AMP": row.amp or "", "+workers": workers}.get(row.name, "")
-    if row.name in NAMES:
-        left_out = plain(row.detail) if row.detail else "no gain"
-        kept = "kept" if row.kept else f"{left_out}: left out"
-        return ", ".join(filter(None, (said, kept, losses(row))))
-    return said or plain(row.detail or "")
-
-
-def losses(row: answers.Row) -> str:
-    """What mixed precision does to the loss.
-
-    >>> losses(answers.Row(name="+AMP", status="ok", batch=8, amp="bf16", loss=2.3021,
-    ...     loss_fp32=2.301, loss_steps=12))
-    'loss after 12 steps 2.3021, in float32 2.301'
-    """
-    if row.loss is None or row.loss_fp32 is None:
-        return ""
-    return f"loss after {row.loss_steps} steps {row.loss:.5g}, in float32 {row.loss_fp32:.5g}"
+    if row.name not in NAMES:
+        return said or plain(row.detail or "")
+    kept = "kept" if row.kept else f"{plain(row.detail or 'no gain')}: left out"
+    lost = ""
+    if row.loss is not None and row.loss_fp32 is not None:
+        lost = f"loss after {row.loss_steps} steps {row.loss:.5g}, in float32 {row.loss_fp32:.5g}"
+    return ", ".join(filter(None, (said, kept, lost)))
 
 
 @contextmanager

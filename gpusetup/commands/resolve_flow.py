@@ -1,0 +1,238 @@
+"""How `gpusetup resolve` answers: of one build, of a set of packages, or of a channel."""
+
+from __future__ import annotations
+
+import os
+import re
+from argparse import Namespace
+from datetime import date
+from pathlib import Path
+
+from gpusetup.catalog.builds import INDEX_ROOT, Catalog, with_catalog
+from gpusetup.catalog.file import load_catalog
+from gpusetup.commands.common import gather, told
+from gpusetup.diagnosis.request import chosen_request, decision_for
+from gpusetup.errors import Unsatisfiable
+from gpusetup.install.credentials import without_credentials
+from gpusetup.install.joint.table import Joint, by_table
+from gpusetup.install.packages import requested_packages
+from gpusetup.install.refresh import ask_root, keep, merged, saved_file, with_saved
+from gpusetup.install.settings.index_root import index_root_of
+from gpusetup.installers.options import FAMILY
+from gpusetup.model.documents import ResolveAnswer
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Snapshot, Torch
+from gpusetup.model.resolution import HeldBack, Request, Resolution
+from gpusetup.probe.unfinished import unfinished
+from gpusetup.render.console import Console
+from gpusetup.render.formats import FORMATS, Wanted
+from gpusetup.resolver import check_request, resolve, to_answer
+from gpusetup.resolver.companions import environment_of, pinned, pinned_in_words
+from gpusetup.resolver.described import Description, described
+from gpusetup.resolver.joint import Asked, by_name, name_of
+from gpusetup.resolver.least import Decision
+from gpusetup.resolver.notes import age_note
+from gpusetup.resolver.offer import at_root, newest_of
+from gpusetup.resolver.situation import python_tag
+
+CHANNELS = {"nightly": "each day", "test": "soon"}
+"""The channel -> when another build takes the place of its newest one."""
+
+
+def answer(options: Namespace, out: Console) -> int:
+    root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
+    shown = without_credentials(root)
+    catalog = _catalog(options, root, out)
+    by_conda = options.format == "conda"
+    request = Request(
+        torch=None if options.torch in CHANNELS else options.torch,
+        backend=options.backend,
+        installer="conda" if by_conda else options.installer or "auto",
+    )
+    check_request(request, catalog)
+    given = Description(
+        driver=options.driver,
+        gpus=tuple(options.gpu),
+        os=options.os,
+        machine=options.machine,
+        python=options.python_version,
+        glibc=options.glibc,
+    )
+    snapshot = with_catalog(described(_machine(options, given, out), given, catalog), catalog)
+    asked = Asked(machine=snapshot, request=request, catalog=catalog)
+    if options.torch in CHANNELS:
+        return _show(_of_channel(options.torch, asked, shown), snapshot, options, out)
+    joint, newest = None, None
+    if options.packages:
+        joint, resolution = _together(options, asked, out)
+    else:
+        decision = _decision(asked, is_described=given != Description())
+        resolution = decision.resolution
+        newest = newest_of(replace(decision, newest=at_root(decision.newest, shown)), snapshot)
+    resolution = at_root(resolution, shown)
+    resolution = replace(resolution, notes=_notes(resolution, snapshot, options, root))
+    wanted = Wanted(
+        resolution=resolution,
+        snapshot=snapshot,
+        installer=options.installer or "uv",
+        packages=joint.packages if joint else (),
+        hashes=joint.hashes if joint else {},
+    )
+    if options.format != "text":
+        if resolution.build is None:
+            hint = "`gpusetup resolve` without `--format` says why"
+            raise Unsatisfiable("No torch build fits", hint=hint)
+        if joint and joint.refused:
+            from gpusetup.install.joint.coming import refusal
+
+            raise Unsatisfiable(*refusal(joint))
+        out.text(FORMATS[options.format](wanted))
+        return 0
+    if joint:
+        found = replace(
+            to_answer(resolution, snapshot, wanted.asked),
+            packages=joint.packages,
+            held_back=joint.held_back,
+            matrix=joint.matrix,
+        )
+        found = replace(found, commands={}) if joint.refused else found
+        return _show(found, snapshot, options, out, joint.refused)
+    build, packages = resolution.build, [*FAMILY]
+    if build is not None and snapshot.python.executable:
+        # What of the environment must move with torch, and what is to be said of it.
+        packages = [*FAMILY, *(one.name for one in pinned(snapshot, build) if one.can_follow)]
+        notes = (*resolution.notes, *pinned_in_words(snapshot, build))
+        resolution = replace(resolution, notes=notes)
+    found = replace(to_answer(resolution, snapshot, tuple(packages)), newest=newest)
+    return _show(found, snapshot, options, out)
+
+
+def _show(
+    answer: ResolveAnswer,
+    snapshot: Snapshot,
+    options: Namespace,
+    out: Console,
+    refused: tuple[HeldBack, ...] = (),
+) -> int:
+    from gpusetup.render.resolution import resolution_text
+
+    how = {"installer": options.installer or "uv", "explain": options.explain}
+    out.answer(answer, lambda: resolution_text(answer, snapshot, **how, refused=refused))
+    return 0 if answer.torch and not refused else Unsatisfiable.exit_code
+
+
+def _machine(options: Namespace, given: Description, out: Console) -> Snapshot:
+    """This machine, or its system alone where the rest is described: no driver is waited for."""
+    if options.machine_from or not given.is_whole:
+        return gather(options, out)
+    from gpusetup.probe.host import read_os
+
+    return told(read_os, out)
+
+
+def _decision(asked: Asked, *, is_described: bool) -> Decision:
+    """The least change to the torch that was read, as doctor and `install` say it; of a described
+    machine, which has none, the newest that fits."""
+    snapshot, request, catalog = asked.machine, asked.request, asked.catalog
+    if is_described:
+        snapshot = replace(snapshot, torch=Torch(installed=False))
+    elif request.torch is None and request.backend == "auto":
+        request = replace(chosen_request(snapshot, catalog)[0], installer=request.installer)
+    decision = decision_for(snapshot, catalog, request)
+    taken = decision.resolution
+    there = {(one.torch, one.backend) for one in (taken.build, *taken.fallbacks) if one}
+    # The reasons are of what was asked, not of the version that stays.
+    reasons = decision.newest.rejections if taken.build else taken.rejections
+    rows = tuple(row for row in reasons if (row.torch, row.backend) not in there)
+    return replace(decision, resolution=replace(taken, rejections=rows))
+
+
+def _notes(
+    resolution: Resolution, snapshot: Snapshot, options: Namespace, root: str
+) -> tuple[str, ...]:
+    version, branch = snapshot.driver.version or "", None
+    if options.driver and "." in version and not re.search(r"\d[.,]\d", options.driver):
+        branch = f"driver {options.driver} is taken as {version}, the first of its branch with CUDA"
+    hidden = "the index's user and password are left out of what is shown"
+    said = (
+        *unfinished(snapshot),
+        *resolution.notes,
+        branch,
+        age_note(resolution.catalog_as_of, date.today().isoformat()),
+        hidden if root != without_credentials(root) else None,
+    )
+    return tuple(filter(None, said))
+
+
+def _catalog(options: Namespace, root: str, out: Console) -> Catalog:
+    """The catalog: with what the index lists now, or listed when it was last asked."""
+    catalog = load_catalog()
+    if not options.refresh:
+        known = not options.machine_from and saved_file().exists()
+        return with_saved(catalog, root, out.talk) if known else catalog
+    listed = ask_root(catalog, root, out.talk, options.backend)
+    if keep(listed):
+        out.talk("kept for `gpusetup install`, until the catalog is newer")
+    return merged(catalog, listed)
+
+
+# --- packages, chosen together -------------------------------------------------------------------
+
+
+def _together(options: Namespace, asked: Asked, out: Console) -> tuple[Joint, Resolution]:
+    """The set, by the user's own indexes or offline by our table, and its torch; or why there is
+    none. UsageError for what is no package."""
+    requested = requested_packages(options.packages, {}, environment_of(asked.machine))
+    family = [word for word in options.packages if name_of(word) in FAMILY[1:]]
+    if requested.left_out_words:
+        out.talk(requested.left_out_words)
+    asked = replace(asked, words=by_name((*family, *requested.packages)))
+    if options.offline:
+        joint = by_table(asked)
+    else:
+        from gpusetup.install.joint.choose import choose_together
+        from gpusetup.install.joint.places import users_places
+
+        places = users_places(os.environ, Path.home())
+        out.talk(f"asked: {', '.join(places.shown)} (`--offline` uses no network)")
+        joint = choose_together(asked, places, explain=options.explain)
+    exact = replace(asked.request, torch=f"=={joint.build.torch}", backend=joint.build.backend)
+    found = resolve(asked.machine, exact, asked.catalog)
+    there = {one.name: (one.version or "").partition("+")[0] for one in joint.packages}
+    companions = {name: there[name] for name in FAMILY[1:] if there.get(name)}
+    build = replace(found.build, **companions) if found.build else None
+    notes = (*found.notes, *joint.notes)
+    return joint, replace(found, build=build, rejections=(), advice=None, notes=notes)
+
+
+# --- nightly and test ----------------------------------------------------------------------------
+
+
+def _of_channel(channel: str, asked: Asked, root: str) -> ResolveAnswer:
+    """The command that takes a channel's newest build. Its backend is that of the newest release
+    that fits; nobody is asked."""
+    build = resolve(asked.machine, asked.request, asked.catalog).build
+    if build is None:
+        raise Unsatisfiable(
+            f"No backend fits this machine, so no {channel} build does",
+            hint="`gpusetup resolve` says why",
+        )
+    index = f"{root.rstrip('/')}/{channel}/{build.backend}"
+    note = (
+        f"not tested: a {channel} build is not in the catalog, and it is replaced "
+        f"{CHANNELS[channel]}; the command takes the newest of the index when it runs; "
+        "then test it here: `gpusetup verify`"
+    )
+    uv = ("uv", "pip", "install", "--prerelease", "allow", *FAMILY, "--index-url", index)
+    pip = ("python", "-m", "pip", "install", "--pre", *FAMILY, "--index-url", index)
+    return ResolveAnswer(
+        torch=channel,
+        torchvision=channel,
+        torchaudio=channel,
+        python=python_tag(asked.machine),
+        backend=build.backend,
+        index_url=index,
+        commands={"uv": (uv,), "pip": (pip,)},
+        notes=(note,),
+        catalog_as_of=str(asked.catalog.as_of),
+    )
