@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from gpusetup.errors import Blocked, Unreached
 from gpusetup.install.credentials import split_login, without_credentials, without_logins
-from gpusetup.install.fetching.file_url import whole_path
 from gpusetup.install.fetching.wheelhouse import (
     newest_torch,
     sha256_of,
@@ -36,7 +35,7 @@ TIMEOUTS = (5.0, 30.0)
 
 def use_wheelhouse(job: Job, target: Target, folder: str, wanted: Request) -> Request:
     """Everything comes from a folder; where no torch is named, it is the newest that is there."""
-    job.wheels = wheels_in(Path(whole_path(folder)))
+    job.wheels = wheels_in(Path(os.path.realpath(folder)))
     tag = f"cp{''.join(target.layout.version.split('.')[:2])}"
     torch = newest_torch(job.wheels, tag)
     return wanted if wanted.torch else replace(wanted, torch=f"=={torch}")
@@ -51,7 +50,7 @@ def plan_download(
     machine: Snapshot,
 ) -> Plan:
     """The plan of fetching all that a new environment needs into a folder."""
-    folder = whole_path(request.download or "")
+    folder = os.path.realpath(request.download or "")
     fresh = replace(target, venv=folder)
     plan = make_plan(request, job, fresh, resolution, asked, machine)
     return replace(plan, target=folder, venv=None, steps=(), before={})

@@ -7,6 +7,7 @@ from gpusetup.catalog.default_wheels import usual_major
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.fetching.lock import Question, family_of, others_of
+from gpusetup.install.fetching.wheelhouse import exact_in
 from gpusetup.install.fetching.wheels import TORCH_INDEX, Wheel
 from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
@@ -44,7 +45,10 @@ def make_plan(
     for place, choice in enumerate(choices):
         index = f"{root.rstrip('/')}/{choice.backend}"
         question = Question(
-            family=tuple(f"{n}=={v}" for n, v in versions_of(resolution, asked.family).items()),
+            family=tuple(
+                exact_in(job.wheels, n, v, choice.backend) if job.wheels else f"{n}=={v}"
+                for n, v in versions_of(resolution, asked.family).items()
+            ),
             index=index,
             others=(*asked.packages, *asked.followers, *asked.files, *asked.pinned),
             constraints=_of_its_cuda(resolution.build),

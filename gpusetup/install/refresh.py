@@ -161,8 +161,9 @@ def listed_builds(page: Iterable[Wheel], backend: str, catalog: Catalog) -> tupl
             pythons = {*build.pythons, *(had.pythons if had else ())}
             ordered = tuple(sorted(pythons, key=lambda one: (len(one.rstrip("t")), one)))
             found[_key(build)] = replace(had or build, pythons=ordered)
-    known = (catalog.row_of(*_key(one)) for one in found.values())
-    return tuple(row or one for row, one in zip(known, found.values(), strict=True))
+    return tuple(
+        catalog.row_of(one.torch, one.backend, one.os, one.machine) or one for one in found.values()
+    )
 
 
 def _build(wheel: Wheel, backend: str, catalog: Catalog) -> TorchBuild | None:

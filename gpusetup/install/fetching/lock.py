@@ -24,12 +24,13 @@ from gpusetup.errors import ToolFailed, Unreached, Unsatisfiable
 from gpusetup.install.complaints import HINTS, complaint
 from gpusetup.install.credentials import split_login
 from gpusetup.install.fetching.page import require_pages
-from gpusetup.install.fetching.wheelhouse import checked, links_to
+from gpusetup.install.fetching.wheelhouse import as_noted
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, Wheel, file_name
 from gpusetup.install.job import Job
 from gpusetup.install.settings.environment import apart_from_guard, asking_environment, indexes
 from gpusetup.install.settings.uv_config import parse_toml
 from gpusetup.install.target.find import Target
+from gpusetup.installers.options import as_links
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Output, run
 
@@ -106,7 +107,7 @@ def _compiled(job: Job, target: Target, question: Question, *more: str) -> tuple
     rows = parse_toml(output.stdout).get("packages", ())
     with ThreadPoolExecutor(WORKERS) as pool:
         found = tuple(pool.map(partial(_wheel, target), rows))
-        found = checked(found, job.wheels) if job.wheels else found
+        found = as_noted(found, job.wheels) if job.wheels else found
         return tuple(pool.map(_sized, found))
 
 
@@ -141,8 +142,8 @@ def _asked(job: Job, target: Target, question: Question, words: Sequence[str]) -
         environment |= login_of(question.index)
         guard = apart_from_guard(Path.cwd())
         if job.wheels:
-            links = links_to(job.wheels, file_name(question.index), folder / "links")
-            options += ("--no-sources", "--no-index", "--find-links", str(links), "--offline")
+            links = as_links(job.wheels[0].source)
+            options += ("--no-sources", "--no-index", "--find-links", links, "--offline")
             guard = ("--no-config",)
             environment.pop("UV_FIND_LINKS", None)
         verb, *rest = words
