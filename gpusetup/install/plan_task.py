@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from gpusetup.errors import GpuSetupError, ToolFailed, Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
-from gpusetup.install.guard import tool_note
 from gpusetup.install.job import Job
 from gpusetup.install.make_plan import make_plan
 from gpusetup.install.packages import RequestedPackages
@@ -53,17 +50,8 @@ def plan_task(request: InstallRequest, job: Job, target: Target, task: Task) -> 
     return replace(
         plan,
         why=task.why,
-        notes=(*task.all_notes, *_of_tool(target, task), *_of_guard(target, task, plan)),
+        notes=(*task.all_notes, *_of_guard(target, task, plan)),
     )
-
-
-def _of_tool(target: Target, task: Task) -> tuple[str, ...]:
-    """Of the environment of a tool: what keeps the torch that comes."""
-    build = task.resolution.build
-    if target.venv is not None or build is None or not task.decision.moves:
-        return ()
-    pins = {"torch": f"{build.torch}+{build.backend}" if build.labelled else build.torch}
-    return tool_note(Path(target.layout.prefix), pins)
 
 
 def _of_guard(target: Target, task: Task, plan: Plan) -> tuple[str, ...]:

@@ -70,15 +70,15 @@ def ask_root(
     backends = tuple(sorted(known | unknown))
     notify(f"asking {shown} for {', '.join(backends)}")
 
-    def asked(backend: str) -> tuple[Wheel, ...] | str:
+    def asked(backend: str) -> tuple[Wheel, ...]:
         return ask_page(f"{index_url(backend, root)}/torch/")
 
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
         pages = dict(zip(backends, pool.map(asked, backends), strict=True))
-    listed = {b: page for b, page in pages.items() if not isinstance(page, str)}
+    listed = {backend: page for backend, page in pages.items() if page}
     if not listed:
         raise Blocked(
-            f"{shown} has no index of torch: {next(iter(pages.values()))}",
+            f"{shown} has no index of torch: {backends[0]}/torch/ lists no wheels",
             hint="name the right one: `--index URL`",
         )
     if missing := unknown - listed.keys():
@@ -101,8 +101,7 @@ def listed_labels(catalog: Catalog, root: str) -> tuple[str, ...]:
     except Blocked:
         return ()
     known = {b for b in catalog.backends if catalog.other_backends.get(b) != ()}
-    wheels = () if isinstance(page, str) else page
-    labels = {wheel.version.partition("+")[2].partition(".")[0] for wheel in wheels} - known
+    labels = {wheel.version.partition("+")[2].partition(".")[0] for wheel in page} - known
     return tuple(sorted(filter(LABEL.fullmatch, labels), reverse=True)[:MOST_LABELS])
 
 
