@@ -95,8 +95,8 @@ def _installed(
     from gpusetup.install.decide import decide
     from gpusetup.install.execute import execute
     from gpusetup.install.joint.coming import with_set
+    from gpusetup.install.make_plan import plan_task
     from gpusetup.install.packages import requested_packages
-    from gpusetup.install.plan_task import plan_task, settle
     from gpusetup.install.request import resolver_request
     from gpusetup.install.target.place import refuse_unnamed_base
     from gpusetup.render.install import outcome_text
@@ -119,8 +119,7 @@ def _installed(
     refuse_unnamed_base(task.machine, task.elsewhere)
     target.require_changeable(task.elsewhere)
     task = with_set(request, job, task, asked, wanted, target)
-    task, settled = settle(request, job, target, task, asked)
-    plan = settled or plan_task(request, job, target, task)
+    task, plan = plan_task(request, job, target, task)
     if not plan.wheels:
         return show_unchanged(out, job, target, task)
     if request.dry_run:

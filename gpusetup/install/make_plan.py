@@ -5,7 +5,8 @@ from __future__ import annotations
 from gpusetup.catalog.companion_table import companion_table, cuda_constraints
 from gpusetup.catalog.default_wheels import usual_major
 from gpusetup.catalog.file import load_catalog
-from gpusetup.errors import Blocked, Unsatisfiable
+from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
+from gpusetup.install.decide import Task
 from gpusetup.install.fetching.lock import Question, family_of, others_of
 from gpusetup.install.fetching.wheelhouse import exact_in
 from gpusetup.install.fetching.wheels import TORCH_INDEX, Wheel
@@ -21,10 +22,49 @@ from gpusetup.install.target.find import Target, check_leaving
 from gpusetup.install.target.in_use import users_of
 from gpusetup.install.target.layout import distributions, requirers
 from gpusetup.install.target.places import check_importable, check_places
+from gpusetup.installers.options import FAMILY
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Choice, Resolution, TorchBuild
+from gpusetup.model.shell import shell_line
+
+
+def plan_task(request: InstallRequest, job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
+    """The task with its plan. If what would follow torch has no release for it, that stays."""
+    try:
+        return task, _plan_of(request, job, target, task)
+    except (Unsatisfiable, ToolFailed):
+        if not task.asked.followers:
+            raise
+    alone = replace(task, asked=replace(task.asked, followers=()))
+    return alone, _plan_of(request, job, target, alone)
+
+
+def _plan_of(request: InstallRequest, job: Job, target: Target, task: Task) -> Plan:
+    machine = replace(task.machine, gpus=()) if task.other_host else task.machine
+    plan = make_plan(request, job, target, task.resolution, task.asked, machine)
+    brought = {wheel.name for wheel in plan.dependencies} & set(FAMILY)
+    if brought:
+        raise Unsatisfiable(
+            f"{', '.join(sorted(brought))} would come from your default index, which knows no "
+            "backend",
+            hint="nothing was changed; name it: `gpusetup install torch`",
+        )
+    return replace(plan, why=task.why, notes=(*task.all_notes, *_of_guard(target, task, plan)))
+
+
+def _of_guard(target: Target, task: Task, plan: Plan) -> tuple[str, ...]:
+    """Of a guarded environment: which of the versions that it holds will be others."""
+    events = (one.values for one in task.machine.events if one.kind == "guarded-set")
+    said = next((one for one in events if one.get("how") == "guarded"), {})
+    pins = (pin.partition("==")[::2] for pin in str(said.get("pins", "")).split())
+    moved = [f"{n} {v}" for n, v in pins if plan.after.get(n, v) != v]
+    if not moved or target.venv is not None:
+        return ()
+    argv = ("gpusetup", "guard", "--write", "--python", target.layout.prefix)
+    line = shell_line(argv, task.machine.os.family)
+    return (f"the guard here holds {', '.join(moved)}: afterwards `{line}` holds the new set",)
 
 
 def make_plan(
