@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import errno
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 
 from gpusetup.commands.parser import command, read_words
@@ -93,5 +93,5 @@ QUIET = ("verify", "mcp", "completion", "fleet check", "fleet sweep", "fleet slu
 """Commands that draw on the terminal themselves, or lend it to somebody's program."""
 
 
-def _speaks_itself(options: argparse.Namespace) -> bool:
+def _speaks_itself(options: Namespace) -> bool:
     return options.command in QUIET or (options.command == "monitor" and not options.replay)

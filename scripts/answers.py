@@ -311,9 +311,6 @@ def plan_words(row: dict[str, str]) -> list[str] | None:
 
 def runs() -> Iterator[Question]:
     """A composed run of each kind that the monitor's tests know, as its own recording."""
-    import monitor_kinds_ends  # type: ignore[import-not-found, unused-ignore] # noqa: F401
-    import monitor_kinds_more  # type: ignore[import-not-found, unused-ignore] # noqa: F401
-    import monitor_kinds_told  # type: ignore[import-not-found, unused-ignore] # noqa: F401
     from monitor_kinds import KINDS, composed  # type: ignore[import-not-found, unused-ignore]
 
     from gpusetup.model.codec import to_json

@@ -26,7 +26,6 @@ from gpusetup.configs.values import optimizer_named, strategy_named, targets_nam
 from gpusetup.model.frozen import fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402
-from gpusetup.plan.capacity import is_linked  # noqa: E402
 from gpusetup.plan.job import Job, Recipe  # noqa: E402
 from gpusetup.plan.memory import SAME_LOSS, Memory, memory  # noqa: E402
 from gpusetup.plan.shape import Shape  # noqa: E402
@@ -37,7 +36,10 @@ NAMED = {"optimizer": optimizer_named, "strategy": strategy_named, "lora_targets
 KNOWN = {field.name for field in fields(Job)}
 BESIDE = {"offload", "sp", "mlm", "classes", "accumulation", "micro_batches"}
 """Words of `how` that are no settings of a job."""
-LEFT = {"dora", "frozen_dtype", "fused_activation", "repeat_kv", "varied"}
+LEFT = {
+    "autocast", "dora", "encoders", "frozen", "frozen_dtype", "fused_activation", "lora_dropout",
+    "reference", "repeat_kv", "varied",
+}  # fmt: skip
 """Settings that the model does not tell apart."""
 LOSSES = {"eager-32": "eager", "eager-16": "eager-old", "half": "in-graph", "dpo": "eager",
           "in-place-shifted": "in-graph", **SAME_LOSS}  # fmt: skip
@@ -115,7 +117,6 @@ def job(row: dict[str, str]) -> Job:
         "loss": LOSSES.get(chosen["loss"], chosen["loss"]),
     }
     shape = with_masked_head(shape) if said.get("mlm") == "yes" else shape
-    card = row.get("card")
     accumulates = int(said.get("micro_batches") or 1 + (said.get("accumulation") == "yes"))
     return Job(
         shape=with_classes(shape, int(said["classes"])) if "classes" in said else shape,
@@ -123,7 +124,6 @@ def job(row: dict[str, str]) -> Job:
         context=int(row["context"]),
         batch=int(row["batch"]),
         accumulate=accumulates,
-        linked=bool(card) and is_linked(None, float(card or 0) * GIB),
         **{name: value for name, value in chosen.items() if name in KNOWN},
     )
 

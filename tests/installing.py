@@ -246,7 +246,7 @@ def installer(world: World, capsys: pytest.CaptureFixture[str]) -> Install:
 
 def with_a_gpu(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     """The machine is this one, but it has an RTX 3050 and driver 580."""
-    from gpusetup.commands import install as command
+    from gpusetup.commands import install_flow as command
     from gpusetup.commands.common import gather
 
     def with_gpu(*words: Any, **options: Any) -> Snapshot:

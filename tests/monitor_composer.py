@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.monitor.values import GpuSample, HostSample, ProcessUse, Sample, TreeSample
 
 Use = Callable[[float], float | None]
@@ -270,3 +270,64 @@ def some(share: float, *names: str) -> Reasons:
 
 def ramp(start: float, end: float, seconds: float) -> Use:
     return lambda at: start + (end - start) * min(1.0, at / seconds)
+
+
+# --- kinds of runs --------------------------------------------------------------------------------
+
+Dice = random.Random
+
+
+TRAIN = "python train.py --config conf/base.yaml"
+
+
+RANKS = "torchrun --nproc_per_node=4 train.py"
+
+
+class Kind(Frozen):
+    verdicts: tuple[str, ...]
+    """The right one; two where both say what happens."""
+    steps: tuple[str, ...]
+    """Those that follow; "" is none."""
+    make: Callable[[random.Random], Run]
+
+
+KINDS: dict[str, Kind] = {}
+
+
+def kind(
+    name: str, verdicts: str, *steps: str
+) -> Callable[[Callable[[random.Random], Run]], Callable[[random.Random], Run]]:
+    def keep(make: Callable[[random.Random], Run]) -> Callable[[random.Random], Run]:
+        KINDS[name] = Kind(verdicts=tuple(verdicts.split()), steps=steps or ("",), make=make)
+        return make
+
+    return keep
+
+
+def card(dice: random.Random, among: tuple[Card, ...] = ALL) -> Card:
+    return dice.choice(among)
+
+
+def steady(dice: random.Random) -> float:
+    return dice.uniform(92, 99)
+
+
+def workers(dice: random.Random) -> int:
+    return dice.choice((2, 4, 8))
+
+
+HOST = Host()
+
+
+RANK_HOLDERS = tuple(((4000 + n, "python", "compute"),) for n in range(8))
+
+
+def ranks(count: int, *gpus: Gpu) -> list[Gpu]:
+    """One process a GPU; the last behaviour is that of all the rest."""
+    told = [gpus[min(n, len(gpus) - 1)] for n in range(count)]
+    return [replace(gpu, holders=RANK_HOLDERS[n]) for n, gpu in enumerate(told)]
+
+
+def train(d: Dice, gpu: Gpu, tree: Tree, **more: Any) -> Run:
+    """A training on one GPU of any card."""
+    return compose(d, [gpu], tree, HOST, **{"card": card(d), "command": TRAIN, **more})

@@ -72,12 +72,10 @@ def met(server: Any, talk: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True)
 class Said:
-    """What one server answered: its tools, each call of a list, its resources."""
+    """What one server answered: its tools, each call of a list."""
 
     tools: Any
     answers: dict[str, tuple[dict[str, Any], bool]]
-    resources: dict[str, dict[str, Any]]
-    refused: str
 
 
 @pytest.fixture(scope="module")
@@ -86,22 +84,16 @@ def said() -> Said:
     calls = {row: (name, values) for row, (name, values, _) in WRONG.items()}
     calls["a stranger's text"] = ("read_report", {"text": HOSTILE})
     calls["here"] = ("diagnose", {})
+    calls["snapshot"], calls["findings"] = ("snapshot", {}), ("explain", {})
     calls["afterwards"] = ("explain", {"id": "out-of-memory"})
 
     async def talk(client: Any) -> Said:
         results = {row: await client.call_tool(*call) for row, call in calls.items()}
-        uris = [one.uri for one in (await client.list_resources()).resources]
-        uris.append(f"{tools.FINDINGS}/out-of-memory")
-        texts = {uri: (await client.read_resource(uri)).contents[0].text for uri in uris}
-        with pytest.raises(Exception, match="nothing stands at") as refused:
-            await client.read_resource("gpusetup://passwords")
         return Said(
             tools=(await client.list_tools()).tools,
             answers={
                 row: (json.loads(one.content[0].text), one.is_error) for row, one in results.items()
             },
-            resources={uri: json.loads(text) for uri, text in texts.items()},
-            refused=str(refused.value),
         )
 
     answered: Said = conversation(talk)
@@ -162,13 +154,9 @@ def test_a_wrong_question_is_an_error_document_and_the_server_goes_on(said: Said
     assert said.answers["afterwards"][0]["finding"]["id"] == "out-of-memory"
 
 
-def test_resources_are_this_machine_and_the_findings(said: Said) -> None:
-    snapshot, findings, one = said.resources.values()
-    assert list(said.resources)[:2] == [tools.SNAPSHOT, tools.FINDINGS]
-    assert "nothing stands at gpusetup://passwords" in said.refused
-    assert snapshot["schema"] == "gpusetup.snapshot/1"
-    assert len(findings["titles"]) > 150
-    assert one["finding"]["id"] == "out-of-memory"
+def test_snapshot_and_findings_are_tools_too(said: Said) -> None:
+    assert said.answers["snapshot"][0]["schema"] == "gpusetup.snapshot/1"
+    assert len(said.answers["findings"][0]["titles"]) > 150
 
 
 HEAD = {"jsonrpc": "2.0"}

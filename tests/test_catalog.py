@@ -102,7 +102,6 @@ def test_rows_of_companions_agree_with_their_releases() -> None:
         if row.name == "torchvision":
             release = next(r for r in LIVE.releases if r.torchvision == row.version)
             assert release.torchvision_needs == row.torch and release.torch == row.built_with
-        assert row.status == "verified" or row.built_with is None, row
 
 
 @each(

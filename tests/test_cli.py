@@ -30,29 +30,14 @@ def offered(said: str) -> list[str]:
     "words, meant",
     [
         ("resolve --version 2.5.1", "--torch"),
-        ("resolve --arch sm_86", "--gpu"),
         ("resolve --cuda-version 12.4", "--backend"),
-        ("resolve --why", "--explain"),
-        ("install --device cpu", "--backend"),
         ("install --env .venv", "--venv"),
-        ("install --env .venv", "--python"),
         ("install -t /x", "--venv"),
-        ("install -n base", "--python"),
-        ("install --force", "--yes"),
         ("install --extra-index-url x", "--index"),
-        ("install --find-links x", "--offline"),
-        ("install --rollback", "--undo"),
-        ("doctor --log x.txt", "--report"),
         ("doctor report.txt", "--report"),
-        ("doctor --env x", "--python"),
         ("plan --seq-len 4096", "--context"),
-        ("plan --vram 8GB", "--gpu-mem"),
         ("plan --gradient_checkpointing", "--checkpointing"),
-        ("plan --precision bf16", "--amp"),
-        ("monitor --delay 2", "--interval"),
         ("monitor -i 0", "--gpu"),
-        ("verify --quick", "--level"),
-        ("snapshot --raw", "--keep-private"),
     ],
 )
 def test_a_foreign_option_is_answered_with_the_commands_own_of_that_meaning(
@@ -66,13 +51,8 @@ def test_a_foreign_option_is_answered_with_the_commands_own_of_that_meaning(
 
 @pytest.mark.parametrize(
     ("word", "command"),
-    [("test", "verify"), ("check", "doctor"), ("update", "install --upgrade"), ("watch", "monitor"),
-     ("estimate", "plan"), ("optimize", "tune"), ("versions", "resolve --explain"),
-     ("uninstall", "install --undo"),
-     ("version", "--version"), ("node-check", "fleet check"),
-     ("nvidia-smi", "monitor --once"), ("list", "doctor"),
-     ("docter", "doctor")],
-)  # fmt: skip
+    [("test", "verify"), ("uninstall", "install --undo"), ("docter", "doctor")],
+)
 def test_a_foreign_command_is_answered_with_ours(
     word: str, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,14 +93,8 @@ def test_an_activated_environment_that_is_gone_is_said_in_a_line(
     ("words", "option"),
     [
         (["doctor", "--from", ""], "--from"),
-        (["doctor", "--python="], "--python"),
-        (["install", "--offline", "", "--dry-run"], "--offline"),
-        (["install", "--torch", "", "--dry-run"], "--torch"),
-        (["install", "--venv", "", "--dry-run"], "--venv"),
         (["resolve", "--backend", ""], "--backend"),
         (["plan", "--model", "gpt2", "--gpu", ""], "--gpu"),
-        (["tune", "train.yaml", "-o", ""], "-o"),
-        (["monitor", "--replay", ""], "--replay"),
         (["snapshot", "--output", ""], "--output"),
     ],
 )
@@ -166,17 +140,12 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
     "words, told",
     [
         (["install", "--cpu"], "did you mean `--backend NAME`?"),
-        (["install", "--break-system-packages"], "`--venv DIR`"),
         (["--strict", "doctor"], "options stand after the command"),
-        (["monitor", "-l", "1"], "`--interval SECONDS`"),
         (["resolve", "--index", "https://m.example/whl/cu124"], "--backend cu124`"),
         (["doctor", "healthy"], "did you mean `--from MACHINE`?"),
-        (["doctor", "torch.cuda.is_available() is False"], "`--report FILE`"),
-        (["doctor", "--report", "torch sees no GPU"], "`gpusetup doctor --report -`"),
         (["doctor", "--report", "https://x.example/1"], "nothing is fetched"),
         (["resolve", "rtx4090"], 'did you mean `--gpu "rtx4090"`?'),
         (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 8B`"),
-        (["verify", "--device", "cuda:0,1"], "every visible GPU is proven"),
         (["monitor", "--interval", "soon"], "from 0.02 to 86400 seconds"),
     ],
 )

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import json
-import random
-import sys
 from pathlib import Path
 from typing import Any
 
 import fleet_records
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from machines_named import snapshots
 
-from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.fleet import judge
 from gpusetup.fleet.names import expanded, slurm_list
-from gpusetup.fleet.rates import LEAST_LOSS, least_healthy
-from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Snapshot
-from gpusetup.probe.saved import dump_snapshot, parse_snapshot
-from gpusetup.redaction import redact
 
 Record = dict[str, Any]
 
@@ -83,21 +73,6 @@ def test_a_node_that_differs_has_the_field_its_value_and_the_majoritys(
     assert main(["fleet", "show", str(tmp_path / "f"), "--strict"]) == 1
 
 
-def test_a_partition_with_other_gpus_is_compared_with_itself(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = node(gpus=[{**gpu, "name": "NVIDIA A100", "pcie_width": 8} for gpu in node()["gpus"]])
-    nodes = {**SOUND, **{f"a{i}": other for i in range(4)}}
-    _, answer = shown(capsys, str(write(tmp_path / "f", nodes)))
-    assert all(one["status"] == "ok" for one in answer["nodes"])
-    _, answer = shown(capsys, str(write(tmp_path / "g", {**SOUND, "odd": other})))
-    assert (row(answer, "odd")["status"], answer["exclude"]["slurm"]) == ("ok", "")
-    mixed = node(gpus=[*node()["gpus"][:7], other["gpus"][7]])
-    _, answer = shown(capsys, str(write(tmp_path / "h", {**SOUND, "odd": mixed})))
-    assert {d["field"] for d in row(answer, "odd")["drift"]} == {"gpus.name", "gpus.pcie_width"}
-    assert answer["exclude"]["slurm"] == ""
-
-
 def of(name: str, capability: str, count: int = 1, **changes: Any) -> Record:
     """A record with GPUs of another model."""
     same = {"name": name, "compute_capability": capability, "fabric_state": None, **changes}
@@ -135,29 +110,6 @@ def test_throttled_nodes_are_not_sound_and_a_lone_gpu_of_another_kind_is_not_dra
     assert main(["fleet", "show", str(only), "--strict"]) == 1
 
 
-def test_half_and_half_is_no_drift_and_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = node(python={"version": "3.13.1"})
-    nodes = {**{f"a{i}": node() for i in range(3)}, **{f"b{i}": other for i in range(3)}}
-    _, answer = shown(capsys, str(write(tmp_path / "f", nodes)))
-    assert not any(one["drift"] for one in answer["nodes"])
-    assert answer["mixed"] == [{"field": "python.version", "values": {"3.12.7": 3, "3.13.1": 3}}]
-
-
-def test_what_a_snapshot_hides_is_no_difference_to_a_document_that_shows_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hidden = {"LOCALAPPDATA": "C:\\Users\\ann\\AppData\\Local", "PIP_CERT": "D:\\acme\\a.pem"}
-    raw = node(environment={**hidden, "NCCL_DEBUG": "INFO"})
-    shared = dump_snapshot(redact(parse_snapshot(json.dumps(raw).encode(), "n")))
-    odd = {**raw, "environment": {**hidden, "NCCL_DEBUG": "WARN"}}
-    document = {"schema": "gpusetup.doctor/1", "snapshot": odd}
-    nodes = {**dict.fromkeys(("a", "b", "c"), shared), "odd": document}
-    _, answer = shown(capsys, str(write(tmp_path / "f", nodes)))
-    assert {d["field"] for d in row(answer, "odd")["drift"]} == {"environment.NCCL_DEBUG"}
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -193,17 +145,6 @@ def test_no_file_of_a_stranger_ends_it(
     code, answer = shown(capsys, str(write(tmp_path / "f", {**SOUND, "x": text})))
     assert code in (0, 1)
     assert sum(one["status"] == "ok" for one in answer["nodes"]) == 5
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
-def test_links_in_a_circle_and_hidden_files_are_no_nodes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = write(tmp_path / "f", {**SOUND, ".hidden": node()})
-    (folder / "loop.json").symlink_to("loop.json")
-    (folder / "round").symlink_to("round")
-    code, answer = shown(capsys, str(folder))
-    assert (code, len(answer["nodes"])) == (0, 5)
 
 
 NO_GPU = {
@@ -246,17 +187,6 @@ def test_a_name_that_a_shell_would_obey_is_not_written_into_a_command(
     assert "\x1b[2J" not in said and "--exclude" not in said
 
 
-def test_an_empty_folder_a_file_and_a_wrong_list_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    folder = write(tmp_path / "f", SOUND)
-    for words in ([str(empty)], [str(folder / "n0.json")], [str(folder), "--nodes", "n[5-2]"]):
-        assert main(["fleet", "show", *words]) == 2
-        assert "Traceback" not in capsys.readouterr().err
-
-
 # --- two records ----------------------------------------------------------------------------------
 
 
@@ -289,47 +219,4 @@ def test_a_list_of_nodes_stands_for_the_same_nodes(parts: list[tuple[str, int, i
     assert not names or sorted(expanded(slurm_list(names))) == sorted(names)
 
 
-@pytest.mark.parametrize("devices", [8, 64, 512])
-def test_a_healthy_fleet_raises_few_alarms(devices: int) -> None:
-    """About one healthy fleet in a hundred may have a device below the limit."""
-    rng, fleets, alarms = random.Random(devices), 40_000 // devices, 0
-    for _ in range(fleets):
-        values = [rng.gauss(100, 2) for _ in range(devices)]
-        alarms += min(values) < least_healthy(values, LEAST_LOSS)
-    assert alarms <= 0.02 * fleets + 2
-
-
 # --- judged once ----------------------------------------------------------------------------------
-
-
-@settings(max_examples=60)
-@given(st.data())
-def test_what_is_set_alike_changes_no_finding(data: st.DataObject) -> None:
-    """For every recorded machine: other values of what `settled` sets alike, the same findings."""
-    snapshot, catalog = data.draw(st.sampled_from([*snapshots().values()])), load_catalog()
-    other = _by_nature(snapshot, data)
-    if judge.settled(other) == judge.settled(snapshot):
-        ids = [(f.id, f.severity, f.root) for f in judge.found(snapshot, catalog)]
-        assert ids == [(f.id, f.severity, f.root) for f in judge.found(other, catalog)]
-
-
-def _by_nature(snapshot: Snapshot, data: st.DataObject) -> Snapshot:
-    gpus = snapshot.gpus and tuple(
-        replace(
-            gpu,
-            temperature_celsius=gpu.temperature_celsius and data.draw(st.integers(1, 99)),
-            power_watts=gpu.power_watts and data.draw(st.floats(1, 900)),
-            utilization_percent=gpu.utilization_percent and data.draw(st.integers(1, 100)),
-            memory_used_bytes=gpu.memory_used_bytes
-            and data.draw(st.integers(1, gpu.memory_total_bytes or 1)),
-        )
-        for gpu in snapshot.gpus
-    )
-    disks = tuple(
-        replace(d, free_bytes=d.free_bytes and data.draw(st.integers(1, 1 << 42)))
-        for d in snapshot.disks
-    )
-    seconds = snapshot.driver.seconds and data.draw(st.floats(0, 40))
-    return replace(
-        snapshot, gpus=gpus, disks=disks, driver=replace(snapshot.driver, seconds=seconds)
-    )

@@ -18,7 +18,7 @@ from kube_api import kube_api
 from gpusetup.cli import main
 from gpusetup.errors import Blocked
 from gpusetup.fleet.engines.kubernetes import Setting, job
-from gpusetup.fleet.kubernetes_watch import CONDITION, condition, report, watchers
+from gpusetup.fleet.kubernetes_watch import CONDITION, report, watchers
 from gpusetup.fleet.work import Work
 
 VERSIONS = ("1.29", "1.33", "1.37")
@@ -41,12 +41,6 @@ def test_the_schemas_of_three_versions_accept_every_object(version: str) -> None
     wrong = {**OBJECTS[0], "spec": {**OBJECTS[0]["spec"], "backofLimit": 0}}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(wrong, version, strict=True)
-
-
-def test_what_is_printed_is_what_kubectl_reads(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["fleet", "run", "--kubernetes", "daemonset", "--print", "--image", "train:1"]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert [one["kind"] for one in printed["items"]] == [one["kind"] for one in OBJECTS[2:]]
 
 
 def test_no_object_sets_a_taint_and_the_watcher_may_do_two_things() -> None:
@@ -132,14 +126,6 @@ def test_jobs_prove_idle_nodes_and_name_those_that_do_not_answer(
 
 
 # --- the node's condition -------------------------------------------------------------------------
-
-
-def test_a_transition_is_kept_while_the_status_is_the_same() -> None:
-    first = condition(False, "ecc-error: GPU 3", {}, "t1")
-    second = condition(False, "ecc-error: GPU 4", first, "t2")
-    third = condition(True, "8 x H100", second, "t3")
-    assert [one["lastTransitionTime"] for one in (first, second, third)] == ["t1", "t1", "t3"]
-    assert [one["lastHeartbeatTime"] for one in (first, second, third)] == ["t1", "t2", "t3"]
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes keys")

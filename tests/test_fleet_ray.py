@@ -16,26 +16,10 @@ import pytest
 import standin
 
 from gpusetup.cli import main
-from gpusetup.fleet.engines.ray import ray_nodes
 
 ABSENT = importlib.util.find_spec("ray") is None
 NODES = ("n1", "n2", "n3")
 GPU = {**standin.A100, "processes": ""}
-
-
-def row(id: str, host: str, name: str = "", gpus: float = 8.0, alive: bool = True) -> Any:
-    address = "10.0.0.1"
-    return {
-        "NodeID": id * 28, "Alive": alive, "NodeManagerAddress": address,
-        "NodeManagerHostname": host, "NodeName": name or address, "Resources": {"GPU": gpus},
-    }  # fmt: skip
-
-
-def test_nodes_have_names_that_differ_and_dead_ones_none() -> None:
-    rows = [row("ab", "h2.example"), row("cd", "h10"), row("ef", "h9", "best"), row("01", "h9")]
-    found = ray_nodes([*rows, row("23", "h9"), row("45", "h1", alive=False)])
-    assert {*found} == {"best", "h2", "h9-010101", "h9-232323", "h10"}
-    assert [*ray_nodes([row("ab", "$(reboot)")])] == ["abababababab"]
 
 
 @pytest.mark.skipif(not ABSENT, reason="Ray is here")
@@ -111,14 +95,6 @@ def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ray]:
         with process:
             process.stdin.close()
             process.wait(60)
-
-
-@pytest.mark.slow
-def test_sound_nodes_are_green(ray: Ray) -> None:
-    code, answer, said = ray.fleet("green")
-    assert states(answer) == dict.fromkeys(NODES, "ok"), (answer, said)
-    assert code == 0
-    assert [*answer["not_asked"].values()] == ["it has no GPU in Ray"]
 
 
 @pytest.mark.slow

@@ -16,11 +16,10 @@ import node_python
 import pytest
 
 from gpusetup.cli import main
-from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet import work
-from gpusetup.fleet.engines import engine, hosts
+from gpusetup.fleet.engines import hosts
 from gpusetup.fleet.engines.engine import Engine, Wish, conducted
-from gpusetup.fleet.engines.slurm import outside_a_job, rooms_of
+from gpusetup.fleet.engines.slurm import rooms_of
 from gpusetup.system.processes import Output
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nodes have a POSIX shell")
@@ -57,29 +56,6 @@ def test_idle_nodes_are_chosen_each_once_and_the_others_say_why() -> None:
     assert rooms["n10"][2:] == ["--gres=gpu:1g.5gb:7,gpu:2"]
 
 
-@pytest.mark.parametrize(
-    ("partition", "nodes", "error", "said"),
-    [
-        ("al", (), UsageError, "it has all, debug"),
-        ("all", ("n9",), UsageError, "no node n9"),
-        (None, ("n2", "n3"), Blocked, "n2: allocated"),
-    ],
-)
-def test_what_is_not_there_or_not_idle_is_named(
-    partition: str | None, nodes: tuple[str, ...], error: type[UsageError | Blocked], said: str
-) -> None:
-    with pytest.raises(error) as problem:
-        of_slurm(partition, *nodes)
-    assert said in f"{problem.value.message} {problem.value.hint}"
-
-
-def test_a_job_that_we_run_in_is_not_handed_on() -> None:
-    inside = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "64", "SLURM_CONF": "/c", "HOME": "/h"}
-    assert outside_a_job(inside) == {"SLURM_CONF": "/c", "HOME": "/h"}
-    outside = {"SLURM_ACCOUNT": "me"}
-    assert outside_a_job(outside) == outside
-
-
 # --- how they are asked ---------------------------------------------------------------------------
 
 
@@ -106,14 +82,6 @@ class Counted(Engine):
         self.ended = True
 
 
-def test_no_more_nodes_are_asked_at_once_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "AT_ONCE", 4)
-    monkeypatch.setattr(engine, "GAP_SECONDS", 0.0)
-    counted = Counted(40)
-    assert {name: one.stdout for name, one in conducted(counted)} == {n: n for n in counted.nodes}
-    assert 1 < counted.most <= 4 and counted.ended
-
-
 def test_what_ends_the_run_ends_the_rest() -> None:
     counted = Counted(100)
     running = conducted(counted)
@@ -125,13 +93,6 @@ def test_what_ends_the_run_ends_the_rest() -> None:
 
 
 # --- what a node says -----------------------------------------------------------------------------
-
-
-def test_documents_are_found_between_other_lines() -> None:
-    one = json.dumps({"schema": "gpusetup.snapshot/1", "a": "}\n{"}, indent=2)
-    two = json.dumps({"schema": "gpusetup.verify/1"})
-    found = work.documents(f"hello\n{{ not json\n{one}\nwarning: x\n{two}\n")
-    assert sorted(found) == ["snapshot", "verify"]
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -224,10 +185,10 @@ def test_a_node_that_hangs_one_that_is_gone_and_a_sick_one_are_named(
 
 
 def test_a_profile_is_held_against_every_node(run: Run, tmp_path: Path) -> None:
-    profile = tmp_path / "p.toml"
-    profile.write_text(
-        'schema = "gpusetup.profile/1"\n[expect]\n"links.active" = "9 x InfiniBand"\n'
-    )
+    profile = tmp_path / "sound.json"
+    facts = {"links.active": "9 x InfiniBand"}
+    sound_node = {"schema": "gpusetup.node-check/1", "ok": True, "reason": "", "facts": facts}
+    profile.write_text(json.dumps(sound_node))
     node_python.record(tmp_path, "n1", sound())
     code, answer, _ = run("n1", "--profile", str(profile))
     assert code == 1

@@ -62,13 +62,6 @@ def states(answer: dict[str, Any]) -> dict[str, str]:
     return {one["name"]: one["status"] for one in answer["nodes"]}
 
 
-def test_sound_nodes_are_green_and_the_queue_is_empty_afterwards(slurm: Cluster) -> None:
-    code, answer, said = fleet(slurm, "green")
-    assert states(answer) == dict.fromkeys(NODES, "ok"), (answer, said)
-    assert code == 0
-    assert slurm.run("squeue", "--noheader").stdout == ""
-
-
 def test_a_node_that_hangs_is_named_in_time_and_the_others_shown(slurm: Cluster) -> None:
     began = time.monotonic()
     fleet(slurm, "before")

@@ -31,10 +31,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "shtab": ("commands/completion.py",),
     "uv": ("install/",),
     "ruamel": ("configs/yaml_text.py",),
-    "tomlkit": (
-        "install/project.py",
-        "fleet/profile.py",
-    ),
+    "tomlkit": ("install/project.py",),
     "tomli": ("install/", "configs/toml_text.py"),
     "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),
     "ray": ("fleet/engines/ray.py",),

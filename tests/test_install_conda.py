@@ -190,7 +190,7 @@ def test_undo_goes_back_to_the_revision_before_and_shows_the_command_first(
     assert (said.exit, said.answer["state"]) == (0, "restored"), said.err
     assert said.answer["before"] == {"pytorch-gpu": "2.5.1 cuda126"}
     assert [step["argv"] for step in said.answer["steps"]] == [argv]
-    assert "revision 1 -> 0" in said.err
+    assert "revision 1 → 0" in said.err
     assert not (environment / ".gpusetup").exists()
     assert install("--undo", *target, "--yes").exit == 3
 

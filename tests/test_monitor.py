@@ -109,7 +109,7 @@ def test_once_prints_one_sample_that_the_schema_accepts(
         "memory_used_bytes": 30 << 30, "memory_total_bytes": 40 << 30, "temperature_celsius": 33,
         "power_watts": 320, "power_limit_watts": 400, "clock_sm_mhz": 1400,
         "clock_sm_max_mhz": 1410, "throttle_reasons": [], "pcie_limit_bytes_per_second": 31.504e9,
-        "processes": [{"pid": 4711, "name": "/usr/bin/python3", "memory_bytes": 32212254720,
+        "processes": [{"pid": 4711, "name": "python3", "memory_bytes": 32212254720,
                        "kind": "compute", "sm_percent": None}],
         "lost": False}  # fmt: skip
     assert laptop["power_watts"] is None, "what a GPU does not tell is null"
@@ -521,7 +521,7 @@ def test_the_page_holds_everything_and_fetches_nothing(
     file = tmp_path / "run.html"
     cli.main(["monitor", "--replay", str(recording), "--html", str(file)])
     page = file.read_text(encoding="utf-8")
-    assert page.count('<path class="line"') == 7 and "<script>" not in page
+    assert page.count('<path d="') == 7 and "<script>" not in page
     assert "SM clock, 0 to" in page
     assert "&lt;script&gt;alert(1)" in page and "input-starved" in page
     assert not re.search(r"https?:|src=|<link|@import|url\(", page)

@@ -6,9 +6,6 @@ import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
-import monitor_kinds_ends
-import monitor_kinds_more
-import monitor_kinds_told
 import pytest
 from monitor_composer import Run
 from monitor_kinds import KINDS, SEEDS, composed
@@ -20,8 +17,6 @@ from gpusetup.monitor.values import Summary
 from gpusetup.monitor.verdicts import CASES, ORDER
 
 PART = 0.95
-for portion in (monitor_kinds_more, monitor_kinds_ends, monitor_kinds_told):
-    assert portion.__doc__, "its kinds stand in KINDS too"
 
 
 @lru_cache(maxsize=1)

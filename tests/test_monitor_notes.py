@@ -6,17 +6,14 @@ import json
 import random
 from collections.abc import Callable
 
-import monitor_kinds_told
 from each_row import each
-from monitor_composer import A100, RTX4090, Gpu, Run, Tree, compose, pausing
-from monitor_kinds import TRAIN
+from monitor_composer import A100, RTX4090, TRAIN, Gpu, Run, Tree, compose, pausing
 
 from gpusetup.monitor import logs
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import Sample, Summary
 
-assert monitor_kinds_told.__doc__, "its kinds are composed here"
 TREE = Tree(main=70, workers=4, each=20)
 
 

@@ -18,10 +18,11 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.fleet.node_check import Job, NodeCheckAnswer, checked, only
-from gpusetup.fleet.profile import learnt, read
+from gpusetup.fleet.profile import read
+from gpusetup.model.codec import to_json
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.probe.node import LIMIT_SECONDS, links, read_node
+from gpusetup.probe.node import LIMIT_SECONDS, read_node
 from gpusetup.system.processes import Output
 from gpusetup.system.system import Space, System
 
@@ -66,7 +67,7 @@ class WithLog(WithDriver):
 
 def answer(system: System, profile: str = "", limit: float = 60) -> NodeCheckAnswer:
     record = read_node(system, limit)
-    expected = read(profile, "profile.toml") if profile else ()
+    expected = read(profile, "profile.json") if profile else {}
     return judged(Job(snapshot=record.snapshot, facts=record.facts, expected=expected))
 
 
@@ -148,75 +149,35 @@ def test_a_job_that_holds_all_memory_is_no_fault_of_the_node(tmp_path: Path) -> 
 # --- profiles -------------------------------------------------------------------------------------
 
 
-def profile_of(*lines: str) -> str:
-    return "\n".join(('schema = "gpusetup.profile/1"', "[expect]", *lines, ""))
+def record(found: NodeCheckAnswer, **changed: str) -> str:
+    return to_json(replace(found, facts={**found.facts, **changed}))
 
 
-def test_a_learnt_profile_holds_for_its_node_and_not_for_another(tmp_path: Path) -> None:
-    profile = learnt(answer(node(tmp_path)).facts)
-    assert answer(node(tmp_path), profile).ok
+def test_the_record_of_a_sound_node_holds_for_it_and_not_for_another(tmp_path: Path) -> None:
+    sound = answer(node(tmp_path))
+    profile = record(sound, **{"imex.service": "yes", "disk.root_free_gib": "2"})
+    found = answer(node(tmp_path), profile)
+    assert found.ok and found.unknown == ("imex.service",)
     found = answer(node(tmp_path, 7), profile)
     assert not found.ok and "number of GPUs 7, expected 8" in found.reason
     found = answer(node(tmp_path, last={"power_limit_mw": 250_000}), profile)
     assert [one.field for one in found.unmet] == ["gpus.power_limit_watts"]
+    found = answer(node(tmp_path), record(sound, **{"disk.root_free_gib": "99999999"}))
+    assert "expected at least 49999999" in found.reason
+    for field in ("temperature", "power_limit_mw", "vbios"):  # what one GPU does not tell
+        found = answer(node(tmp_path, last={field: "!3"}), profile)
+        assert found.ok, (field, found.reason)
 
 
-def test_what_a_node_does_not_tell_fails_it_not(tmp_path: Path) -> None:
-    found = answer(node(tmp_path), profile_of('"imex.service" = "yes"'))
-    assert found.ok
-    assert found.unknown == ("imex.service",)
-
-
-def test_a_profile_may_be_written_by_hand(tmp_path: Path) -> None:
-    profile = (
-        'schema = "gpusetup.profile/1"\n[expect]\ngpus.count = 8\ngpus.ecc_enabled = true\n'
-        '"disk.root_free_gib" = { at_least = 99999999 }\n'
-    )
-    found = answer(node(tmp_path), profile)
-    assert [one.field for one in found.unmet] == ["disk.root_free_gib"]
-    assert "at least 99999999" in found.reason
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "schema = 1", "[", 'schema = "gpusetup.profile/1"', "a = " + "[" * 5000,
-        'schema = "gpusetup.profile/1"\nexpect = 3', "x" * (2 << 20),
-        'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = [8]',
-        'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = { more = 8 }',
-        'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = { at_least = nan }',
-        'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = { at_least = true }',
-        'schema = "gpusetup.profile/1"\n[expect]\n"gpus.count" = nan',
-    ],
-)  # fmt: skip
-def test_what_is_no_profile_is_refused_by_name(text: str) -> None:
-    with pytest.raises(BadInput, match=r"profile\.toml"):
-        read(text, "profile.toml")
+@pytest.mark.parametrize("text", ["", "{}", "[" * 5000, '{"schema": "gpusetup.verify/1"}'])
+def test_what_is_no_record_of_a_sound_node_is_refused_by_name(text: str, tmp_path: Path) -> None:
+    sick = record(answer(node(tmp_path, last={"recovery_action": 1})))
+    for one in (text, sick, sick.replace('"facts":{', '"facts":{"gpus.count":[8],')):
+        with pytest.raises(BadInput, match=r"profile\.json"):
+            read(one, "profile.json")
 
 
 # --- the rest of a node ---------------------------------------------------------------------------
-
-
-class WithLinks(WithDriver):
-    """Two ports of InfiniBand, of which one is down."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        root = "/sys/class/infiniband"
-        self.folders |= {root: ("mlx5_0", "mlx5_1")}
-        for device, state in (("mlx5_0", "4: ACTIVE\n"), ("mlx5_1", "1: DOWN\n")):
-            port = f"{root}/{device}/ports/1"
-            self.folders[f"{root}/{device}/ports"] = ("1",)
-            self.files |= {
-                f"{port}/state": state,
-                f"{port}/rate": "400 Gb/sec (4X NDR)\n",
-                f"{port}/link_layer": "InfiniBand\n",
-            }
-
-
-def test_ports_that_are_up_and_down_are_counted() -> None:
-    found = {"links.active": "1 x InfiniBand 400 Gb/sec (4X NDR)", "links.down": "mlx5_1/1"}
-    assert links(WithLinks()) == found
 
 
 # --- a part of a node, and what is unknown --------------------------------------------------------
@@ -241,22 +202,6 @@ def test_what_the_kernel_says_of_another_gpu_is_no_fault_of_a_job(
 def test_a_gpu_that_is_asked_for_and_not_there_is_named(tmp_path: Path) -> None:
     found = of_a_job(node(tmp_path, 4), "0,7")
     assert (found.ok, found.reason) == (False, "GPU 7 is not there")
-
-
-def test_a_value_that_one_gpu_does_not_tell_fails_no_node(tmp_path: Path) -> None:
-    sound = node(tmp_path)
-    profile = learnt(answer(sound).facts)
-    for field in ("temperature", "power_limit_mw", "vbios"):
-        found = answer(node(tmp_path, last={field: "!3"}), profile)
-        assert found.ok, (field, found.reason)
-
-
-def test_a_line_feed_in_a_gpus_name_is_no_second_line(tmp_path: Path) -> None:
-    record = read_node(node(tmp_path, 2, last={"ecc_uncorrected": 3}), 60)
-    named = tuple(replace(gpu, name="X\nok: sound") for gpu in record.snapshot.gpus or ())
-    snapshot = replace(record.snapshot, gpus=named)
-    found = judged(Job(snapshot=snapshot))
-    assert "ecc-error" in found.reason and "\n" not in found.reason
 
 
 @pytest.mark.parametrize("gpus", ["5-0", "\u0663", "0,", "1-2-3", "all"])
@@ -293,26 +238,10 @@ def test_only_an_xid_that_asks_for_something_of_the_node_fails_it(
 # --- the command ----------------------------------------------------------------------------------
 
 
-def test_the_command_prints_one_line_and_learns(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["fleet", "check"])
     said = capsys.readouterr().out
     assert said.count("\n") == 1 and said.startswith("ok: " if code == 0 else "failed: ")
     main(["fleet", "check", "--json"])
     assert json.loads(capsys.readouterr().out)["schema"] == "gpusetup.node-check/1"
-    assert main(["fleet", "check", "--learn", "--output", str(tmp_path / "p.toml")]) == 0
-    assert "Traceback" not in capsys.readouterr().err
-    assert main(["fleet", "check", "--profile", str(tmp_path / "none.toml")]) == 2
-
-
-def test_learning_from_a_sick_node_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    system = node(tmp_path, last={"recovery_action": 1})
-    monkeypatch.setattr("gpusetup.system.system.System", lambda: system)
-    assert main(["fleet", "check", "--learn"]) == 0
-    said = capsys.readouterr()
-    assert "gpus.recovery_action" not in said.out and "gpus.count" in said.out
-    assert "this node is not sound" in said.err
-    assert "not learnt, for no sound node has it: gpus.recovery_action is" in said.err
+    assert main(["fleet", "check", "--profile", str(tmp_path / "none.json")]) == 2

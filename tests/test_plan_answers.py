@@ -27,7 +27,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     f"{PLAIN} 2048 --batch 4": (
         "", "--checkpointing", "--checkpointing op", "--checkpointing 2", "attention=eager",
         "fused_kernels=yes", "compile=yes", "--dtype fp32 --amp bf16", "--accumulate 4",
-        "--offload checkpoints --checkpointing", "trained_layers=4", "reference=bf16", "loss=fused",
+        "--offload checkpoints --checkpointing", "trained_layers=4", "loss=fused",
         "loss=hf", "loss=eager-old", "--lora 16", "--lora 16 --lora-targets qv",
         "--lora 16 trained_embeddings=yes",
     ),
@@ -59,7 +59,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "--model gemma-2-9b --context 1024 --trainer hf --gpus 8 --strategy fsdp",
         "--model qwen2.5-vl-7b --context 1024 --lora 8 --quantize nf4",
         "--model cogvideox-5b --trainer finetrainers --lora 64 --batch 1 --size 480x720",
-        "--model flux --trainer diffusers --lora 16 --amp bf16 --batch 1 encoders=resident",
+        "--model flux --trainer diffusers --lora 16 --amp bf16 --batch 1",
         "--model sdxl --size 1024 --batch 1 --amp fp16", "--params 124M --context 1 --batch 2048",
     ),
     "--model qwen3-8b --context 65536 --gpu H200": (
@@ -117,7 +117,6 @@ FLUX = "--model flux --lora 16 --batch 1 --checkpointing"
 SAID = (
     (f"{ADAPTERS} --trainer hf --strategy zero3", 0, "runs of adapters under ZeRO", ""),
     (f"{ADAPTERS} --trainer hf --strategy ddp", 0, "clear", "runs of adapters"),
-    (f"{ONE} --gpu-mem 300GiB reference=bf16", 0, "runs with a reference model", ""),
     (f"{ONE} --gpu-mem 80GiB --offload optimizer", 0, "runs with parts on the host", ""),
     ("--model qwen2.5-vl-7b --context 512 --batch 1 --gpu-mem 300GiB", 0, "tower of images", ""),
     ("--params 1B --batch 8 --gpu-mem 80GiB", 0, "give `--context` (1: a row)", ""),

@@ -32,21 +32,18 @@ QWEN3_8B = {
 }
 
 
-CLASSES = {
-    "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM", "gemma": "GemmaForCausalLM", "gemma2": "Gemma2ForCausalLM",
-    "gemma3_text": "Gemma3ForCausalLM", "gpt2": "GPT2LMHeadModel", "phi": "PhiForCausalLM",
-    "gpt_neox": "GPTNeoXForCausalLM", "phi3": "Phi3ForCausalLM", "mixtral": "MixtralForCausalLM",
-    "qwen2_moe": "Qwen2MoeForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM",
-    "vit": "ViTForImageClassification",
-}  # fmt: skip
+USUAL_KINDS = (
+    "llama", "qwen2", "qwen3", "gemma", "gemma2", "gpt2", "gpt_neox", "mixtral", "qwen3_moe",
+    "opt", "bloom", "falcon", "mpt", "starcoder2", "olmo2", "olmoe", "cohere", "glm4",
+    "deepseek_v3", "gpt_oss", "bert", "t5", "bart", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def reference() -> Any:
     """What transformers says, from one child for all tests."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(HERE / "plan_reference.py"), json.dumps(CLASSES)],
+        [sys.executable, "-W", "ignore", str(HERE / "plan_reference.py"), *USUAL_KINDS],
         capture_output=True,
         text=True,
         timeout=900,
@@ -56,21 +53,11 @@ def reference() -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", CLASSES)
-def test_parameters_are_those_of_the_class_on_the_meta_device(kind: str, reference: Any) -> None:
-    cases = reference["counts"][kind]
-    assert len(cases) >= 4
-    for case in cases:
-        said = shape_of(case["config"]).parameters
-        assert said == pytest.approx(case["parameters"], rel=0.03), case["config"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma", "mixtral"])
-@pytest.mark.parametrize("mode", ["bf16", "fp32"])
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma"])
+@pytest.mark.parametrize("mode", ["bfloat16", "float32"])
 def test_a_layer_keeps_what_autograd_keeps(kind: str, mode: str, reference: Any) -> None:
     case = reference["kept"][kind][mode]
-    w = workload(case["config"], dtype=mode, amp=None)
+    w = workload(case["config"], dtype="bf16" if mode == "bfloat16" else "fp32", amp=None)
     assert layer_bytes(w) == pytest.approx(case["bytes"], rel=0.07)
 
 
@@ -204,40 +191,12 @@ def test_a_family_without_a_row_is_read_by_the_usual_keys(
     assert shape.parameters == pytest.approx(parameters, rel=1e-3)
 
 
-def test_what_has_state_space_layers_is_refused() -> None:
-    with pytest.raises(UsageError, match="'jamba' is not known"):
-        shape_of({**QWEN3_8B, "model_type": "jamba", "mamba_d_state": 16})
-
-
-USUAL_KINDS = (
-    "opt", "bloom", "falcon", "mpt", "starcoder2", "olmo2", "olmoe", "cohere", "glm4",
-    "deepseek_v3", "gpt_oss", "bert", "t5", "bart", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava",
-)  # fmt: skip
-"""Families without a row, whose classes say what they have."""
-
-
 @pytest.mark.slow
-def test_usual_keys_count_what_the_classes_have() -> None:
+def test_usual_keys_count_what_the_classes_have(reference: Any) -> None:
     """Each class's own default config, on the meta device."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(HERE / "plan_reference.py"), *USUAL_KINDS],
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    for kind, case in json.loads(done.stdout.splitlines()[-1]).items():
+    for kind, case in reference["counts"].items():
         said = shape_of(case["config"]).parameters
         assert said == pytest.approx(case["parameters"], rel=0.03), kind
-
-
-def test_a_config_is_found_in_its_folder_and_named_after_it(tmp_path: Path) -> None:
-    folder = tmp_path / "my-model"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(QWEN3_8B), encoding="utf-8")
-    assert model_in(folder).name == "my-model"
-    found = model_named(str(folder / "config.json"))
-    assert found.parameters == pytest.approx(8190735360, rel=1e-4)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", "\udcff"])

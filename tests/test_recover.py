@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gpusetup.errors import UsageError
 from gpusetup.tune import recover_from_oom
-from gpusetup.tune.recover import REMEMBERED, CannotRecover, what_differs
+from gpusetup.tune.recover import KNOWN, CannotRecover, what_differs
 
 HERE = Path(__file__).resolve().parent
 SAID = "CUDA out of memory. Tried to allocate 2.00 GiB"
@@ -138,7 +138,7 @@ def test_the_size_that_fitted_is_remembered_for_the_next_batches() -> None:
     second = recover_from_oom(step, batch_of(16), model=model, say=said.append)
     checked = [4, 2, 2]
     assert seen == [16, 8, 4, 4, 4, 4, *checked, 4, 4, 4, 4, *checked]
-    assert (first.attempts, second.attempts, REMEMBERED[model].micro) == (3, 1, 4)
+    assert (first.attempts, second.attempts, KNOWN[model].micro) == (3, 1, 4)
     assert len(said) == 1 and "went on in micro-batches of 4, with the same gradient" in said[0]
     assert "batch size to 4" in said[0]
 

@@ -59,7 +59,7 @@ def test_no_build_is_said_to_fit_a_machine_of_which_nothing_was_read(
     text = tmp_path / "report.txt"
     text.write_text("it does not work")
     assert main(["doctor", "--report", str(text)]) == 1
-    assert "fits here" not in capsys.readouterr().out
+    assert "recommended" not in capsys.readouterr().out
 
 
 # --- long texts -----------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def test_the_first_answer_is_that_of_doctor_and_install_and_the_newest_stands_ne
 @pytest.mark.parametrize(
     ("words", "first"),
     [
-        ((), "! No NVIDIA GPU was found, so this is the CPU build. For another machine's: `--gpu "),
+        ((), "! No NVIDIA GPU was found, so this is the CPU build. For another machine: `--gpu "),
         (("--backend", "cpu"), "✓ torch 2.15.0 from cpu"),
         (("--gpu", "T4", "--driver", "580.95.05"), "✓ torch 2.15.0 from cu130"),
     ],

@@ -15,7 +15,7 @@ from slurm_cluster import Cluster, cluster, missing
 
 from gpusetup.cli import main
 from gpusetup.commands import fleet_slurm as command
-from gpusetup.fleet.slurm_health import Action, Memory, NodeState, decide, files, node_state
+from gpusetup.fleet.slurm_health import Action, Memory, NodeState, decide, files
 from gpusetup.model.frozen import replace
 
 SICK, ECC = {"ecc_uncorrected": 3}, "ecc-error"
@@ -48,39 +48,6 @@ def test_a_check_leads_to_one_action(
     ok: bool, state: NodeState, memory: Memory, action: Action
 ) -> None:
     assert decide(ok, "hot", state, memory)[0] == action
-
-
-@pytest.mark.parametrize("first", [FREE, PROLOG])
-def test_what_was_drained_is_remembered_until_somebody_gives_another_reason(
-    first: NodeState,
-) -> None:
-    action, memory = decide(False, "hot", first, Memory(failed=1))
-    assert memory.drained == action.reason == OURS.reason
-    _, memory = decide(True, "", OURS, memory)
-    assert decide(True, "", OURS, memory)[0] == RESUME
-    _, changed = decide(True, "", replace(OURS, reason="gpusetup: hot, ticket 9"), memory)
-    assert decide(True, "", OURS, changed)[0] == Action()
-
-
-@pytest.mark.parametrize(
-    ("text", "state"),
-    [
-        ("State=IDLE ThreadsPerCore=1\n", FREE),
-        ("State=IDLE+DRAIN\n   Reason=Prolog error [root@2026-11-20T10:00:00]\n", PROLOG),
-        ("State=DRAINED\nReason=new cables", THEIRS),
-        ("State=DOWN*\nReason=bad PSU [a@b]", OUT),
-        ("State=DOWN+DRAIN\nReason=new cables [a@b]", replace(THEIRS, out=True)),
-        ("State=IDLE+MAINT\n Gres=gpu:a100:8(S:0-1)\n", replace(FREE, out=True, gpus=8)),
-        ("", None), ("State=\n", None),
-    ],
-)  # fmt: skip
-def test_a_nodes_state_is_read_as_scontrol_prints_it(text: str, state: NodeState | None) -> None:
-    assert node_state(text) == state
-
-
-def test_a_reason_is_one_short_line_whatever_a_driver_says() -> None:
-    said = decide(False, 'x\n"; reboot; \x1b[2J' + "y" * 500, FREE, Memory(failed=1))[0].reason
-    assert len(said) <= 200 and not set('"\n\x1b') & set(said)
 
 
 # --- what the programs ask and remember, without a cluster
@@ -185,7 +152,7 @@ def test_what_lies_in_place_of_our_memory_is_not_read(
 def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:
     prefix = tmp_path / "with+sign"
     code = main(
-        ["fleet", "slurm", "install", "--prefix", str(prefix), "--profile", "/etc/a b.toml"]
+        ["fleet", "slurm", "install", "--prefix", str(prefix), "--profile", "/etc/a b.json"]
     )
     assert code == 0
     written = sorted(path.name for path in prefix.iterdir())
@@ -194,7 +161,7 @@ def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:
         if name.endswith(".sh"):
             subprocess.run(("bash", "-n", str(prefix / name)), check=True)
     call = (prefix / "prolog.sh").read_text().splitlines()[-2]
-    assert shlex.split(call)[-1] == "/etc/a b.toml"
+    assert shlex.split(call)[-1] == "/etc/a b.json"
 
 
 @pytest.mark.parametrize("name", ["with space", "a\nb", "a#b", "a$(id)"])

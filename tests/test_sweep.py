@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from sweep_fleets import FAULTS, FLEETS, Fleet, blamed, count, messages, swept
 
 from gpusetup.fleet.sweep.answer import answer
-from gpusetup.fleet.sweep.course import matching, turns
-from gpusetup.fleet.sweep.judge import Result, Round
 from gpusetup.render.sweep import sweep_screen
-
-
-@pytest.mark.parametrize("n", [2, 3, 8, 17, 40])
-def test_no_rank_is_in_two_pairs_of_a_turn_and_no_pair_comes_twice(n: int) -> None:
-    met: set[frozenset[int]] = set()
-    for turn in range(turns(n)):
-        pairs = {frozenset(pair) for pair in matching(tuple(range(n)), turn)}
-        assert len({rank for pair in pairs for rank in pair}) == 2 * len(pairs) == n - n % 2
-        assert not met & pairs
-        met |= pairs
-
 
 HIDDEN = {("5 hosts", "link at seven tenths"): 0, "path at half": 2}
 """So few measurements do not tell this loss from their scatter; in a network where half of the
@@ -61,28 +46,6 @@ def test_two_ranks_are_not_compared_and_no_exchange_at_all_blames_nobody() -> No
     assert swept(Fleet(2, links={1: 0.3}, computing={0: 0.3}), 1).named() == ()
     dead = swept(Fleet(6, links=dict.fromkeys(range(6), 0.0)), 1)
     assert [one.fault for one in dead.named()] == ["unmeasured"]
-
-
-def test_a_rank_that_was_silent_once_is_asked_again_and_not_blamed() -> None:
-    class Late(Fleet):
-        def measured(self, asked: Round, draw: random.Random) -> Result:
-            self.hung = {3: 0} if asked.number == 4 else {}
-            return super().measured(asked, draw)
-
-    sweep = swept(Late(8), 1)
-    assert 3 in sweep.results[4].silent and blamed(sweep) == set()
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_clocks_that_sink_for_moments_here_and_there_make_no_rank_slow(seed: int) -> None:
-    class Sinking(Fleet):
-        def noisy(self, rate: float, draw: random.Random) -> float:
-            return rate * draw.choices((1.0, 0.62), (7, 3))[0] * draw.uniform(0.98, 1.02)
-
-    slow = [one for one in blamed(swept(Sinking(64), seed)) if one[0] == "slow-compute"]
-    assert slow == []
-    found = blamed(swept(Sinking(64, computing={seed: 0.5}), seed))
-    assert [one for one in found if one[0] == "slow-compute"] == [("slow-compute", (seed,))]
 
 
 def test_the_answer_names_nodes_and_how_to_leave_them_out() -> None:

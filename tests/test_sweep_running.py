@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import threading
 import time
@@ -21,8 +19,6 @@ from gpusetup.fleet.sweep.follow import take_part
 from gpusetup.fleet.sweep.lead import Leader, Sizes
 from gpusetup.verify.ranks.gathering import Spoke
 from gpusetup.verify.ranks.launch import Rank
-
-ROOT = Path(__file__).resolve().parent.parent
 
 # --- the edge: processes that are no torch --------------------------------------------------------
 
@@ -111,12 +107,6 @@ def test_a_silent_rank_is_named_and_the_others_go_on(
     assert sum(bool(result.silent) for result in sweep.results) == 2, "two limits, and no more"
 
 
-def test_a_worker_that_crashes_is_started_again(together: Any) -> None:
-    sweep = together({1: "crashes"}).sweep()
-    assert ("hung", (1,)) not in faults_of(sweep)
-    assert any(1 in result.round.asked for result in sweep.results[6:])
-
-
 def test_who_does_not_come_is_absent_with_the_reason(together: Any) -> None:
     leader = together({1: "dies", 3: "never"}, meet=3.0)
     assert leader.absent == {
@@ -145,22 +135,6 @@ def test_without_a_launcher_it_says_how_to_start(
 
 
 # --- real ranks -----------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_under_torchrun_rank_0_says_one_answer() -> None:
-    clean = {name: value for name, value in os.environ.items() if "RANK" not in name}
-    launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=3")
-    done = subprocess.run(
-        [*launcher, f"--master-port={free_ports(1)[0]}", "-m", "gpusetup",
-         "fleet", "sweep", "--json", "--limit", "20"],
-        env={**clean, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-        capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    document = json.loads(line)
-    assert document["schema"] == "gpusetup.sweep/1" and len(document["ranks"]) == 3
-    assert done.returncode == (0 if document["ok"] else 1), done.stderr[-2000:]
 
 
 STOPS = """

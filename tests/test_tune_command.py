@@ -221,26 +221,6 @@ def test_a_preset_is_shown_or_written_where_no_file_stands(
     assert ran(capsys, "train.yaml", "--preset", "saving")[0] == 2
 
 
-def test_the_tuned_settings_are_a_line_of_flags(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, line, _ = ran(capsys, "--preset", "saving", "--flags", "--from", "rtx3050-laptop")
-    assert code == 0 and line.startswith("--type lstm --hidden_size 64 --num_layers 2 --dropout ")
-    assert " --use_mixed_precision --grad_clip 1.0\n" in line and "compile" not in line
-    assert re.search(r"--batch_size (\d+) --accumulation_steps (\d+) ", line)
-    config.write_text("a: {lr: 1e-4, run: 'my run', none: null, list: [1, {x: 2}], amp: no}\n"
-                      "batch_size: 8\nnum_workers: 99\n")  # fmt: skip
-    code, out, _ = ran(capsys, "train.yaml", "--flags", "--from", "healthy", "--json")
-    found = json.loads(out)
-    workers = next(one["to"] for one in found["changes"] if one["key"] == "num_workers")
-    assert (
-        found["flags"] == f"--lr 1e-4 --run 'my run' --amp --batch_size 8 --num_workers {workers}"
-    )
-    for wrong in (("--flags",), ("--preset", "top", "--flags", "-o", "x.yaml")):
-        assert ran(capsys, *wrong)[0] == 2
-    assert not Path("x.yaml").exists()
-
-
 def test_without_a_gpu_the_loader_is_tuned_and_that_is_said(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from gpusetup.configs.config import changed, read_config
@@ -11,7 +9,6 @@ from gpusetup.model.frozen import replace
 from gpusetup.plan.verdict import batch_verdict
 from gpusetup.tune.case import Facts, Option, Proposal
 from gpusetup.tune.propose import propose
-from gpusetup.tune.refusals import fixed_beside
 
 
 def card(gib: int, capability: tuple[int, int] = (8, 9), gpus: int = 1) -> Facts:
@@ -203,32 +200,12 @@ def test_pinning_of_an_offloaded_optimizer_is_no_loaders() -> None:
     assert tuned(text, CARDS[24], "ds.json")[0] == text
 
 
-# --- two files that must agree --------------------------------------------------------------------
-
-DEEPSPEED = '{{"train_micro_batch_size_per_gpu": {0}, "gradient_accumulation_steps": {0}}}'
-
-
-@pytest.mark.parametrize(
-    ("held", "said"),
-    [(DEEPSPEED.format('"auto"'), None), (DEEPSPEED.format(8), "both must agree"),
-     ('{"bf16": {"enabled": true}}', "both must agree"), ("{", "cannot be read"),
-     (None, "not here")],
-)  # fmt: skip
-def test_an_hf_config_and_its_deepspeed_file_are_not_changed_alone(
-    tmp_path: Path, held: str | None, said: str | None
-) -> None:
-    file = tmp_path / "hf.yaml"
-    text = HF.format(size=256, steps=1) + "deepspeed: ds.json\n"
-    file.write_text(text)
-    if held is not None:
-        (tmp_path / "ds.json").write_text(held)
-    beside = fixed_beside(str(file), read_config(text.encode(), "hf.yaml"))
-    assert (beside is None) == (said is None) and (said or "") in (beside or "")
-    new, _ = tuned(
-        text.replace("bf16: true", "bf16: false"), CARDS[24], fixed_beside=beside, measured=64
-    )
-    changed = values(new)[("per_device_train_batch_size",)] != "256"
-    assert changed == (said is None) == (values(new)[("bf16",)] == "true")
+def test_a_config_that_names_a_deepspeed_file_keeps_batch_and_precision() -> None:
+    text = HF.format(size=256, steps=1).replace("bf16: true", "bf16: false")
+    new, said = tuned(text + "deepspeed: ds.json\n", CARDS[24], measured=64)
+    assert values(new)[("per_device_train_batch_size",)] == "256"
+    assert values(new)[("bf16",)] == "false"
+    assert any("ds.json holds a batch and a precision too" in word for word in said.words)
 
 
 @pytest.mark.parametrize(
@@ -274,10 +251,3 @@ def test_why_a_batch_is_left_is_always_said(text: str, said: str) -> None:
     new, proposal = tuned(text, CARDS[4])
     assert new == text
     assert any(said in word for word in proposal.words), proposal.words
-
-
-def test_a_conformer_has_batchnorm_unless_it_says_another_norm() -> None:
-    text = "encoder: conformer\nbatch_size: 16\naccum_grad: 1\n"
-    assert tuned(text, CARDS[24], measured=8)[0] == text
-    other = text + "encoder_conf:\n  cnn_module_norm: layer_norm\n"
-    assert "batch_size: 8\naccum_grad: 2" in tuned(other, CARDS[24], measured=8)[0]

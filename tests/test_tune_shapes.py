@@ -50,8 +50,6 @@ def test_the_effective_batch_stays_and_a_second_run_changes_nothing(
     ("name", "said"),
     [
         ("nanogpt_finetune.py", "compile stays off: torch.compile makes some models faster"),
-        ("espnet_numel.yaml", "batch_type (line 1) is numel"),
-        ("fairseq_tokens.yaml", "dataset.max_tokens (line 17) rules"),
     ],
 )
 def test_what_is_left_is_said(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
 from typing import Any
 
 LIMIT = 24_000
 """Characters of one answer's JSON: some 6,000 tokens."""
-STEPS = ((200, 4000), (60, 2000), (25, 1000), (10, 500), (4, 240), (2, 120))
-"""Most items of a list, most characters of a text; the first step that fits is taken."""
+STEPS = (200, 60, 25, 10, 4, 2)
+"""Most items of a list, and a twentieth of the most characters of a text; the first step that fits
+is taken."""
 MOST_FIELDS = 40
 PLACES_SHOWN = 12
 
@@ -21,33 +21,31 @@ def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
     {'cause': 'ok', 'cut': ['everything but the plain fields']}
     """
     small: dict[str, Any] = document
-    for step in STEPS:
+    for most in STEPS:
         places: list[str] = []
-        small = _cut(document, "", step, places)
+        small = _cut(document, "", most, places)
         if places:
-            more = len(places) - PLACES_SHOWN
-            rest = [f"{more} more places"] if more > 0 else []
-            small["cut"] = [*places[:PLACES_SHOWN], *rest]
+            more = ["and more places"] * (len(places) > PLACES_SHOWN)
+            small["cut"] = places[:PLACES_SHOWN] + more
         if len(json.dumps(small)) <= limit:
-            return dict(small)
+            return small
     plain = {key: value for key, value in small.items() if not isinstance(value, dict | list)}
     small = {**plain, "cut": ["everything but the plain fields"]}
     return small if len(json.dumps(small)) <= limit else {"cut": ["everything: it is too long"]}
 
 
-def _cut(value: Any, place: str, step: tuple[int, int], places: list[str]) -> Any:
+def _cut(value: Any, place: str, most: int, places: list[str]) -> Any:
     """The value with what the step leaves of it; where something is missing goes to `places`."""
-    most, longest = step
-    kinds = {str: ("characters", longest), dict: ("fields", max(most, MOST_FIELDS))}
     if not isinstance(value, str | dict | list | tuple):
         return value
+    kinds = {str: ("characters", most * 20), dict: ("fields", max(most, MOST_FIELDS))}
     unit, room = kinds.get(type(value), ("items", most))
     if len(value) > room:
         places.append(f"{place}: {room} of {len(value)} {unit}")
     if isinstance(value, str):
         return value[:room]
     if isinstance(value, dict):
-        fields = islice(value.items(), room)
-        return {key: _cut(one, f"{place}.{key}"[-60:], step, places) for key, one in fields}
+        fields = list(value.items())[:room]
+        return {key: _cut(one, f"{place}.{key}"[-60:], most, places) for key, one in fields}
     items = enumerate(value[:room])
-    return [_cut(one, f"{place}[{number}]"[-60:], step, places) for number, one in items]
+    return [_cut(one, f"{place}[{number}]"[-60:], most, places) for number, one in items]

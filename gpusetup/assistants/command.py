@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from gpusetup.errors import Blocked
@@ -12,8 +12,8 @@ from gpusetup.model.shell import own_line
 from gpusetup.render.console import Console
 
 SUMMARY = """Answer an assistant over the Model Context Protocol on stdin and stdout: diagnose,
-read_report, resolve, plan, explain and install. The assistant's program starts it; answers are
-redacted and bounded. It changes nothing: of an installation it shows the plan."""
+read_report, resolve, plan, explain, snapshot and install. The assistant's program starts it;
+answers are redacted and bounded. It changes nothing: of an installation it shows the plan."""
 
 EXAMPLES = (
     "gpusetup mcp",
@@ -24,7 +24,7 @@ TEXT = Path(__file__).resolve().parent.parent / "data" / "agents.md"
 NEEDS = "mcp>=2.3"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--python", metavar="PATH", help="the target interpreter, or its environment's folder"
     )
@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     if options.agents:
         out.script(TEXT.read_text(encoding="utf-8"))
         return 0

@@ -24,9 +24,6 @@ from gpusetup.errors import GpuSetupError
 from gpusetup.render.console import harmless_json
 from gpusetup.system.processes import end_children
 
-JSON = "application/json"
-
-
 INTERRUPTED = 130
 
 
@@ -64,47 +61,12 @@ def made(setting: Setting) -> Server[Any]:
         content: list[Any] = [types.TextContent(type="text", text=text)]
         return types.CallToolResult(content=content, is_error=is_error)
 
-    async def list_resources(_: Any, __: Any) -> types.ListResourcesResult:
-        return types.ListResourcesResult(
-            resources=[
-                types.Resource(
-                    uri=tools.SNAPSHOT,
-                    name="snapshot",
-                    description="what was read of this machine",
-                    mime_type=JSON,
-                ),
-                types.Resource(
-                    uri=tools.FINDINGS,
-                    name="findings",
-                    description="every finding by its id",
-                    mime_type=JSON,
-                ),
-            ]
-        )
-
-    async def list_templates(_: Any, __: Any) -> types.ListResourceTemplatesResult:
-        one = types.ResourceTemplate(
-            uri_template=f"{tools.FINDINGS}/{{id}}",
-            name="finding",
-            description="what is known about one finding",
-            mime_type=JSON,
-        )
-        return types.ListResourceTemplatesResult(resource_templates=[one])
-
-    async def read(_: Any, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        text = await in_thread(_resource, str(asked.uri), setting)
-        contents: list[Any] = [types.TextResourceContents(uri=asked.uri, mime_type=JSON, text=text)]
-        return types.ReadResourceResult(contents=contents)
-
     return Server(
         "gpusetup",
         version=__version__,
         instructions=tools.instructions(setting),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        on_list_resources=list_resources,
-        on_list_resource_templates=list_templates,
-        on_read_resource=read,
     )
 
 
@@ -128,19 +90,10 @@ def _called(name: str, values: dict[str, Any], setting: Setting) -> tuple[str, b
     try:
         return _text(tools.call(name, values, setting)), False
     except GpuSetupError as problem:
-        return _text(tools.error_of(problem, setting)), True
+        fault = problem
     except Exception as problem:
         fault = GpuSetupError(f"gpusetup itself failed: {type(problem).__name__}: {problem}")
-        return _text(tools.error_of(fault, setting)), True
-
-
-def _resource(uri: str, setting: Setting) -> str:
-    from mcp.shared.exceptions import MCPError
-
-    try:
-        return _text(tools.resource(uri, setting))
-    except GpuSetupError as problem:
-        raise MCPError(types.INVALID_PARAMS, f"{problem.message}; {problem.hint}") from problem
+    return _text(tools.error_of(fault, setting)), True
 
 
 def _text(document: dict[str, Any]) -> str:

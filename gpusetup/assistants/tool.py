@@ -6,6 +6,7 @@ from argparse import Action
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gpusetup.assistants.bounded import LIMIT
 from gpusetup.commands.calling import kind_of, option_of, options_of
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
@@ -53,6 +54,7 @@ class Tool(Frozen):
     quotes: bool = True
     """Whether words of others may stand in the answer."""
     asks_network: bool = False
+    limit: int = LIMIT
 
 
 def properties_of(tool: Tool) -> dict[str, Any]:
@@ -65,9 +67,9 @@ def _property(option: Action) -> dict[str, Any]:
     kind, what = kind_of(option), (option.help or "").replace("%%", "%")
     if kind == "strings":
         return texts(what)
-    choices = {"enum": list(option.choices)} if option.choices else {}
-    row = {**text(what), **choices}
-    return row if kind == "string" else {"type": kind, "description": what}
+    if kind != "string":
+        return {"type": kind, "description": what}
+    return text(what, enum=list(option.choices)) if option.choices else text(what)
 
 
 def schema_of(tool: Tool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The tools and resources that the server offers: what each takes, says of itself and answers. Pure
+"""The tools that the server offers: what each takes, says of itself and answers. Pure
 of the protocol.
 
 No tool takes a path of this machine or a program to run: the environment that is read is chosen by
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from gpusetup import api, named_file
 from gpusetup.assistants.bounded import bounded
 from gpusetup.assistants.tool import Setting, Tool, check, text, texts, truth
-from gpusetup.commands.calling import answered, option_of
+from gpusetup.commands.calling import answered, typed
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.redaction import redact, redact_answer, redact_document
@@ -44,7 +45,7 @@ def instructions(setting: Setting) -> str:
 # --- answers ------------------------------------------------------------------------------------
 
 
-def _machine(values: Mapping[str, Any], setting: Setting) -> api.Snapshot | str:
+def _machine(values: Mapping[str, Any], setting: Setting) -> Any:
     """The example that was named, else this machine, redacted unless it is to stay as it is."""
     if values.get("machine"):
         return str(values["machine"])
@@ -88,20 +89,19 @@ def _read_report(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
 
 
 def _without_snapshot(told: dict[str, Any]) -> dict[str, Any]:
-    """What doctor says; the snapshot is a resource of its own."""
+    """What doctor says; another tool tells the snapshot."""
     kept = {key: value for key, value in told.items() if key != "snapshot"}
-    return {**kept, "resolution": _few_reasons(kept["resolution"])}
+    return {**kept, "resolution": kept["resolution"] and _few_reasons(kept["resolution"])}
 
 
 REASONS = 3
 
 
-def _few_reasons(resolution: dict[str, Any] | None) -> dict[str, Any] | None:
+def _few_reasons(resolution: dict[str, Any]) -> dict[str, Any]:
     """Some of the builds that do not fit; `resolve` with `explain` gives all."""
-    if resolution is None or len(resolution["rejections"]) <= REASONS:
-        return resolution
-    more = f"{len(resolution['rejections']) - REASONS} more: `resolve` with `explain`"
-    return {**resolution, "rejections": resolution["rejections"][:REASONS], "left_out": more}
+    few, more = resolution["rejections"][:REASONS], len(resolution["rejections"]) - REASONS
+    left_out = {"left_out": f"{more} more: `resolve` with `explain`"} if more > 0 else {}
+    return {**resolution, "rejections": few, **left_out}
 
 
 def _resolve(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _resolve(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
     online = asked.pop("ask_index", False)
     asked["machine"] = _machine(asked, setting)
     found = _told(api.resolve(*packages, offline=not online, **asked))
-    return found if asked.get("explain") else dict(_few_reasons(found) or found)
+    return found if asked.get("explain") else _few_reasons(found)
 
 
 def _names(words: str | Sequence[str]) -> list[str]:
@@ -119,12 +119,10 @@ def _names(words: str | Sequence[str]) -> list[str]:
 
     asked = [words] if isinstance(words, str) else [*words]
     for word in asked:
-        try:
-            is_plain = Requirement(word).url is None
-        except InvalidRequirement:
-            is_plain = False
-        if not is_plain:
-            raise UsageError(f"{word!r} is no package of an index", hint="such as `vllm>=0.9`")
+        with suppress(InvalidRequirement):
+            if Requirement(word).url is None:
+                continue
+        raise UsageError(f"{word!r} is no package of an index", hint="such as `vllm>=0.9`")
     return asked
 
 
@@ -152,14 +150,17 @@ SOLVERS = {"context": "max_context", "batch": "max_batch", "gpus": "gpus_needed"
 
 
 def _explain(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
-    try:
+    """One finding; without an id every one, by its id and title."""
+    if "id" in values:
         return _told(answered("doctor", {"explain": values["id"].strip()}))
-    except UsageError as problem:
-        hint = (problem.hint or "").replace("`gpusetup doctor --explain` lists them", LISTS)
-        raise UsageError(problem.message, hint=hint or LISTS) from problem
+    from gpusetup.diagnosis.knowledge import as_known, records
+
+    rows = {row.id: as_known(row).title for row in records()}
+    return {"schema": "gpusetup.findings/1", "titles": rows}
 
 
-LISTS = "the resource gpusetup://findings lists them"
+def _snapshot(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
+    return _told(_machine({}, setting))
 
 
 def _install(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
@@ -169,8 +170,7 @@ def _install(values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
     if plan["state"] == "planned":
         said = {"python": setting.python, **asked}
         packages = said.pop("packages")
-        given = ((option_of(key), value) for key, value in said.items() if value)
-        options = (one if value is True else f"{one}={value}" for one, value in given)
+        options = [word for key, one in said.items() if one for word in typed("install", key, one)]
         line = shlex.join(("gpusetup", "install", *options, *packages))
         plan["to_install"] = f"nothing is installed from here; the person runs `{line}`"
     return plan if setting.keep_private else dict(redact_document(plan))
@@ -237,12 +237,20 @@ TOOLS = (
     Tool(
         name="explain",
         command="doctor",
-        what="What one finding means, what proves it, what looks alike, and the way out.",
+        what="What one finding means, what proves it, what looks alike, and the way out; without "
+        "`id` every finding by its id and title.",
         takes=(),
         more={"id": text("its id, as in `cause`")},
-        needs=("id",),
         answer=_explain,
         quotes=False,
+    ),
+    Tool(
+        name="snapshot",
+        command="snapshot",
+        what="All that gpusetup reads of this machine.",
+        takes=(),
+        answer=_snapshot,
+        limit=60_000,
     ),
     Tool(
         name="install",
@@ -268,46 +276,18 @@ def call(name: str, values: Mapping[str, Any], setting: Setting) -> dict[str, An
         answer = tool.answer(given, setting)
     except TypeError as problem:  # what `calling` says of a value
         raise UsageError(str(problem)) from problem
-    return bounded(tool.shown(_hidden(answer, setting, given) if tool.quotes else answer))
+    shown = tool.shown(_hidden(answer, setting, given) if tool.quotes else answer)
+    return bounded(shown, tool.limit)
 
 
 def _hidden(
     document: dict[str, Any], setting: Setting, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What leaves the server, without people, homes and secrets: every answer goes through here, a
-    resource too. An example has nothing private."""
+    """What leaves the server, without people, homes and secrets: every answer goes through here. An
+    example has nothing private."""
     if setting.keep_private or values.get("machine"):
         return document
     return dict(redact_answer(document))
-
-
-# --- resources ----------------------------------------------------------------------------------
-
-SNAPSHOT = "gpusetup://snapshot"
-FINDINGS = "gpusetup://findings"
-RESOURCE_LIMIT = 60_000
-
-
-def resource(uri: str, setting: Setting) -> dict[str, Any]:
-    """What stands at an address. Raises UsageError where nothing does."""
-    if uri == SNAPSHOT:
-        found = _machine({}, setting)
-        assert not isinstance(found, str)
-        return bounded(_hidden(_told(found), setting, {}), RESOURCE_LIMIT)
-    if uri == FINDINGS:
-        return _listed()
-    head, _, id = uri.rpartition("/")
-    if head == FINDINGS:
-        return bounded(_explain({"id": id}, setting))
-    raise UsageError(f"nothing stands at {uri}", hint=f"{SNAPSHOT}, {FINDINGS}, {FINDINGS}/ID")
-
-
-def _listed() -> dict[str, Any]:
-    """Every finding by id and title; each is explained at its own address."""
-    from gpusetup.diagnosis.knowledge import as_known, records
-
-    rows = {row.id: as_known(row).title for row in records()}
-    return {"schema": "gpusetup.findings/1", "titles": rows}
 
 
 def error_of(problem: api.GpuSetupError, setting: Setting) -> dict[str, Any]:

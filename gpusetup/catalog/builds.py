@@ -1,12 +1,10 @@
 """The dated table of torch builds, GPUs and drivers (`data/catalog.json`), and what it answers.
 
-`catalog_file.py` reads it. A build is a row of torch x backend x platform; GPUs are found by
-name (`gpus.py`); a driver's CUDA and the floors follow from the driver's branch.
+A build is a row of torch x backend x platform; GPUs are found by name (`gpus.py`); a driver's CUDA
+and the floors follow from the driver's branch.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Literal
 
@@ -35,19 +33,19 @@ from gpusetup.catalog.rows import (
 )
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Gpu, Reading, Snapshot
+from gpusetup.model.machine import Gpu, Reading, Snapshot, Torch
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import Capability, cuda_of, parsed
 
-SOURCE = "catalog"
 INDEX_ROOT = "https://download.pytorch.org/whl"
+WINDOWS_ABOVE = 9
+"""How far Windows' drivers of a branch run above its number."""
 
 Channel = Literal["pytorch", "conda-pytorch", "conda-forge"]
 
 
 class Catalog(Frozen):
     as_of: str
-    builds: tuple[TorchBuild, ...]
     releases: tuple[Release, ...]
     gpus: tuple[GpuRow, ...]
     branches: tuple[Branch, ...]
@@ -56,15 +54,16 @@ class Catalog(Frozen):
     other_backends: Mapping[str, tuple[str, ...]]
     """Index labels that exist but are not fitted to NVIDIA GPUs: ROCm, XPU, older torch's."""
     retired: tuple[Retired, ...]
-    first_drivers: tuple[FirstDriver, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
-    companions: tuple[Companion, ...] = ()
+    first_drivers: tuple[FirstDriver, ...]
+    dropped: tuple[Dropped, ...]
+    companions: tuple[Companion, ...]
     """Those that serve more than the torch that they were released with."""
-    default_wheels: tuple[DefaultWheel, ...] = ()
-    compilers: tuple[Compiler, ...] = ()
-    older_releases: tuple[OlderRelease, ...] = ()
-    older_kernels: tuple[OlderKernels, ...] = ()
-    milestones: tuple[Milestone, ...] = ()
+    default_wheels: tuple[DefaultWheel, ...]
+    compilers: tuple[Compiler, ...]
+    older_releases: tuple[OlderRelease, ...]
+    older_kernels: tuple[OlderKernels, ...]
+    milestones: tuple[Milestone, ...]
+    builds: tuple[TorchBuild, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -84,28 +83,25 @@ class Catalog(Frozen):
     def driver_cuda(self, driver_version: str, family: str = "linux") -> str | None:
         """What `nvidia-smi` prints as CUDA version; a newer driver counts as the newest row.
 
-        None for a driver older than the oldest row, and for a text that is no version. Windows'
-        numbers run a little higher inside the same branches.
+        None for a driver older than the oldest row, and for a text that is no version.
         """
         major = parsed(driver_version).major
         known = [row for row in self.branches if row.branch <= major]
         return max(known, key=lambda row: row.branch).cuda if known else None
 
     def driver_is_newer(self, driver_version: str) -> bool:
-        """Whether a driver's branch is newer than any that the catalog knows.
-
-        Windows drivers of a branch run up to 9 above its number.
-        """
-        return parsed(driver_version).major >= max(row.branch for row in self.branches) + 10
+        """Whether a driver's branch is newer than any that the catalog knows."""
+        newest = max(row.branch for row in self.branches)
+        return parsed(driver_version).major > newest + WINDOWS_ABOVE
 
     def driver_floor(self, cuda: str, family: str = "linux") -> str | None:
         """The least driver for a CUDA version, by minor-version compatibility from 11 on.
 
         `family` is `windows` for Windows drivers, WSL's included.
         """
-        exact = [row for row in self.families if row.cuda == cuda]
-        same = exact or [row for row in self.families if row.cuda == cuda.split(".")[0]]
-        return same[0].on(family) if same else self.toolkit_driver(cuda, family)
+        floors = {row.cuda: row for row in self.families}
+        row = floors.get(cuda) or floors.get(cuda.partition(".")[0])
+        return row.on(family) if row else self.toolkit_driver(cuda, family)
 
     @property
     def minors_serve_from(self) -> int:
@@ -117,28 +113,36 @@ class Catalog(Frozen):
         rows = [row for row in self.toolkits if release(row.cuda) == release(cuda)]
         return min((f for row in rows if (f := row.on(family))), key=parsed, default=None)
 
-    def last_branch(self, capability: Capability) -> int | None:
+    def last_branch(self, capability: Capability | None) -> int | None:
         """The last driver branch for a GPU; None while drivers still support it."""
-        for row in self.retired:
-            if row.major == capability.major and row.minor in (None, capability.minor):
+        for row in self.retired if capability else ():
+            if (
+                capability
+                and capability.major == row.major
+                and row.minor in (None, capability.minor)
+            ):
                 return row.last_branch
         return None
 
     def ends_before(self, gpus: Iterable[Gpu], driver: str | None) -> bool:
         """Whether the last branch of each of these GPUs is older than a driver."""
-        ends = [g.compute_capability and self.last_branch(g.compute_capability) for g in gpus]
-        # Windows' drivers of a branch run up to 9 above its number.
-        return bool(driver and ends) and all(e and e + 9 < parsed(driver).major for e in ends)
+        ends = [self.last_branch(gpu.compute_capability) for gpu in gpus]
+        major = parsed(driver or "0").major
+        return bool(ends) and all(end and end + WINDOWS_ABOVE < major for end in ends)
 
     def never_serves(self, gpus: Iterable[Gpu]) -> bool:
         """Whether these GPUs are older than every kernel that torch's wheels ever had."""
-        oldest = min((row.oldest for row in self.older_kernels), default=Capability(0, 0))
+        oldest = min(row.oldest for row in self.older_kernels)
         return {bool((c := g.compute_capability) and c < oldest) for g in gpus} == {True}
 
     def first_driver(self, gpu: Gpu, family: str = "linux") -> str | None:
         """The least driver that knows a GPU: a branch (`570`), for some products a version."""
-        rows = (row for row in self.first_drivers if row.capability == gpu.compute_capability)
-        known = (row.on(family) for row in rows if row.gpu is None or _names(row.gpu, gpu.name))
+        known = (
+            (family == "windows" and row.windows) or row.linux
+            for row in self.first_drivers
+            if row.capability == gpu.compute_capability
+            and (row.gpu is None or tokens(row.gpu) <= tokens(gpu.name))
+        )
         return max(known, key=parsed, default=None)
 
     def milestone(self, name: str) -> str:
@@ -156,25 +160,15 @@ class Catalog(Frozen):
         return next((row for row in self.compilers if row.sm == sm), None)
 
     def row_of(
-        self,
-        torch_version: str,
-        backend: str,
-        family: str,
-        machine: str,
-        channel: Channel = "pytorch",
+        self, torch: str, backend: str, family: str, machine: str, channel: Channel = "pytorch"
     ) -> TorchBuild | None:
         """The row of a torch (with or without its local label) on a backend and platform."""
-        public = torch_version.partition("+")[0]
+        public = torch.partition("+")[0]
         return _by_place(self).get((public, backend, family, machine, channel))
 
     def release_of(self, torch_version: str) -> Release | None:
         public = torch_version.partition("+")[0]
         return next((row for row in self.releases if row.torch == public), None)
-
-
-def _names(product: str, name: str) -> bool:
-    """Whether a GPU's name holds all words of a product's: `B200` is not in `GB200`."""
-    return tokens(product) <= tokens(name)
 
 
 def index_url(backend: str, root: str = INDEX_ROOT) -> str:
@@ -193,86 +187,73 @@ def _by_place(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
     return {(row.torch, row.backend, row.os, row.machine, row.channel): row for row in rows}
 
 
+# --- completing a snapshot ----------------------------------------------------------------------
+
+
 def with_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
     """A snapshot completed from the catalog, each value with a reading that says so.
 
     Filled where no source answered: torch's kernels from its row, a GPU's capability and memory
     from its name, the driver's CUDA from its version.
     """
-    snapshot = _with_kernels(_with_backend(snapshot), catalog)
-    return _with_driver_cuda(_with_gpus(snapshot, catalog), catalog)
-
-
-# --- completing a snapshot ----------------------------------------------------------------------
-
-
-def _with_backend(snapshot: Snapshot) -> Snapshot:
-    """The backend that the label of the installed version names, where no source said it."""
-    torch = snapshot.torch
-    label = (torch.version or "").partition("+")[2].lower()
-    if torch.backend or not (label == "cpu" or cuda_of(label)):
-        return snapshot
-    named = replace(torch, backend=label, cuda=torch.cuda or cuda_of(label))
-    return replace(snapshot, torch=named)
-
-
-def _with_kernels(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
-    """The kernels of the installed build; where the platform is unknown, all that it has on any."""
-    torch = snapshot.torch
-    if torch.kernels is not None or not (torch.version and torch.backend):
-        return snapshot
-    rows = _rows_of(snapshot, catalog, torch.version.partition("+")[0])
-    if not rows:
-        return snapshot
-    kernels = tuple(dict.fromkeys(kernel for row in rows for kernel in (*row.kernels, *row.ptx)))
-    value = " ".join(kernels) or "none (CPU build)"
-    return replace(
+    driver, gpus = snapshot.driver, [completed(gpu, catalog) for gpu in snapshot.gpus or ()]
+    cuda = driver.cuda or (catalog.driver_cuda(driver.version) if driver.version else None)
+    full = replace(
         snapshot,
-        torch=replace(torch, kernels=kernels, cuda=torch.cuda or rows[0].cuda),
-        readings=(*snapshot.readings, Reading(subject="torch.kernels", source=SOURCE, value=value)),
+        torch=_torch(snapshot, catalog),
+        driver=replace(driver, cuda=cuda),
+        gpus=tuple(identified(gpu) for gpu, _ in gpus) or snapshot.gpus,
     )
+    problems = ((f"gpu {gpu.name}", problem) for gpu, problem in gpus if problem)
+    said = (
+        *(Reading(subject=who, source="catalog", problem=why) for who, why in problems),
+        *(Reading(subject=n, source="catalog", value=v) for n, v in _added(snapshot, full)),
+    )
+    return replace(full, readings=(*snapshot.readings, *said))
 
 
-def _rows_of(snapshot: Snapshot, catalog: Catalog, public: str) -> tuple[TorchBuild, ...]:
-    """The rows of the installed torch on this platform, as far as that is known.
+def _added(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, str]]:
+    """What was filled, in words."""
+    if after.torch.kernels != before.torch.kernels:
+        yield "torch.kernels", " ".join(after.torch.kernels or ()) or "none (CPU build)"
+    for old, new in zip(before.gpus or (), after.gpus or (), strict=True):
+        for name in ("compute_capability", "memory_total_bytes"):
+            if getattr(old, name) is None and getattr(new, name) is not None:
+                yield f"gpu {new.name} {name}", str(getattr(new, name))
+    if after.driver.cuda != before.driver.cuda:
+        yield "driver.cuda", f"{after.driver.cuda} (from {after.driver.version})"
 
-    conda's channels build for other architectures than the wheels are built for.
+
+def _torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
+    """The installed torch with the backend that its label names, and with the kernels of its build:
+    if the platform is unknown, all that it has on any. conda's builds have others than the wheels.
     """
-    backend, on = snapshot.torch.backend, snapshot.os
-    rows = tuple(
+    torch, on = snapshot.torch, snapshot.os
+    public, _, label = (torch.version or "").partition("+")
+    if not torch.backend and (label.lower() == "cpu" or cuda_of(label.lower())):
+        torch = replace(torch, backend=label.lower(), cuda=torch.cuda or cuda_of(label.lower()))
+    if torch.kernels is not None or not (public and torch.backend):
+        return torch
+    rows = [
         row
-        for row in _builds_of(catalog, public, backend)
+        for row in _builds_of(catalog, public, torch.backend)
         if on.family in (None, row.os) and on.machine in (None, row.machine)
-    )
-    wheels = tuple(row for row in rows if row.channel == "pytorch")
-    if snapshot.torch.installer != "conda":
-        return wheels
-    return tuple(row for row in rows if row.channel != "pytorch") or wheels
+    ]
+    wheels = [row for row in rows if row.channel == "pytorch"]
+    conda = [row for row in rows if row not in wheels] if torch.installer == "conda" else []
+    if not (rows := conda or wheels):
+        return torch
+    kernels = dict.fromkeys(kernel for row in rows for kernel in (*row.kernels, *row.ptx))
+    return replace(torch, kernels=tuple(kernels), cuda=torch.cuda or rows[0].cuda)
 
 
 @lru_cache(maxsize=512)
-def _builds_of(catalog: Catalog, public: str, backend: str | None) -> tuple[TorchBuild, ...]:
+def _builds_of(catalog: Catalog, public: str, backend: str) -> tuple[TorchBuild, ...]:
     return tuple(r for r in catalog.builds if r.torch == public and r.backend == backend)
 
 
-def _with_gpus(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
-    if not snapshot.gpus:
-        return snapshot
-    gpus, readings = [], [*snapshot.readings]
-    for gpu in snapshot.gpus:
-        filled, problem = completed(gpu, catalog)
-        gpus.append(identified(filled))
-        if problem:
-            readings.append(Reading(subject=f"gpu {gpu.name}", source=SOURCE, problem=problem))
-        for name in ("compute_capability", "memory_total_bytes"):
-            value, subject = getattr(filled, name), f"gpu {gpu.name} {name}"
-            if value is not None and getattr(gpu, name) is None:
-                readings.append(Reading(subject=subject, source=SOURCE, value=str(value)))
-    return replace(snapshot, gpus=tuple(gpus), readings=tuple(readings))
-
-
 @lru_cache(maxsize=1024)
-def rows_of_gpu(name: str, catalog: Catalog) -> tuple[GpuRow, ...]:
+def _rows_of_gpu(name: str, catalog: Catalog) -> tuple[GpuRow, ...]:
     """The rows that a GPU's name means, with a memory: many reports are about the same GPUs."""
     return rows_or_none(name, catalog.gpus)
 
@@ -281,7 +262,7 @@ def completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, str | None]:
     """A GPU with the capability and the memory that its name means; or why it means none."""
     if gpu.compute_capability and gpu.memory_total_bytes:
         return gpu, None
-    hits = rows_of_gpu(gpu.name, catalog)
+    hits = _rows_of_gpu(gpu.name, catalog)
     if not hits:
         return gpu, f"No GPU is called {gpu.name!r}"
     try:
@@ -290,15 +271,3 @@ def completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, str | None]:
         return gpu, problem.message
     memory = gpu.memory_total_bytes or one_memory(hits)
     return replace(gpu, compute_capability=capability, memory_total_bytes=memory), None
-
-
-def _with_driver_cuda(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
-    driver = snapshot.driver
-    if driver.cuda is not None or driver.version is None:
-        return snapshot
-    cuda = catalog.driver_cuda(driver.version, snapshot.os.family or "linux")
-    if cuda is None:
-        return snapshot
-    reading = Reading(subject="driver.cuda", source=SOURCE, value=f"{cuda} (from {driver.version})")
-    filled = replace(driver, cuda=cuda)
-    return replace(snapshot, driver=filled, readings=(*snapshot.readings, reading))

@@ -196,8 +196,3 @@ def turned(specifier: str) -> str:
     if found is None:
         raise ValueError(f"{specifier!r} has more than one clause")
     return TURNED[found[1]] + found[2]
-
-
-def runs_there(project: Project, platform: str) -> bool:
-    """Whether there are builds for `linux-x86_64`."""
-    return platform in project.on.split()

@@ -4,7 +4,7 @@ Read when somebody asks, and once.
 """
 
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 from gpusetup.model.codec import from_json, from_plain
@@ -27,7 +27,6 @@ class Generation(Frozen):
 
     from_id: str
     capability: Capability
-    architecture: str
 
 
 class Switched(Frozen):
@@ -36,8 +35,6 @@ class Switched(Frozen):
     part: str
     links: Literal["all", "some"]
     """`all`: every link of such a GPU leads somewhere; `some`: cards with a bridge exist too."""
-    board: bool = False
-    """Whether the part names the board's form."""
     count: int | None = None
     """How many NVLinks such a GPU has."""
 
@@ -46,7 +43,6 @@ class Integrated(Frozen):
     """The GPU of a Jetson's chip."""
 
     capability: Capability
-    board: str
     apart: bool = False
     """Other kernels of its major do not serve it, nor its kernels the others."""
     desktop_from: str | None = None
@@ -95,7 +91,6 @@ class DriverBranch(Frozen):
 
     name: Literal["good", "last closed"]
     branch: int
-    source: str
 
 
 class Debian(Frozen):
@@ -144,22 +139,20 @@ TABLES: dict[type[Frozen], str] = {
 }
 
 
-@lru_cache(maxsize=1)
+@cache
 def _document() -> dict[str, Any]:
-    document: dict[str, Any] = from_json(shipped(DATA), dict, what="the table of facts")
-    return document
+    return from_json(shipped(DATA), dict[str, Any], what="the table of facts")
 
 
-_READ: dict[type[Frozen], tuple[Any, ...]] = {}
+@cache
+def _rows(kind: type[Frozen]) -> tuple[Any, ...]:
+    rows = _document()[TABLES[kind]]["rows"]
+    return tuple(from_plain(row, kind, what=f"the table {TABLES[kind]}") for row in rows)
 
 
 def facts(kind: type[Row]) -> tuple[Row, ...]:
     """The rows of one kind; each table is read when it is first asked for."""
-    if kind not in _READ:
-        name = TABLES[kind]
-        rows = _document()[name]["rows"]
-        _READ[kind] = tuple(from_plain(row, kind, what=f"the table {name}") for row in rows)
-    return _READ[kind]
+    return _rows(kind)  # type: ignore[arg-type]
 
 
 @cache

@@ -114,30 +114,11 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
         lambda name: core - BOARD_WORDS <= name,
         lambda name: core - BOARD_WORDS - LINES <= name,
     )
-    likely = _with_its_number(asked, rows)
     for way in ways if core - BOARD_WORDS - LINES else ():
-        hits = tuple(r for r in likely if any(way(tokens(one)) for one in (*r.smi_names, r.name)))
+        hits = tuple(r for r in rows if any(way(tokens(one)) for one in (*r.smi_names, r.name)))
         if hits:
             return hits
     return ()
-
-
-def _with_its_number(asked: frozenset[str], rows: Sequence[GpuRow]) -> Sequence[GpuRow]:
-    """The rows in whose names a number stands as it was asked for (a memory's may be written
-    otherwise): every way asks for it, and letters are found sooner than words.
-
-    >>> rows = (GpuRow(name="RTX 3090", capability=Capability(8, 6)),)
-    >>> len(_with_its_number(tokens("3090"), rows)), len(_with_its_number(tokens("4090"), rows))
-    (1, 0)
-    """
-    core = asked - SERIES_WORDS - BOARD_WORDS
-    numbers = [word for word in core if not word.isalpha() and not word.endswith("gb")]
-    if not numbers:
-        return rows
-    longest = max(numbers, key=len)
-    return [
-        row for row in rows if any(longest in one.lower() for one in (*row.smi_names, row.name))
-    ]
 
 
 BOARD_WORDS = frozenset(

@@ -12,57 +12,38 @@ from gpusetup.model.versions import Capability, parsed
 
 JETPACKS = facts(JetPack)
 """Oldest first."""
-BY_L4T = {row.l4t: row for row in JETPACKS}
-BY_NAME = {row.name.removeprefix("JetPack "): row for row in JETPACKS}
-
 FIRST_OF_THOR = next(row for row in JETPACKS if row.torch_for)
 UNIFIED = next(row for row in JETPACKS if len(row.torch_for) > 1)
 """From here on Orin runs the ordinary wheels too; no older board gets it."""
 BOARDS = frozenset(row.capability for row in facts(Integrated))
 """The GPUs that are part of a Jetson's chip."""
-ITS_NAMES = ("jetson", "thor", "orin", "xavier", "tegra", "nvgpu")
-"""Words of which the name of a board's GPU has one."""
-
-
-def l4t_of(board: str | None) -> str | None:
-    """The major release of a Jetson's Linux; None where a text names only an older board.
-
-    >>> l4t_of("R36 (release), REVISION: 4.3"), l4t_of("35.4.1"), l4t_of("JetPack 6.1")
-    ('R36', 'R35', 'R36')
-    >>> l4t_of("JP7.2"), l4t_of("nvidia-jetpack 7.0-b128"), l4t_of("Jetson AGX Thor Developer Kit")
-    ('R39', 'R38', 'R38')
-    """
-    text = board or ""
-    if not text:
-        return None
-    if found := re.match(r"r?(\d\d)(?!\d)", text, re.IGNORECASE):
-        return f"R{found.group(1)}"
-    named = re.search(r"\b(?:JetPack|JP)[ -]{0,3}(\d(?:\.\d)?)", text, re.IGNORECASE)
-    if named is None:
-        return FIRST_OF_THOR.l4t if "thor" in text.lower() else None
-    row = _by_name(named.group(1))
-    return row.l4t if row else None
-
-
-def _by_name(version: str) -> JetPack | None:
-    """The newest row of a JetPack's major that is not newer than it."""
-    same = [name for name in BY_NAME if parsed(name).major == parsed(version).major]
-    older = [name for name in same if parsed(name) <= parsed(version)]
-    return BY_NAME[max(older, key=parsed)] if older else None
 
 
 def jetpack_of(board: str | None) -> JetPack | None:
-    """The release of a board; None where it is not known."""
-    return BY_L4T.get(l4t_of(board) or "")
+    """The release of a Jetson's Linux; None if a text names only an older board.
+
+    >>> [row and row.l4t for row in map(jetpack_of, ("R36 (release)", "35.4.1", "JetPack 6.1"))]
+    ['R36', 'R35', 'R36']
+    >>> [row and row.l4t for row in map(jetpack_of, ("JP7.2", "nvidia-jetpack 7.0-b128", "a Thor"))]
+    ['R39', 'R38', 'R38']
+    """
+    text = board or ""
+    if found := re.match(r"r?(\d\d)(?!\d)", text, re.IGNORECASE):
+        return next((row for row in JETPACKS if row.l4t == f"R{found[1]}"), None)
+    named = re.search(r"\b(?:JetPack|JP)[ -]{0,3}(\d(?:\.\d)?)", text, re.IGNORECASE)
+    if named is None:
+        return FIRST_OF_THOR if "thor" in text.lower() else None
+    asked = parsed(named[1])
+    own = ((parsed(row.name.removeprefix("JetPack ")), row) for row in reversed(JETPACKS))
+    return next((row for it, row in own if it.major == asked.major and it <= asked), None)
 
 
 def board_of(machine: Snapshot) -> str | None:
     """What says that a machine is a Jetson: its release, its model, else its only GPU."""
-    if machine.os.jetson:
-        return machine.os.jetson
     gpus = machine.gpus or ()
-    own = [gpu for gpu in gpus if is_board_gpu(gpu)]
-    return own[0].name if own and len(own) == len(gpus) else None
+    boards = {gpu.name for gpu in gpus if is_board_gpu(gpu)}
+    only = gpus and gpus[0].name if all(gpu.name in boards for gpu in gpus) else None
+    return machine.os.jetson or only or None
 
 
 def is_board_gpu(gpu: Gpu) -> bool:
@@ -76,12 +57,10 @@ def is_board_gpu(gpu: Gpu) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_a_boards(name: str) -> bool:
-    low = name.lower()
-    likely = [word for word in ITS_NAMES if word in low]
-    return bool(likely) and re.search(rf"(?i)\b({'|'.join(likely)})\b", name) is not None
+    return re.search(r"(?i)\b(jetson|thor|orin|xavier|tegra|nvgpu)\b", name) is not None
 
 
-def runs_ordinary_wheels(jetpack: JetPack, capabilities: Iterable[Capability]) -> bool:
+def runs_ordinary_wheels(jetpack: JetPack, capabilities: Iterable[Capability | None]) -> bool:
     """Whether torch's aarch64 wheels serve the board: Thor from JetPack 7, Orin from 7.2."""
     return bool(jetpack.torch_for) and set(capabilities) <= set(jetpack.torch_for)
 

@@ -1,19 +1,12 @@
 """The rows of `data/catalog.json` that say which version changed what."""
 
 from collections.abc import Mapping
-from typing import Generic, Literal, TypeVar
+from typing import Literal
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.versions import Capability
 
-Row = TypeVar("Row")
 Name = Literal["torchvision", "torchaudio"]
-
-
-class Group(Frozen, Generic[Row]):
-    """Rows that were looked up together; their date and sources are for who maintains them."""
-
-    rows: tuple[Row, ...]
 
 
 class Release(Frozen):
@@ -50,7 +43,6 @@ class Branch(Frozen):
 class Retired(Frozen):
     """The last driver branch that knows an architecture; `minor` None means the whole major."""
 
-    architecture: str
     major: int
     last_branch: int
     minor: int | None = None
@@ -59,11 +51,9 @@ class Retired(Frozen):
 class Dropped(Frozen):
     """From which torch on a library that it carries leaves an architecture out, and which."""
 
-    architecture: str
     major: int
     from_torch: str
     because: str
-    source: str
 
 
 class FirstDriver(Frozen):
@@ -72,16 +62,11 @@ class FirstDriver(Frozen):
     A branch alone (`570`) means every driver of it, on Windows too.
     """
 
-    architecture: str
     capability: Capability
     linux: str
     windows: str | None = None
     gpu: str | None = None
     """The product's name, in words that its full name holds."""
-    source: str
-
-    def on(self, family: str) -> str:
-        return self.windows if self.windows and family == "windows" else self.linux
 
 
 class DefaultWheel(Frozen):
@@ -124,18 +109,15 @@ class Milestone(Frozen):
 
     name: str
     version: str
-    source: str
 
 
 class Companion(Frozen):
-    """One release of a companion, and what it serves."""
+    """One release of torchvision or torchaudio, and what it serves."""
 
     name: Name
     version: str
     torch: str
     """The torch that it serves: `>=2.11.0`."""
-    declares: str | None = None
-    """What its METADATA asks of torch; None: nothing, or not read (`status` says which)."""
     cuda: Literal["label", "major", "release"] = "label"
     """What must be torch's own: the whole label, CUDA's major, or its major and minor."""
     built_with: str | None = None
@@ -144,6 +126,3 @@ class Companion(Frozen):
     """Platform -> the backends whose index lists it, where one was read: `cpu cu130 cu132`."""
     unlabelled: Mapping[str, str] = {}
     """Platform -> the backend of the wheel that carries no label."""
-    released: str | None = None
-    status: str = "verified"
-    source: str = ""

@@ -103,6 +103,9 @@ NVML_INIT_FAILED = Cause(
         detail="On a host often the device nodes or nvidia_uvm are in a bad state (after suspend "
         "or an update of the driver); in a container its device rules are gone.",
     ),
+    says=(says("init failure: 999", r"\bnvml\b[\w ]{0,12} init failure: 999\b"),),
+    examples=("libnvidia-ml.so.535.54.03: nvml vram init failure: 999", "nvml init failure: 999"),
+    not_examples=("an init failure: 999 of the printer",),
     alike=(
         Alike(
             causes=("container-nvml-lost", "uvm-missing", "cuda-unknown-error"), asks="nvidia-smi"

@@ -223,18 +223,15 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
             r"NCCL version mismatch|mismatched NCCL version",
             library="libnccl",
         ),
-        *any_of(
-            {
-                "loaded runtime cudnn library": r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
-                "found cudnn version": r"Found cuDNN version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
-            },
+        says(
+            "loaded runtime cudnn library",
+            r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
             by_program="XLA",
         ),
         says(
-            "found cuda version",
-            r"Found CUDA version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
+            "was built against version",
+            r"Found (?P<library>cu\w+) version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
             by_program="XLA",
-            library="CUDA",
         ),
     ),
     examples=(
@@ -252,6 +249,7 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
         "Loaded runtime CuDNN library: 8.1.0 but source was compiled with: 8.6.0.  CuDNN library needs to have matching major version",
         "RuntimeError: Found cuDNN version 8500, but jaxlib was built against version 8902",
         "cudnnException: CUDNN_STATUS_VERSION_MISMATCH",
+        "Found cuSOLVER version 11002, but JAX was built against version 11401, which is newer",
         "Found CUDA version 12020, but JAX was built against version 12030, which is newer.",
     ),
     not_examples=(

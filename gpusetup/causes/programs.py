@@ -1,14 +1,14 @@
-"""Programs that see no GPU, or are installed without their GPU part."""
+"""Programs that see no GPU, are installed without their GPU part, or fail by themselves."""
 
 from __future__ import annotations
 
 from gpusetup.causes.containers import start_with_gpu
 from gpusetup.causes.record import Cause, Likelier, Message
-from gpusetup.evidence.context import RuleContext, events, has_nvidia
+from gpusetup.evidence.context import RuleContext, events, has_nvidia, says_nothing_else
 from gpusetup.evidence.places import is_beside_torch, started_without_a_gpu
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
-from gpusetup.messages.row import Row, any_of, says
+from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import lines
 
@@ -33,28 +33,15 @@ def _has_a_gpu(context: RuleContext) -> bool:
     return bool(asked) and has_nvidia(context) is not False
 
 
-IN_WORDS = {
-    "ollama": "ollama",
-    "lm studio": "LM Studio",
-    "llama.cpp": "llama.cpp",
-    "onnxruntime": "onnxruntime",
-    "faster-whisper": "CTranslate2",
-    "tensorflow": "TensorFlow",
-}
-"""Programs of which people say that they find no GPU, and their names."""
-
-
-def _in_words(needle: str, name: str) -> Row:
-    """`Ollama does not use the GPU`, `GPU not detected by LM Studio`."""
-    said = needle.replace(".", r"\.")
-    by = rf"GPU\b[^.\n]{{0,60}} (?:is )?not (?:being )?(?:detected|used|recogni[sz]ed|found|seen) (?:by|in|with) {said}\b"
-    never = r"(?:does ?n['o]?t|is not|isn't|cannot|can'?t|could not|couldn't|won't|no longer|stopped|not)"
-    return says(
-        needle,
-        rf"\b{said}(?: v?\d[\w.]{{0,12}})? (?:{never} (?:\w+ ){{0,3}}?(?:us(?:e|ing)|utili[sz]e|detect|see|find|recogni[sz]e)(?:ing)?|fails to (?:use|detect|find)) (?:\w+ ){{0,3}}?(?:GPUs?|graphics card)\b|{by}",
-        program=name,
-    )
-
+CALLED = (
+    r"(?:ollama|(?:lm|llm) ?studio|llama[.-]cpp(?:-python)?|onnxruntime|(?:faster-)?whisper|tensorflow"
+    r"|koboldcpp|gpt4all|localai)"
+)
+"""Programs beside torch, of which people say that they find no GPU."""
+NEVER = (
+    r"(?:does ?n['o]?t|is not|isn't|cannot|can'?t|could not|couldn't|won't|no longer|stopped|not)"
+)
+FINDS = r"(?:us(?:es?|ing)|utili[sz]e|detect|see|find|recogni[sz]e)(?:ing)?"
 
 PROGRAM_SEES_NO_GPU = Cause(
     id="program-sees-no-gpu",
@@ -80,15 +67,24 @@ PROGRAM_SEES_NO_GPU = Cause(
     by_check=True,
     message=Message(title="{program} finds no GPU", way=programs_own),
     says=(
-        *(_in_words(*one) for one in IN_WORDS.items()),
         says(
-            "no gpu device",
-            r"(?:\b(?:error|fatal)\b:?|^|\W) {0,3}No GPU devices? (?:were |was |are |is )?(?:found|detected|available)\b",
+            ("gpu", "graphics card"),
+            rf"\b{CALLED}(?: v?\d[\w.]{{0,12}})? (?:{NEVER}|fails to) (?:\w+ ){{0,3}}?{FINDS} (?:\w+ ){{0,3}}?(?:GPUs?|graphics card)\b",
         ),
-        says("current node has no gpu available", program="vLLM"),
+        says(
+            ("by", "in", "with"),
+            rf"\bGPU\b[^.\n]{{0,60}} not (?:being )?(?:detected|used|recogni[sz]ed|found|seen) (?:by|in|with) {CALLED}",
+        ),
         *any_of(
             {
-                "no compatible gpus were discovered": "",
+                "no ": r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered)\b",
+                "gpu": r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)|\bnot using the GPU\b|only (?:runs on|uses) (?:the )?CPU\b",
+                "discovery": r"failure during GPU discovery",
+            },
+            unless=r"torch|is_available|nvidia-smi|RuntimeError",
+        ),
+        *any_of(
+            {
                 "inference compute": r'msg="inference compute" id=\S{1,8} library=cpu\b',
                 "100% cpu": r"PROCESSOR\b.{0,600}?\b100% CPU\b",
             },
@@ -108,16 +104,13 @@ PROGRAM_SEES_NO_GPU = Cause(
         *any_of(
             {
                 "cuda backend failed to initialize": "",
-                "no gpu/tpu found, falling back to cpu": "",
                 "no supported devices found for platform cuda": "",
             },
             program="JAX",
         ),
-        *any_of(
-            {
-                "no usable gpu found": "",
-                "offloaded 0/": r"offloaded 0/\d{1,4} layers to GPU",
-            },
+        says(
+            "offloaded 0/",
+            r"offloaded 0/\d{1,4} layers to GPU",
             program="llama.cpp",
         ),
     ),
@@ -133,13 +126,13 @@ PROGRAM_SEES_NO_GPU = Cause(
         "RuntimeError: Unable to initialize backend 'cuda': no supported devices found for platform CUDA",
         "Since the update ollama does not use the GPU of my laptop.",
         "the GPU is not detected by LM Studio 0.3.30",
-        "llama.cpp is not using the GPU",
-        "TensorFlow doesn't recognize my GPU",
         "llm_load_tensors: offloaded 0/33 layers to GPU",
         'level=INFO msg="inference compute" id=0 library=cpu variant="" total="31.2 GiB"',
         "NAME ID SIZE PROCESSOR UNTIL\nllama3:8b 365c0bd3c000 5.4 GB 100% CPU 4 minutes from now",
         "onnxruntime does not use the GPU",
-        "faster-whisper does not use GPU",
+        "koboldcpp runs, and it is not using the GPU",
+        'msg="failure during GPU discovery" error="failed to finish discovery before timeout"',
+        "whisper_backend_init_gpu: no GPU found",
     ),
     not_examples=(
         "Current node has a GPU available",
@@ -148,6 +141,9 @@ PROGRAM_SEES_NO_GPU = Cause(
         "2 compatible GPUs were discovered",
     ),
 )
+
+NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |version ))?"
+"""The program that a sentence begins with."""
 
 PROGRAM_WITHOUT_GPU_SUPPORT = Cause(
     id="program-without-gpu-support",
@@ -167,22 +163,23 @@ PROGRAM_WITHOUT_GPU_SUPPORT = Cause(
     says=(
         *any_of(
             {
-                "compiled without gpu support": r"(?P<program>bitsandbytes|LightGBM|XGBoost|OpenCV|llama\.cpp) was (?:compiled|not compiled|built) without GPU support",
-                "compiled with cuda support": r"(?P<program>XGBoost|OpenCV|CTranslate2|LightGBM)\b.{0,60}? (?:was|is) not compiled with CUDA support",
-                "cpu version of ": r"\bonly (?:the |a )?CPU version of (?P<program>JAX|TensorFlow|onnxruntime|PaddlePaddle)\b[^.\n]{0,20}?(?:is|was|got|has been) installed",
-            }
+                "without": rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)",
+                "not compiled with": rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)",
+                "build": r"\b(?:GPU|CUDA|cuDNN)\b[^.\n]{0,40}? (?:is|was) (?:either |not ){1,2}(?:supported|enabled|integrated) (?:by|in) (?:your|this) (?:\w+ ){0,2}build",
+                "this build of": r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)",
+                "cpu version": r"\b(?:installed|only|got|gives? me) (?:the |a )?CPU version\b(?: of (?P<program>\w+))?",
+            },
+            unless=r"torch|Error: Not",
         ),
         *any_of(
             {
                 "cudaexecutionprovider' is not in available": r"'CUDAExecutionProvider' is not in available provider names",
                 "cudaexecutionprovider not available": "",
-                "enabled in this build": r"CUDA execution provider is (?:either |not ){1,2}enabled in this build",
             },
             program="onnxruntime",
         ),
         says("jaxlib is not installed. falling back", program="JAX"),
         says("xformers wasn't build with cuda support", program="xformers"),
-        says("not compiled with gpu offload support", program="llama.cpp"),
         says(
             "is_built_with_cuda",
             r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b",
@@ -200,11 +197,68 @@ PROGRAM_WITHOUT_GPU_SUPPORT = Cause(
         "warning: not compiled with GPU offload support, --gpu-layers option will be ignored",
         "CUDA execution provider is not enabled in this build.",
         "the script says that only the CPU version of JAX was installed",
+        "pip install llama-cpp-python gives me the CPU version",
+        "LightGBMError: LightGBM was not compiled with GPU support",
+        "OpenCV(4.8.0) error: The library is compiled without CUDA support",
+        "lightgbm.basic.LightGBMError: GPU Tree Learner was not enabled in this build.",
+        "GPU is not supported by your ONNX Runtime build",
+        'RuntimeError: "cuda" device requested but this build of Warp does not support CUDA',
     ),
     not_examples=(
         "tf.test.is_built_with_cuda() tells it",
         "CUDAExecutionProvider available: yes",
         "it was compiled without GPU support of any kind by our own Makefile",
         "this build was not compiled with CUDA support of cuDNN",
+    ),
+)
+
+PROGRAM_FAILED = Cause(
+    id="program-failed",
+    severity=Severity.NOTE,
+    title="a program failed by itself",
+    means="A key, a shape, a file, a name, a package that it needs: nothing of the GPU's stack.",
+    proven_by="The last failure that the program reports, and no word of a GPU near it",
+    not_when="A message has a cause of its own; a failure whose words may mean the GPU's stack",
+    way_out="The program's own documentation and issues",
+    source="Python's built-in exceptions; huggingface_hub's errors",
+    failure=8,
+    by_check=True,
+    holds=(lambda context: says_nothing_else(context),),
+    message=Message(
+        title="{program} failed: {said}",
+        text="The text does not say whether the GPU's stack is the reason. Run it again, and read "
+        "the first error that it prints",
+        cases=(
+            Message(
+                having={"own": "", "exception": "^(?:FileNotFound|NotADirectory)"},
+                text="Give it a path that exists: a relative path counts from the folder in which "
+                "the program was started",
+            ),
+            Message(
+                having={"needs": ""},
+                title="{program} lacks what it needs: {said}",
+                text="Install what the message names into this environment (the package of a "
+                "module may have another name; headers come with the -dev or -devel package). If "
+                "it is installed, install releases of it and of the program that belong together",
+            ),
+            Message(
+                having={"own": "", "exception": "HTTP|Repository|EntryNotFound"},
+                text="Check the name, that your account may read it (`hf auth login`), and that "
+                "this machine reaches the hub",
+            ),
+            Message(
+                having={"own": "", "exception": "Error|Exception"},
+                title="{program} failed by itself: {said}",
+                text="Change what the message names, where the last lines of the traceback point. "
+                "If they are in a package, install releases of it and of the program that belong "
+                "together",
+            ),
+            Message(
+                having={"own": ""},
+                title="{program} failed by itself: {said}",
+                text="Change what the message names; if it still fails, report it to the program's "
+                "project with the whole output",
+            ),
+        ),
     ),
 )

@@ -133,7 +133,13 @@ def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
         ("C", nvml.nvmlDeviceGetComputeRunningProcesses),
         ("G", nvml.nvmlDeviceGetGraphicsRunningProcesses),
     ):
-        for one in call(handle):
+        try:
+            told = call(handle)
+        except nvml.NVMLError:
+            if kind == "C":
+                raise
+            continue
+        for one in told:
             used = one.usedGpuMemory
             before = rows.get(one.pid, {"kind": kind})["kind"]
             rows[one.pid] = {

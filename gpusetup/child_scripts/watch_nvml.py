@@ -23,7 +23,7 @@ Then one line is read from stdin: the places in `gpus` to watch, as a JSON list.
                        "kind": "compute", "sm_percent": 96}],
         "lost": false, "problem": null}]}
 
-and what else `FIELDS` and `COUNTERS` name. If there is time for it, a line for each call comes
+and what else `SELDOM` and `COUNTERS` name. If there is time for it, a line for each call comes
 before a sample too.
 
 What NVML does not tell is null. NVML's memory counts for a MIG instance; its utilisation, clocks,
@@ -43,6 +43,7 @@ import time
 from typing import Any, Callable, Dict, List, Tuple
 
 Answer = Dict[str, Any]
+Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 
 SLOW_SECONDS = 30.0
 """How often what hardly changes (limits) is read again."""
@@ -51,9 +52,6 @@ QUICK_SECONDS = 0.2
 ABSENT = (3, 6, 13)
 """NVML: not supported, nothing found, function not found: a gap, not a trouble."""
 LOST = 15
-HEAVIER_THAN_ALL = 1 << 62
-"""NVML's "not available" for a process's memory is all bits set (Windows with WDDM)."""
-MOST_NAMES = 4096
 LANE_BYTES = (0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
 """A second, one way, by the generation of PCIe (PCI-SIG)."""
 
@@ -71,35 +69,51 @@ READ = neighbour("read_nvml")
 READS = dict(READ.FIELDS)
 
 
-def utilization(nvml: Any, handle: Any) -> Answer:
-    rates = nvml.nvmlDeviceGetUtilizationRates(handle)
-    return {"utilization_percent": int(rates.gpu), "memory_busy_percent": int(rates.memory)}
-
-
 def pcie_limit(nvml: Any, handle: Any) -> float | None:
     """Bytes a second, one way."""
-    generation = int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle))
-    width = int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle))
+    generation, width = (READS[name](nvml, handle) for name in ("pcie_generation", "pcie_width"))
     return LANE_BYTES[generation] * width if generation < len(LANE_BYTES) else None
 
 
-OFTEN: Dict[str, Callable[..., Any]] = {
-    **{name: READS[name] for name in ("temperature_celsius", "power_watts", "throttle_reasons")},
-    "clock_sm_mhz": lambda n, h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM),
-    "clock_memory_mhz": lambda n, h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM),
-}
-SELDOM: Dict[str, Callable[..., Any]] = {
-    **{name: READS[name] for name in ("power_limit_watts", "power_limit_default_watts")},
-    "clock_sm_max_mhz": lambda n, h: n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_SM),
-    "power_limit_max_watts": lambda n, h: (
-        n.nvmlDeviceGetPowerManagementLimitConstraints(h)[1] / 1000
+def counted(nvml: Any, handle: Any) -> Dict[str, int]:
+    """The counters that this driver tells."""
+    values = nvml.nvmlDeviceGetFieldValues(handle, [row[1:3] for row in COUNTERS])
+    told = ((row, values[place]) for place, row in enumerate(COUNTERS))
+    return {row[0]: int(one.value.ullVal) * row[3] for row, one in told if one.nvmlReturn == 0}
+
+
+def instances(nvml: Any, handle: Any) -> int:
+    """How many MIG instances this GPU may have."""
+    on = READS["mig_enabled"](nvml, handle)
+    return min(nvml.nvmlDeviceGetMaxMigDeviceCount(handle), READ.MOST_INSTANCES) if on else 0
+
+
+def of_probe(names: str) -> Fields:
+    return tuple((name, READS[name]) for name in names.split())
+
+
+ALWAYS = of_probe("memory_used_bytes memory_total_bytes processes")
+"""What a MIG instance is asked too."""
+OFTEN: Fields = (
+    *of_probe("utilization_percent temperature_celsius power_watts throttle_reasons"),
+    ("memory_busy_percent", lambda n, h: int(n.nvmlDeviceGetUtilizationRates(h).memory)),
+    ("clock_sm_mhz", lambda n, h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),
+    ("clock_memory_mhz", lambda n, h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM)),
+    ("counters", counted),
+)
+SELDOM: Fields = (
+    *of_probe("power_limit_watts power_limit_default_watts clock_sm_max_mhz"),
+    (
+        "power_limit_max_watts",
+        lambda n, h: n.nvmlDeviceGetPowerManagementLimitConstraints(h)[1] / 1000,
     ),
-    "temperature_slowdown_celsius": lambda n, h: n.nvmlDeviceGetTemperatureThreshold(
-        h, n.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
+    (
+        "temperature_slowdown_celsius",
+        lambda n, h: n.nvmlDeviceGetTemperatureThreshold(h, n.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
     ),
-    "pcie_limit_bytes_per_second": pcie_limit,
-}
-MEMORY = ("memory_used_bytes", "memory_total_bytes")
+    ("pcie_limit_bytes_per_second", pcie_limit),
+)
+KINDS = {"C": "compute", "G": "graphics", "C+G": "both"}
 EVERY_LINK = 0xFFFFFFFF
 COUNTERS = (
     ("pcie_rx_bytes_per_second", 198, 0, 1),
@@ -113,74 +127,43 @@ COUNTERS = (
 class Watched:
     """One GPU or MIG instance, with what it told the last time."""
 
-    def __init__(self, handle: Any, identity: Answer, bus: str | None = None) -> None:
-        self.handle, self.identity, self.bus = handle, identity, bus
-        self.is_instance = identity["mig_of"] is not None
+    def __init__(self, handle: Any, identity: Answer) -> None:
+        self.handle, self.bus = handle, identity.pop("pci_bus_id", None)
+        self.identity = troubled(identity)
         self.seldom: Answer = {}
         self.seldom_at = -SLOW_SECONDS
-        self.counters: Dict[str, Tuple[float, int]] = {}
+        self.counters: Dict[str, int] = {}
+        self.at = 0.0
         self.used_since = 0
-        self.lost, self.problem = identity["lost"], identity["problem"]
 
     def sample(self, nvml: Any, now: float) -> Answer:
-        answer = dict(self.identity)
         if self.handle is None:
-            return dict(answer, processes=None)
+            return dict(self.identity, processes=None)
         nvml.gpu, nvml.bus = self.identity["index"], self.bus
-        self.problem, self.lost = None, False
-        answer.update((name, self.ask(nvml, READS[name])) for name in MEMORY)
-        if not self.is_instance:
-            answer.update(self.ask(nvml, utilization) or {})
-            answer.update((name, self.ask(nvml, read)) for name, read in OFTEN.items())
+        fields = ALWAYS
+        if self.identity["mig_of"] is None:
+            fields += (*OFTEN, ("use", self.use))
             if now - self.seldom_at >= SLOW_SECONDS:
-                self.seldom = {name: self.ask(nvml, read) for name, read in SELDOM.items()}
-                self.seldom_at = now
-            answer.update(self.seldom)
-            answer.update(self.rates(now, self.ask(nvml, counted) or {}))
-        answer["processes"] = self.processes(nvml)
-        answer.update(lost=self.lost, problem=self.problem)
-        return answer
-
-    def ask(self, nvml: Any, read: Callable[[Any, Any], Any]) -> Any:
-        """The answer, or None; a trouble is kept, and one that is lost is asked nothing more."""
-        if self.lost:
-            return None
-        try:
-            return read(nvml, self.handle)
-        except nvml.NVMLError as problem:
-            if problem.value not in ABSENT:
-                self.problem = self.problem or str(problem)
-                self.lost = problem.value == LOST
-        except AttributeError as problem:
-            self.problem = self.problem or "this binding: %s" % problem
-        return None
+                fields, self.seldom_at = fields + SELDOM, now
+        told = READ.ask(nvml, fields, self.handle)
+        self.seldom.update((name, told[name]) for name, _ in SELDOM if name in told)
+        use = told.pop("use", None) or {}
+        for row in told["processes"] or ():
+            row.update(kind=KINDS[row["kind"]], sm_percent=use.get(row["pid"]))
+        told.update(self.rates(now, told.pop("counters", None) or {}), **self.seldom)
+        return troubled(dict(self.identity, **told))
 
     def rates(self, now: float, told: Dict[str, int]) -> Answer:
         """What the counters grew by a second, since the answer before."""
-        before, self.counters = self.counters, {name: (now, told[name]) for name in told}
-        since = {name: before[name] for name in told if name in before}
+        before, passed = self.counters, now - self.at
+        self.counters, self.at = told, now
         return {
-            name: round((told[name] - old) / (now - at))
-            for name, (at, old) in since.items()
-            if now > at and told[name] >= old
+            name: round((told[name] - before[name]) / passed)
+            for name in told
+            if passed > 0 and before.get(name, told[name] + 1) <= told[name]
         }
 
-    def processes(self, nvml: Any) -> Any:
-        """Both kinds, the heaviest first; None if neither is told."""
-        found: Dict[int, Answer] = {}
-        lists = {kind: self.ask(nvml, running(kind)) for kind in ("Graphics", "Compute")}
-        for kind, told in lists.items():
-            for one in told or ():
-                row = process(nvml, one)
-                row["kind"] = "both" if row["pid"] in found else kind.lower()
-                found[row["pid"]] = row
-        use = self.ask(nvml, self.process_use) if found and not self.is_instance else None
-        for pid, row in found.items():
-            row["sm_percent"] = (use or {}).get(pid)
-        rows = sorted(found.values(), key=lambda row: -(row["memory_bytes"] or 0))
-        return rows if any(told is not None for told in lists.values()) else None
-
-    def process_use(self, nvml: Any, handle: Any) -> Dict[int, int]:
+    def use(self, nvml: Any, handle: Any) -> Dict[int, int]:
         """pid -> percent of the multiprocessors; the latest of each. Nothing new: NVML's error."""
         samples = nvml.nvmlDeviceGetProcessUtilization(handle, self.used_since)
         latest = sorted((int(one.timeStamp), int(one.pid), int(one.smUtil)) for one in samples)
@@ -188,78 +171,41 @@ class Watched:
         return {pid: use for _, pid, use in latest if pid and use <= 100}
 
 
-def counted(nvml: Any, handle: Any) -> Dict[str, int]:
-    """The counters that this driver tells."""
-    values = nvml.nvmlDeviceGetFieldValues(handle, [(row[1], row[2]) for row in COUNTERS])
-    told = ((row, values[place]) for place, row in enumerate(COUNTERS))
-    return {row[0]: int(one.value.ullVal) * row[3] for row, one in told if one.nvmlReturn == 0}
-
-
-def running(kind: str) -> Callable[..., Any]:
-    return lambda nvml, h: getattr(nvml, "nvmlDeviceGet%sRunningProcesses" % kind)(h)
-
-
-NAMES: Dict[int, Any] = {}
-"""What NVML calls a process; in a container it may not tell (pids are then the host's)."""
-
-
-def process(nvml: Any, one: Any) -> Answer:
-    pid, used = int(one.pid), one.usedGpuMemory
-    if pid not in NAMES:
-        if len(NAMES) > MOST_NAMES:
-            NAMES.clear()
-        try:
-            NAMES[pid] = nvml.nvmlSystemGetProcessName(pid) or None
-        except (nvml.NVMLError, UnicodeDecodeError):
-            NAMES[pid] = None
-    known = used is not None and used < HEAVIER_THAN_ALL
-    return {"pid": pid, "name": NAMES[pid], "memory_bytes": int(used) if known else None}
-
-
-def identity(nvml: Any, index: int, handle: Any, **more: Any) -> Answer:
-    named = READ.ask(nvml, READ.IDENTITY[1:], handle)
-    trouble = [one for one in named.pop("problems") if one["code"] not in ABSENT]
+def troubled(answer: Answer) -> Answer:
+    """With the first of its problems that is more than a gap."""
+    trouble = [one for one in answer.pop("problems") if one["code"] not in ABSENT]
     lost = any(one["code"] == LOST for one in trouble)
-    problem = trouble[0]["text"] if trouble else None
-    start = {"index": index, "mig_index": None, "mig_of": None, "lost": lost, "problem": problem}
-    return dict(start, **named, **more)
+    return dict(answer, lost=lost, problem=trouble[0]["text"] if trouble else None)
+
+
+def watched(nvml: Any, index: int, ask: Callable[..., Any], *of: Any) -> Watched:
+    """The device that `ask` finds `of` what; without a handle it tells nothing but its problem."""
+    nvml.gpu, nvml.bus = index, None
+    told = READ.ask(nvml, (("handle", ask),), *of)
+    handle = told.pop("handle")
+    names = {"name": None, "uuid": None} if handle is None else {}
+    told.update(names or READ.ask(nvml, READ.IDENTITY, handle), mig_index=None, mig_of=None)
+    return Watched(handle, dict(told, index=index))
 
 
 def devices(nvml: Any) -> list[Watched]:
     """Every GPU, each followed by its MIG instances."""
     found: List[Watched] = []
     for index in range(READ.count_of(nvml)):
-        nvml.gpu, nvml.bus = index, None
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        except nvml.NVMLError as problem:
-            gone = dict.fromkeys(("mig_index", "mig_of", "name", "uuid"))
-            lost = problem.value == LOST
-            found.append(Watched(None, dict(gone, index=index, lost=lost, problem=str(problem))))
+        gpu = watched(nvml, index, lambda n, at: n.nvmlDeviceGetHandleByIndex(at), index)
+        found.append(gpu)
+        if gpu.handle is None:
             continue
-        nvml.bus = READ.ask(nvml, READ.IDENTITY[:1], handle)["pci_bus_id"]
-        gpu = identity(nvml, index, handle)
-        found.append(Watched(handle, gpu, nvml.bus))
-        found += instances(nvml, index, handle, gpu["uuid"])
+        most = READ.ask(nvml, (("most", instances),), gpu.handle)["most"]
+        for place in range(most or 0):
+            slot = watched(nvml, index, instance, gpu.handle, place)
+            slot.identity.update(mig_index=place, mig_of=gpu.identity["uuid"])
+            found += [slot] if slot.handle is not None else []
     return found
 
 
-def instances(nvml: Any, index: int, handle: Any, parent: str | None) -> list[Watched]:
-    found: List[Watched] = []
-    try:
-        if not nvml.nvmlDeviceGetMigMode(handle)[0]:
-            return found
-        most = min(nvml.nvmlDeviceGetMaxMigDeviceCount(handle), READ.MOST_INSTANCES)
-    except nvml.NVMLError:
-        return found
-    for place in range(most):
-        try:
-            child = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
-        except nvml.NVMLError:
-            continue
-        slot = identity(nvml, index, child, mig_index=place, mig_of=parent)
-        found.append(Watched(child, slot, nvml.bus))
-    return found
+def instance(nvml: Any, handle: Any, place: int) -> Any:
+    return nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
 
 
 def watch(nvml: Any, watched: list[Watched], every: float, count: int) -> None:

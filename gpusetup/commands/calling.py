@@ -7,13 +7,14 @@ help of the Python API and of the assistants' tools come from them.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from gpusetup.commands.parser import Parser, command, parser_of, refuse_misplaced, refuse_pages
+from gpusetup.commands.parser import command, parser_of, refuse_misplaced, refuse_pages
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console, told
@@ -50,21 +51,28 @@ def answered(name: str, values: Mapping[str, object], notify: Notify | None = No
     TypeError is for values of a type that no option takes.
     """
     catcher = Catcher(notify or (lambda _: None))
-    options = question(name, values)
-    try:
-        module = command(name)
-        getattr(module, "caught", module.run)(options, catcher)
-    except GpuSetupError as problem:
-        _hide(problem)
-        raise
-    except Exception as problem:
-        fault = GpuSetupError(
-            f"gpusetup itself failed: {type(problem).__name__}: {problem}",
-            hint="please report it with the traceback",
-        )
-        _hide(fault)
-        raise fault from problem
+    with _without_secrets():
+        options, module = question(name, values), command(name)
+        try:
+            getattr(module, "caught", module.run)(options, catcher)
+        except GpuSetupError:
+            raise
+        except Exception as problem:
+            failed = f"gpusetup itself failed: {type(problem).__name__}: {problem}"
+            hint = "please report it with the traceback"
+            raise GpuSetupError(failed, hint=hint) from problem
     return catcher.document
+
+
+@contextmanager
+def _without_secrets() -> Iterator[None]:
+    """An error leaves without the passwords in what was typed."""
+    try:
+        yield
+    except GpuSetupError as problem:
+        problem.message, problem.hint = told(problem)
+        problem.args = (problem.message,)
+        raise
 
 
 @cache
@@ -88,60 +96,37 @@ def question(name: str, values: Mapping[str, object]) -> argparse.Namespace:
 
     Raises TypeError for a value that is none of what its option takes.
     """
-    parser = parser_of(name)
-    options: argparse.Namespace = parser.parse_args([])
-    try:
-        for key, value in values.items():
-            if key == "report" or (key == "machine" and isinstance(value, Snapshot | Path)):
-                _hold(options, key, value)
-            elif value is not None:
-                _take(parser, options, key, value)
-        refuse_misplaced(parser, options)
-    except argparse.ArgumentError as problem:
-        parser.error(str(problem))
-    except GpuSetupError as problem:
-        _hide(problem)
-        raise
+    parser, held, words = parser_of(name), {}, []
+    for key, value in values.items():
+        if key == "report":
+            held["report"] = value
+        elif isinstance(value, Snapshot):
+            held["machine_from"] = value
+        elif value == "list" and key == "machine":
+            raise UsageError("`list` is no machine", hint="`gpusetup doctor --from list`")
+        elif value is not None and key != "packages":
+            words += typed(name, key, value)
+    if packages := values.get("packages"):
+        words += ["--", *typed(name, "packages", packages)]
+    refuse_pages(words)
+    options: argparse.Namespace = parser.parse_args(words)
+    refuse_misplaced(parser, options)
+    vars(options).update(held)
     return options
 
 
-def _hold(options: argparse.Namespace, key: str, value: Any) -> None:
-    """What no word can say: a snapshot, the path of one's file, the bytes of a report."""
-    from gpusetup.probe.saved import load_snapshot
-
-    if key != "machine":
-        options.report = value
-        return
-    if isinstance(value, Path):
-        refuse_pages([str(value)])
-        value = load_snapshot(value)
-    options.machine_from = value
-
-
-def _take(parser: Parser, options: argparse.Namespace, key: str, value: Any) -> None:
-    option = option_of(key)
-    known = options_of(parser.prog.partition(" ")[2])
-    action, no = known[option], known.get(f"--no-{option[2:]}")
-    kind = kind_of(action)
-    if isinstance(value, bool) and (kind == "boolean" or no is not None):
-        chosen = action if value else no
-        if chosen is not None:
-            chosen(parser, options, chosen.const, option)
-        return
-    one_text = kind != "strings" or isinstance(value, str | Path)
-    each = [value] if one_text else value if isinstance(value, Sequence) else [None]
+def typed(name: str, key: str, value: Any) -> list[str]:
+    """A value as the words that a person would type."""
+    option, known = option_of(key), options_of(name)
+    kind, no = kind_of(known[option]), f"--no-{option[2:]}"
+    if isinstance(value, bool) and (kind == "boolean" or no in known):
+        return [option] if value else [no] * (no in known)
+    several = kind == "strings" and isinstance(value, Sequence) and not isinstance(value, str)
     kinds = {"integer": (str, Path, Real), "boolean": ()}.get(kind, (str, Path))
+    each = [*value] if several else [value]
     if not all(isinstance(one, kinds) and not isinstance(one, bool) for one in each):
         raise TypeError(f"`{key}` is {KINDS[kind]}, not {type(value).__name__}")
-    if key == "machine" and value == "list":
-        raise UsageError("`list` is no machine", hint="`gpusetup doctor --from list` lists them")
-    texts = [str(one) for one in each]
-    refuse_pages([f"{option}={text}" for text in texts])
-    found = [parser._get_value(action, text) for text in texts]
-    for one in found:
-        parser._check_value(action, one)
-    for one in [found] if action.nargs in ("*", "+") else found:
-        action(parser, options, one, option)
+    return [f"{option}={one}" if known[option].option_strings else str(one) for one in each]
 
 
 KINDS = {
@@ -166,9 +151,3 @@ def kind_of(action: argparse.Action | None) -> str:
     except (ValueError, argparse.ArgumentTypeError, GpuSetupError):
         one = ""
     return "integer" if isinstance(one, int | float) else "string"
-
-
-def _hide(problem: GpuSetupError) -> None:
-    """Take passwords out of what it says."""
-    problem.message, problem.hint = told(problem)
-    problem.args = (problem.message,)

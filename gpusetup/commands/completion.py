@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterator
 
 from gpusetup.render.console import Console
@@ -20,18 +20,18 @@ FOLDERS = ("DIR",)
 """What stands for a file or a folder in the help of an option."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS, help="the shell to write for")
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     import shtab
 
     out.script(shtab.complete(completed(), options.shell))
     return 0
 
 
-def completed() -> argparse.ArgumentParser:
+def completed() -> ArgumentParser:
     """The parser of every command, with what each value may be."""
     import shtab
 
@@ -45,7 +45,7 @@ def completed() -> argparse.ArgumentParser:
     return parser
 
 
-def every_action(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+def every_action(parser: ArgumentParser) -> Iterator[Action]:
     """The options of a parser and of the commands below it."""
     from gpusetup.commands.parser import children_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_machine_options, add_timeout, gather
@@ -33,7 +33,7 @@ EVERY = "every finding"
 """What `--explain` without an id asks for."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     add_machine_options(parser)
     add_timeout(parser)
     parser.add_argument(
@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_questions(parser: argparse.ArgumentParser) -> None:
+def _add_questions(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("question")
     group.add_argument(
         "--torch",
@@ -80,7 +80,7 @@ def _add_questions(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--driver", metavar="VERSION", help="and with this driver")
 
 
-def _add_knowledge(parser: argparse.ArgumentParser) -> None:
+def _add_knowledge(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("knowledge")
     group.add_argument(
         "--explain", metavar="ID", nargs="?", const=EVERY, help="what a finding means, or list all"
@@ -93,7 +93,7 @@ def _torch_named(text: str) -> str:
     return torch_named(text)
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     if options.explain:
         return _tell(options, out)
     from gpusetup.catalog.file import load_catalog
@@ -127,7 +127,7 @@ def _as_last_seen(catalog: Catalog, snapshot: Snapshot, out: Console) -> Catalog
     return known_catalog(snapshot, out.talk, None)
 
 
-def _gathered(options: argparse.Namespace, out: Console) -> Snapshot:
+def _gathered(options: Namespace, out: Console) -> Snapshot:
     """The machine that was asked about: a report's, an example, a file's, or this one."""
     if options.report is None:
         return gather(options, out, deep=options.deep, need_target=True)
@@ -142,7 +142,7 @@ def _gathered(options: argparse.Namespace, out: Console) -> Snapshot:
 
 
 def _answer(
-    options: argparse.Namespace,
+    options: Namespace,
     out: Console,
     snapshot: Snapshot,
     catalog: Catalog,
@@ -200,7 +200,7 @@ def for_sharing(snapshot: Snapshot, *, keep_private: bool) -> Snapshot:
     return snapshot if keep_private else redact(snapshot)
 
 
-def _tell(options: argparse.Namespace, out: Console) -> int:
+def _tell(options: Namespace, out: Console) -> int:
     from gpusetup.diagnosis.knowledge import as_known, record, records
     from gpusetup.model.documents import FindingAnswer, FindingsAnswer
     from gpusetup.render.knowledge import explained, listed

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_timeout, tell
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.render.console import Console
-from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.fleet.node_check import NodeCheckAnswer
-    from gpusetup.fleet.profile import Expectation
     from gpusetup.system.system import System
 
 SUMMARY = (
@@ -23,20 +22,17 @@ SUMMARY = (
 )
 EXAMPLES = (
     "gpusetup fleet check",
-    "gpusetup fleet check --learn > h100x8.toml",
-    "gpusetup fleet check --profile h100x8.toml --json",
+    "gpusetup fleet check --json > h100x8.json",
+    "gpusetup fleet check --profile h100x8.json",
 )
 
 
 LIMIT_WORDS = "how long all sources may take to answer (3.5, which is also the most)"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--profile", metavar="FILE", help="what this node must be like, as TOML")
+def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--learn",
-        action="store_true",
-        help="print the profile of this node",
+        "--profile", metavar="FILE", help="what `fleet check --json` said of a sound node"
     )
     parser.add_argument("--gpus", metavar="LIST", help="only these: 0,3, as SLURM_JOB_GPUS has it")
     parser.add_argument(
@@ -47,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_timeout(parser, LIMIT_WORDS)
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     from gpusetup.probe.node import LIMIT_SECONDS
     from gpusetup.system.system import System
     from gpusetup.system.tape import RecordingSystem
@@ -58,8 +54,6 @@ def run(options: argparse.Namespace, out: Console) -> int:
     answer = looked(expected, options.gpus, system=recorder, limit=limit)
     if recorder:
         tell(recorder, out)
-    if options.learn:
-        return _learn(answer, out)
     if options.kubernetes:
         out.talk(_told_kubernetes(answer))
     from gpusetup.render.language import ERROR, GOOD, Row, Screen
@@ -70,7 +64,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
 
 
 def looked(
-    expected: tuple[Expectation, ...],
+    expected: Mapping[str, str],
     gpus: str | None,
     *,
     system: System | None = None,
@@ -103,21 +97,9 @@ def _told_kubernetes(answer: NodeCheckAnswer) -> str:
     return report(answer.ok, answer.reason, name)
 
 
-def _learn(answer: NodeCheckAnswer, out: Console) -> int:
-    """Print the profile; on stderr what is wrong here."""
-    from gpusetup.fleet.profile import faulty, learnt
-
-    if not answer.ok:
-        out.talk(f"this node is not sound, learn from another one: {plain(answer.reason)}")
-    for field, value in faulty(answer.facts).items():
-        out.talk(f"not learnt, for no sound node has it: {field} is {plain(value)}")
-    out.text(learnt(answer.facts))
-    return 0
-
-
-def expected_of(name: str | None) -> tuple[Expectation, ...]:
+def expected_of(name: str | None) -> Mapping[str, str]:
     """What the profile in a file asks for; without one, nothing."""
     from gpusetup.fleet.profile import MOST_BYTES, read
     from gpusetup.named_file import read_text
 
-    return read(read_text(name, MOST_BYTES), name) if name else ()
+    return read(read_text(name, MOST_BYTES), name) if name else {}

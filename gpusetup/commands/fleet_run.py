@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -43,7 +43,7 @@ ONLY = {
 """What one engine alone takes."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     parser.takes_command = True  # type: ignore[attr-defined]
     add_nodes(parser)
     group = parser.add_argument_group("by which engine")
@@ -83,7 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_limit(group, "for each node (by level: 300, 1200, 600)")
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     """Ask every node, keep their records, and judge them."""
     _refuse_what_is_not_meant(options)
     if options.kubernetes == "daemonset":
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     return shown(options, (), engine.left_alone, out)
 
 
-def _refuse_what_is_not_meant(options: argparse.Namespace) -> None:
+def _refuse_what_is_not_meant(options: Namespace) -> None:
     engines = ("slurm", "hosts", "ray", "kubernetes")
     engine = next((name for name in engines if getattr(options, name)), None)
     if engine is None:
@@ -125,7 +125,7 @@ def _refuse_what_is_not_meant(options: argparse.Namespace) -> None:
         raise UsageError("what follows `--` is for `--slurm`: options of srun")
 
 
-def _wish(options: argparse.Namespace) -> Wish:
+def _wish(options: Namespace) -> Wish:
     from gpusetup.fleet.engines.engine import Wish
     from gpusetup.fleet.names import expanded
     from gpusetup.fleet.work import LIMIT_SECONDS, Work
@@ -141,7 +141,7 @@ def _wish(options: argparse.Namespace) -> Wish:
     return Wish(work=work, named=expanded(options.nodes) if options.nodes else ())
 
 
-def _engine(options: argparse.Namespace, wish: Wish) -> Engine:
+def _engine(options: Namespace, wish: Wish) -> Engine:
     if options.slurm:
         from gpusetup.fleet.engines.slurm import Slurm
 
@@ -159,7 +159,7 @@ def _engine(options: argparse.Namespace, wish: Wish) -> Engine:
     return Kubernetes(wish, _setting(options))
 
 
-def _setting(options: argparse.Namespace) -> Setting:
+def _setting(options: Namespace) -> Setting:
     from gpusetup.fleet.engines.kubernetes import Setting
 
     if not options.image:
@@ -174,7 +174,7 @@ def _setting(options: argparse.Namespace) -> Setting:
     )
 
 
-def _folder(options: argparse.Namespace) -> Path:
+def _folder(options: Namespace) -> Path:
     """A new folder: records of another run would be taken for this one's."""
     from datetime import datetime
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,7 +25,7 @@ EXAMPLES = (
 )
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="the folder of records")
     add_nodes(parser)
     parser.add_argument(
@@ -33,23 +33,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_nodes(parser: argparse.ArgumentParser) -> None:
+def add_nodes(parser: ArgumentParser) -> None:
     """What `show` takes, and `run`, which shows its records."""
     parser.add_argument(
         "--nodes", metavar="LIST", help="the nodes that should have a record: gpu[001-016],login1"
     )
-    parser.add_argument("--profile", metavar="FILE", help="what every node must be like, as TOML")
+    parser.add_argument("--profile", metavar="FILE", help="a sound node's `fleet check --json`")
     parser.set_defaults(strict=False)
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     from gpusetup.fleet.names import expanded
 
     return shown(options, expanded(options.nodes) if options.nodes else (), {}, out)
 
 
 def shown(
-    options: argparse.Namespace, nodes: tuple[str, ...], not_asked: Mapping[str, str], out: Console
+    options: Namespace, nodes: tuple[str, ...], not_asked: Mapping[str, str], out: Console
 ) -> int:
     """Judge the folder; `nodes` should have a record, `not_asked` got no work, with the reason."""
     from gpusetup.catalog.file import load_catalog

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from gpusetup.commands.fleet_check import expected_of, looked
@@ -19,8 +19,8 @@ SUMMARY = (
     "drains a node after two failed checks with the reason, and resumes only what it drained."
 )
 EXAMPLES = (
-    "gpusetup fleet slurm print --profile /etc/gpusetup/h100x8.toml",
-    "gpusetup fleet slurm install --prefix /etc/slurm/gpusetup --profile /etc/gpusetup/h100x8.toml",
+    "gpusetup fleet slurm print --profile /etc/gpusetup/h100x8.json",
+    "gpusetup fleet slurm install --prefix /etc/slurm/gpusetup --profile /etc/gpusetup/h100x8.json",
 )
 PREFIX = "/etc/slurm/gpusetup"
 STATE = "/var/lib/gpusetup"
@@ -28,25 +28,25 @@ MEMORY_FILE = "health.json"
 SCONTROL_SECONDS = 15.0
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         choices=("print", "install", "prolog", "health"),
         help="print or install the files; prolog and health are what the files call",
     )
     parser.add_argument("--prefix", metavar="DIR", help=f"install: where to; print: {PREFIX}")
-    parser.add_argument("--profile", metavar="FILE", help="what every node must be like, as TOML")
+    parser.add_argument("--profile", metavar="FILE", help="a sound node's `fleet check --json`")
     parser.add_argument(
         "--state", metavar="DIR", default=STATE, help=f"what a node remembers ({STATE})"
     )
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     actions = {"print": _print, "install": _install, "prolog": _prolog, "health": _health}
     return actions[options.what](options, out)
 
 
-def _print(options: argparse.Namespace, out: Console) -> int:
+def _print(options: Namespace, out: Console) -> int:
     from gpusetup.fleet.slurm_health import files
 
     prefix = str(Path(options.prefix or PREFIX).absolute())
@@ -55,7 +55,7 @@ def _print(options: argparse.Namespace, out: Console) -> int:
     return 0
 
 
-def _install(options: argparse.Namespace, out: Console) -> int:
+def _install(options: Namespace, out: Console) -> int:
     from gpusetup.fleet.slurm_health import files
     from gpusetup.install.switching.files import write_safely
 
@@ -80,7 +80,7 @@ def _install(options: argparse.Namespace, out: Console) -> int:
 # --- what Slurm calls
 
 
-def _prolog(options: argparse.Namespace, out: Console) -> int:
+def _prolog(options: Namespace, out: Console) -> int:
     """The GPUs that Slurm gives the job only, and no command of Slurm.
 
     What cannot be read of a profile or of a job's list of GPUs is said, and fails no job.
@@ -93,7 +93,7 @@ def _prolog(options: argparse.Namespace, out: Console) -> int:
     try:
         expected = expected_of(options.profile)
     except (UsageError, Blocked) as problem:
-        expected = ()
+        expected = {}
         out.talk(f"passed over: {plain(problem.message)}")
     try:
         numbers_of(gpus)
@@ -107,7 +107,7 @@ def _prolog(options: argparse.Namespace, out: Console) -> int:
     return Unsatisfiable.exit_code
 
 
-def _health(options: argparse.Namespace, out: Console) -> int:
+def _health(options: Namespace, out: Console) -> int:
     """Check the whole node, and tell slurmctld what follows from it."""
     from gpusetup.fleet.slurm_health import Memory, decide, node_state, scontrol_words
     from gpusetup.install.switching.files import read_json_object, write_safely

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_limit
@@ -37,13 +37,13 @@ EXAMPLES = (
 )
 
 
-def configure(group: argparse.ArgumentParser) -> None:
+def configure(group: ArgumentParser) -> None:
     group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
     group.add_argument("--python", metavar="PATH", help="the interpreter whose torch is used")
     add_limit(group, f"for each round ({LIMIT_SECONDS:g})")
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     """Take part as the rank that the launcher named; rank 0 shows the answer."""
     from gpusetup.verify.ranks.launch import rank_in
     from gpusetup.verify.values import Stop, WrongQuestion
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
         raise kind(problem.message, hint=problem.hint) from problem
 
 
-def _worker(options: argparse.Namespace, device: str) -> tuple[str, ...]:
+def _worker(options: Namespace, device: str) -> tuple[str, ...]:
     from gpusetup.fleet.sweep.follow import SCRIPT
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
@@ -67,7 +67,7 @@ def _worker(options: argparse.Namespace, device: str) -> tuple[str, ...]:
     return python, str(SCRIPT), device
 
 
-def _lead(rank: Rank, options: argparse.Namespace, out: Console) -> int:
+def _lead(rank: Rank, options: Namespace, out: Console) -> int:
     from gpusetup.fleet.sweep.answer import answer
     from gpusetup.fleet.sweep.lead import Leader, Sizes
     from gpusetup.model.frozen import replace
@@ -100,7 +100,7 @@ def _tell(result: Result, out: Console) -> None:
     out.debug(f"round {asked.number}: {what}, {len(asked.asked)} ranks{silent}")
 
 
-def _follow(rank: Rank, options: argparse.Namespace, out: Console) -> int:
+def _follow(rank: Rank, options: Namespace, out: Console) -> int:
     from gpusetup.fleet.sweep.follow import take_part
     from gpusetup.verify.ranks.gathering import Spoke
 

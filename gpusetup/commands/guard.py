@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from gpusetup.errors import UsageError
@@ -20,7 +20,7 @@ EXAMPLES = (
 )
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--write",
         action="store_true",
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     from gpusetup.install import guard
     from gpusetup.install.switching.receipt import now
     from gpusetup.install.target.find import check_target, layout_of

@@ -1,28 +1,23 @@
-"""`gpusetup install`: resolve, show the steps, fetch, switch, verify, keep or put back."""
+"""`gpusetup install`: resolve, show the commands, fetch, switch, verify, keep or put back."""
 
 from __future__ import annotations
 
-import argparse
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import os
+import sys
+from argparse import ArgumentParser, Namespace
 
-from gpusetup.commands.common import gather, read_listed
-from gpusetup.commands.install_asking import talk_of
-from gpusetup.commands.install_options import check_usage, configure
+from gpusetup.commands.common import (
+    add_backend_options,
+    add_file_options,
+    add_machine_options,
+    read_listed,
+)
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.render.console import Console
-
-if TYPE_CHECKING:
-    from gpusetup.install.job import Job
-    from gpusetup.install.log import Log
-    from gpusetup.install.request import InstallRequest
-    from gpusetup.install.target.find import Target
-    from gpusetup.model.machine import Snapshot
-
-__all__ = ["EXAMPLES", "SUMMARY", "configure", "run"]
+from gpusetup.resolver.spelled import torch_named
 
 SUMMARY = """Install the PyTorch that fits this machine into an environment. Everything is shown
-before it is done; wheels are fetched and checked first; then the environment is changed, proven by
+before it is done; wheels are fetched and checked first; then the environment is changed, tested by
 computing, and kept or put back as it was."""
 
 EXAMPLES = (
@@ -33,24 +28,22 @@ EXAMPLES = (
 )
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     read_listed(options, out)
     check_usage(options)
-    from gpusetup.commands import install_variants as variants
+    from gpusetup.commands import install_flow as flow
     from gpusetup.install.log import naming_log, open_log
 
-    request = request_of(options)
     if options.project:
-        return variants.write_project(options, request, partial(gather, options, out), out)
+        from gpusetup.commands.install_project import edit_project
+
+        return edit_project(options, out)
     if options.machine_from:
-        return variants.show_described(request, gather(options, out), out)
+        return flow.show_described(options, out)
     log = open_log()
     try:
-        if options.undo:
-            from gpusetup.commands.install_state import undo
-
-            return undo(request, out, log)
-        return _install(options, request, out, log)
+        session = flow.Session(options, out, log)
+        return flow.undo(session) if options.undo else flow.install(session)
     except UsageError:
         log.path.unlink(missing_ok=True)
         raise
@@ -59,101 +52,116 @@ def run(options: argparse.Namespace, out: Console) -> int:
         raise naming_log(problem, log) from problem
 
 
-def request_of(options: argparse.Namespace) -> InstallRequest:
-    """The options that the phases of an installation read."""
-    from gpusetup.install.request import InstallRequest
-
-    def frozen(value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-    given = vars(options)
-    return InstallRequest(**{name: frozen(given[name]) for name in InstallRequest.__annotations__})
-
-
-def _install(options: argparse.Namespace, request: InstallRequest, out: Console, log: Log) -> int:
-    target, machine = _read_target(options, request, out)
-    return _installed(request, out, _job(out, log), target, machine)
-
-
-def _installed(
-    request: InstallRequest, out: Console, job: Job, target: Target, machine: Snapshot
-) -> int:
-    """From the request to the switched environment, each step in the order in which it happens.
-
-    `execute` locks, fetches, replaces, proves, and keeps the new state or puts the previous one
-    back.
-    """
-    from gpusetup.commands import install_variants as variants
-    from gpusetup.commands.install_asking import (
-        is_proven,
-        is_refused,
-        kept_bytes,
-        plan_screen,
-        show_unchanged,
+def configure(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "packages",
+        nargs="*",
+        metavar="PACKAGE",
+        help="torchvision, torchaudio (versions follow torch), or anything from your default index",
     )
-    from gpusetup.install.answers import plan_answer
-    from gpusetup.install.decide import decide
-    from gpusetup.install.execute import execute
-    from gpusetup.install.joint.coming import with_set
-    from gpusetup.install.make_plan import plan_task
-    from gpusetup.install.packages import requested_packages
-    from gpusetup.install.request import resolver_request
-    from gpusetup.install.target.place import refuse_unnamed_base
-    from gpusetup.render.install import outcome_text
-    from gpusetup.resolver.companions import environment_of
-    from gpusetup.system.system import System
+    add_file_options(parser)
+    parser.add_argument(
+        "--torch",
+        type=torch_named,
+        metavar="SPEC",
+        help="2.5.1, or a specifier such as '>=2.6,<2.9'",
+    )
+    add_backend_options(parser)
+    parser.add_argument(
+        "--venv",
+        type=lambda named: named and os.path.abspath(named),  # noqa: PTH100  # `D:.venv` too
+        metavar="DIR",
+        help="the target environment; made where it is not there",
+    )
+    parser.add_argument(
+        "--index",
+        dest="index_root",
+        metavar="URL",
+        help="a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX)",
+    )
+    parser.add_argument(
+        "--download", metavar="DIR", help="only fetch the wheels into a folder, for `--offline`"
+    )
+    parser.add_argument(
+        "--offline",
+        dest="wheelhouse",
+        metavar="DIR",
+        help="install from such a folder; no network is needed",
+    )
+    parser.add_argument(
+        "--project",
+        metavar="FILE",
+        nargs="?",
+        const="pyproject.toml",
+        help="write pins and torch's index into a uv project instead (default: pyproject.toml)",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be done, do nothing"
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--no-verify", action="store_true", help="do not prove the result by computing"
+    )
+    state = parser.add_argument_group("afterwards")
+    state.add_argument(
+        "--undo", action="store_true", help="put back what the last installation replaced"
+    )
+    parser.add_argument(
+        "--upgrade", action="store_true", help="take the newest torch that fits, whatever is there"
+    )
+    host = parser.add_argument_group("an image for another host")
+    host.add_argument(
+        "--gpu",
+        dest="for_gpu",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="install for a host with this GPU (a name, or sm_86); repeatable",
+    )
+    host.add_argument("--driver", dest="for_driver", metavar="VERSION", help="and with this driver")
+    add_machine_options(parser)
 
-    asked = requested_packages(request.packages, target.installed, environment_of(machine))
-    if asked.left_out:
-        job.talk(asked.left_out_words)
-    wanted = resolver_request(request, asked)
-    if variant := variants.variant_of(request, machine):
-        return variant(request, out, job, target, machine, asked)
-    if request.wheelhouse:
-        wanted = variants.use_wheelhouse(job, target, request.wheelhouse, wanted)
-    task = decide(request, job.talk, machine, asked, wanted, fresh=target.venv is not None)
-    if task.is_done:
-        if is_proven(request, out, job, target, task):
-            return 0
-        task = task.again()
-    refuse_unnamed_base(task.machine, task.elsewhere)
-    target.require_changeable(task.elsewhere)
-    task = with_set(request, job, task, asked, wanted, target)
-    task, plan = plan_task(request, job, target, task)
-    if not plan.wheels:
-        return show_unchanged(out, job, target, task)
-    if request.dry_run:
-        out.answer(plan_answer(job, plan, task), plan_screen(plan))
-        return 0
-    out.talk(plan_screen(plan))
-    if is_refused(request, out):
-        return 1
-    outcome = execute(job, System(), target, plan, verify=not request.no_verify)
-    answer = plan_answer(job, plan, task, outcome)
-    out.answer(answer, outcome_text(answer, kept_bytes(plan) if outcome.kept else None))
-    return 0 if outcome.kept else 1
 
+def check_usage(options: Namespace) -> None:
+    """Contradictions, before anything is read."""
+    if options.index_root:
+        from gpusetup.install.settings.index_root import index_root_of
 
-def _read_target(
-    options: argparse.Namespace, request: InstallRequest, out: Console
-) -> tuple[Target, Snapshot]:
-    """The target and the machine around it, both read after an interrupted installation was ended:
-    what it leaves is not what there is."""
-    from gpusetup.install.recovery import recover_unfinished, target_folder
-    from gpusetup.install.target.find import base_interpreter, read_target, venv_to_make
-    from gpusetup.system.system import System
-
-    recover_unfinished(target_folder(request), talk_of(out), dry_run=request.dry_run)
-    venv = request.venv
-    if venv is not None:
-        is_new = venv_to_make(venv)
-        options.python, venv = (base_interpreter(), venv) if is_new else (venv, None)
-    machine = gather(options, out, need_target=True)
-    return read_target(System(), machine.python.executable, venv), machine
-
-
-def _job(out: Console, log: Log) -> Job:
-    from gpusetup.install.job import new_job
-    from gpusetup.render.progress import fetching
-
-    return new_job(log, talk_of(out), partial(fetching, out.talk))
+        index_root_of(options.index_root, {}, "")
+    if options.python and options.venv:
+        raise UsageError("`--python` and `--venv` exclude each other", hint="both name the target")
+    if options.download and options.wheelhouse:
+        raise UsageError(
+            "`--download` and `--offline` exclude each other",
+            hint="the first fills a folder, the second installs from it",
+        )
+    if options.machine_from and not (options.dry_run or options.project):
+        raise UsageError(
+            "`--from` describes another machine, where nothing can be installed from here",
+            hint="add `--dry-run` to see the steps for it",
+        )
+    if options.machine_from and options.venv:
+        raise UsageError("`--from` and `--venv` exclude each other")
+    if options.undo and options.project:
+        raise UsageError(
+            "`--undo` is about an environment, `--project` about a file",
+            hint="the project's version control brings the previous file back",
+        )
+    if options.upgrade and options.torch:
+        raise UsageError(
+            f"`--upgrade` and `--torch {options.torch}` exclude each other",
+            hint="the first takes the newest that fits, the second what it names",
+        )
+    wanted = options.packages or options.torch or options.upgrade or options.for_gpu
+    if options.undo and (wanted or options.machine_from):
+        raise UsageError(
+            "`--undo` installs nothing",
+            hint="it takes `--python` or `--venv` to name the target",
+        )
+    asks = not options.dry_run and not options.yes
+    if asks and not sys.stdin.isatty():
+        does = "undoes" if options.undo else "installs"
+        raise UsageError(
+            "There is no terminal to ask on",
+            hint=f"`--yes` {does} without asking, `--dry-run` only shows the steps",
+        )

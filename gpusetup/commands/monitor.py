@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +44,7 @@ STDERR = 2
 SOURCE = "nvml"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     parser.takes_command = True  # type: ignore[attr-defined]
     parser.usage = "gpusetup monitor [SECONDS] [options] [-- COMMAND ...]"
     add = parser.add_argument
@@ -72,9 +72,9 @@ def length(text: str) -> float:
     """Seconds; a word here is most likely a command without its `--`."""
     try:
         return seconds_named(text, 0, float("inf"))
-    except argparse.ArgumentTypeError:
+    except ArgumentTypeError:
         problem = f"{text!r} is no number of seconds; a command comes after `--`"
-        raise argparse.ArgumentTypeError(problem) from None
+        raise ArgumentTypeError(problem) from None
 
 
 def interval(text: str) -> float:
@@ -82,7 +82,7 @@ def interval(text: str) -> float:
     return seconds_named(text, FASTEST_SECONDS, 86400)
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     if options.demo:
         if options.after or options.replay or options.pid is not None:
             raise UsageError("`--demo` shows a recording of its own", hint="leave the rest out")
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     return _replay(options, out) if options.replay else _watch(options, out)
 
 
-def checked(options: argparse.Namespace) -> None:
+def checked(options: Namespace) -> None:
     """What cannot be meant. Raises UsageError."""
     if options.once and (options.after or options.html):
         problem = "`--once` takes one sample: a command or a page with charts needs more"
@@ -106,7 +106,7 @@ def checked(options: argparse.Namespace) -> None:
         )
 
 
-def _watch(options: argparse.Namespace, out: Console) -> int:
+def _watch(options: Namespace, out: Console) -> int:
     """The child starts while the rest of us is still being imported."""
     from gpusetup.monitor.child import start_nvml
 
@@ -134,7 +134,7 @@ def _watch(options: argparse.Namespace, out: Console) -> int:
         return watch(source, options, recording)
 
 
-def _until_ended(source: Nvml | None, options: argparse.Namespace, recording: Recording) -> int:
+def _until_ended(source: Nvml | None, options: Namespace, recording: Recording) -> int:
     """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
     import signal
 
@@ -158,7 +158,7 @@ def _until_ended(source: Nvml | None, options: argparse.Namespace, recording: Re
     return 0
 
 
-def _command(source: Nvml | None, options: argparse.Namespace, recording: Recording) -> int:
+def _command(source: Nvml | None, options: Namespace, recording: Recording) -> int:
     """A command runs whatever can be watched, and its exit code is ours."""
     from gpusetup.monitor.session import Command, watching
 
@@ -185,13 +185,13 @@ def _running(pid: int) -> tuple[Tree, tuple[str, ...] | None]:
     return found
 
 
-def _recording(options: argparse.Namespace, out: Console) -> Recording:
+def _recording(options: Namespace, out: Console) -> Recording:
     from gpusetup.commands.monitor_recording import Recording
 
     return Recording(out, csv=options.csv, html=options.html)
 
 
-def _once(source: Nvml, options: argparse.Namespace, out: Console) -> int:
+def _once(source: Nvml, options: Namespace, out: Console) -> int:
     from gpusetup.monitor.sample import SourceEnded
 
     try:
@@ -207,7 +207,7 @@ def _once(source: Nvml, options: argparse.Namespace, out: Console) -> int:
     return 0
 
 
-def _replay(options: argparse.Namespace, out: Console) -> int:
+def _replay(options: Namespace, out: Console) -> int:
     from gpusetup.monitor.record import recorded
     from gpusetup.monitor.values import Sample
 
@@ -236,7 +236,7 @@ def _replay(options: argparse.Namespace, out: Console) -> int:
     return 0
 
 
-def _choose(source: Nvml, options: argparse.Namespace, out: Console) -> None:
+def _choose(source: Nvml, options: Namespace, out: Console) -> None:
     """Tell the source which GPUs; say so where that is not all of them."""
     from gpusetup.monitor.choice import VARIABLE, named_places, visible_places
 

@@ -275,15 +275,8 @@ def refuse_pages(words: Sequence[str]) -> None:
     """No word of ours is longer than a path, nor has it a NUL or half of a character, which no path
     has; somebody's command after `--` may."""
     ours = words[: words.index("--")] if "--" in words else words
-    try:
-        raw = "".join(ours).encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        raw = b"\0"
-    if b"\0" in raw:
-        raise UsageError("a value has a character that no text has: a NUL, or a lone surrogate")
-    for before, word in zip(("", *ours), ours, strict=False):
+    for word in ours:
         if len(word) > MOST_OF_A_PATH:
-            option = word.partition("=")[0] if word.startswith("-") else before
-            named = option.startswith("-") and len(option) <= LONG_OPTION
-            where = f"argument {option}: a value" if named else "a word"
-            raise UsageError(f"{where} has {len(word)} letters, and {MOST_OF_A_PATH} are the most")
+            raise UsageError(f"{word[:LONG_OPTION]}... is longer than {MOST_OF_A_PATH} characters")
+        if "\0" in word or re.search("[\ud800-\udc7f\udd00-\udfff]", word):
+            raise UsageError("a value contains a NUL or a lone surrogate")

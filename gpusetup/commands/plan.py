@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ def tokens(text: str) -> int:
     try:
         return int(digits) * thousands
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of tokens") from None
+        raise ArgumentTypeError(f"{text!r} is no number of tokens") from None
 
 
 def checkpointed(text: str) -> str:
@@ -60,11 +60,11 @@ def checkpointed(text: str) -> str:
     word = {"selective": "op"}.get(text.lower(), text.lower())
     if word not in ("full", "none", "op") and not re.fullmatch(r"[1-9]\d{,2}", word):
         known = "full, none, selective, or 1 to 999 (every how many layers)"
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {known}")
+        raise ArgumentTypeError(f"{text!r} is none of {known}")
     return word
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     from gpusetup.configs.values import optimizer_named, targets_named
 
     parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
@@ -104,7 +104,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how("--quantize", **bits, help="of the frozen base: nf4, int8, ...")
     some: dict[str, Any] = {"nargs": "?", "const": "full", "type": checkpointed}
     how("--checkpointing", **some, metavar="full", help="of each layer, or op, N, none")
-    none: dict[str, Any] = {"action": "store_const", "const": "none", "help": argparse.SUPPRESS}
+    none: dict[str, Any] = {"action": "store_const", "const": "none", "help": SUPPRESS}
     how("--no-checkpointing", dest="checkpointing", **none)
     host: dict[str, Any] = {"choices": ("optimizer", "checkpoints"), "metavar": "WHAT"}
     how("--offload", action="append", **host, help="to the host: optimizer, checkpoints")
@@ -124,7 +124,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         unknown(flag, dest="solve", action="store_const", const=name, help=text)
     group.add_argument("--predict", action="store_true", help="leave the measured table aside")
     group.add_argument("--table", action="store_true", help="a grid of lengths and GPU counts")
-    group.add_argument("--cells", metavar="CSV", help="answer every row of a file")
+    group.add_argument("--cells", metavar="CSV", help="answer every row of a file, as JSON")
     group.add_argument("--format", choices=("text", "yaml"), default="text")
 
 
@@ -135,11 +135,11 @@ def strategy_word(text: str) -> str:
 
     word = strategy_named(text)
     if word not in DIVIDES and word != "shard-grad-op":
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(DIVIDES)}")
+        raise ArgumentTypeError(f"{text!r} is none of {', '.join(DIVIDES)}")
     return word
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     check_modes(options)
     if options.cells:
         return run_cells(options, out)
@@ -159,7 +159,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     return (run_grid if options.table else run_one)(options, out, asked)
 
 
-def run_one(options: argparse.Namespace, out: Console, asked: Asked) -> int:
+def run_one(options: Namespace, out: Console, asked: Asked) -> int:
     from gpusetup.plan.answer import answer, as_document, decided
 
     decision = decided(asked)
@@ -177,7 +177,7 @@ def run_one(options: argparse.Namespace, out: Console, asked: Asked) -> int:
     return 0 if found.fits else Unsatisfiable.exit_code
 
 
-def run_grid(options: argparse.Namespace, out: Console, asked: Asked) -> int:
+def run_grid(options: Namespace, out: Console, asked: Asked) -> int:
     from gpusetup.model.documents import PlanCellsAnswer
     from gpusetup.plan.answer import grid
     from gpusetup.render.plan import grid_text
@@ -188,19 +188,18 @@ def run_grid(options: argparse.Namespace, out: Console, asked: Asked) -> int:
     return 0 if any(plan.fits for plan in cells) else Unsatisfiable.exit_code
 
 
-def run_cells(options: argparse.Namespace, out: Console) -> int:
+def run_cells(options: Namespace, out: Console) -> int:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.model.documents import PlanCellsAnswer
     from gpusetup.plan.cells import plans
-    from gpusetup.render.plan import cells_text
 
     gpus = load_catalog().gpus
     found = tuple(plans(Path(options.cells), gpus, predict=options.predict))
-    out.answer(PlanCellsAnswer(cells=found), lambda: cells_text(found))
+    out.answer(PlanCellsAnswer(cells=found))
     return 0
 
 
-def asked_of(options: argparse.Namespace, out: Console) -> Asked:
+def asked_of(options: Namespace, out: Console) -> Asked:
     """The question, checked before the machine is read, and what its answer is made with."""
     from gpusetup.model.frozen import replace
     from gpusetup.plan.answer import Asked
@@ -219,7 +218,7 @@ def asked_of(options: argparse.Namespace, out: Console) -> Asked:
     question = for_gpus(found, gpus) if found else replace(question, gpus=gpus)
     limits = place.limits(question.sp, predict=options.predict)
     said = question if options.gpus or options.solve != "gpus" else replace(question, gpus=None)
-    job = job_of(said, shape, limits, linked=place.linked)
+    job = job_of(said, shape, limits)
     return Asked(
         question=said,
         place=place,
@@ -230,7 +229,7 @@ def asked_of(options: argparse.Namespace, out: Console) -> Asked:
     )
 
 
-def question_of(options: argparse.Namespace) -> Question:
+def question_of(options: Namespace) -> Question:
     from gpusetup.plan.question import Question
     from gpusetup.plan.trainers import trainer_named
 
@@ -269,7 +268,7 @@ def from_config(file: str, said: Question) -> Any:
     )
 
 
-def place_of(options: argparse.Namespace, out: Console) -> Place:
+def place_of(options: Namespace, out: Console) -> Place:
     """The GPU that was named, or the machine's."""
     from gpusetup.catalog.builds import with_catalog
     from gpusetup.catalog.file import load_catalog
@@ -300,7 +299,7 @@ TAKES = {
 SOLVERS = {"context": "max-context", "batch": "max-batch", "gpus": "gpus-needed"}
 
 
-def check_modes(options: argparse.Namespace) -> None:
+def check_modes(options: Namespace) -> None:
     """UsageError if two options ask for different things."""
     names = {*ABOUT, *PLACES, *HOW, *WHAT, "trainer", "offload", "checkpointing", "from_config",
              "table", "predict", "weights", "cache", "serve"}  # fmt: skip
@@ -320,7 +319,7 @@ def check_modes(options: argparse.Namespace) -> None:
             )
 
 
-def flag(name: str, options: argparse.Namespace) -> str:
+def flag(name: str, options: Namespace) -> str:
     from gpusetup.plan.question import FLAGS
 
     word = SOLVERS.get(options.solve, "max-batch") if name == "solve" else FLAGS.get(name, name)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ SECONDS = 120.0
 """How long a trace may take before the child is ended."""
 
 
-def run_code(options: argparse.Namespace, out: Console, place: Place) -> int:
+def run_code(options: Namespace, out: Console, place: Place) -> int:
     """Trace, decide, show. What the code raised is shown in full under `-v`."""
     from gpusetup.plan.answer import as_document
     from gpusetup.plan.code import CodeFailed, plan_of
@@ -40,7 +40,7 @@ def run_code(options: argparse.Namespace, out: Console, place: Place) -> int:
     return 0 if answer.fits else Unsatisfiable.exit_code
 
 
-def asked_of(options: argparse.Namespace, place: Place) -> CodeAsked:
+def asked_of(options: Namespace, place: Place) -> CodeAsked:
     """The words of the command line, checked."""
     from gpusetup.model.frozen import replace
     from gpusetup.plan.code import CodeAsked, room
@@ -58,7 +58,7 @@ def asked_of(options: argparse.Namespace, place: Place) -> CodeAsked:
     return replace(asked, request=replace(request, limit_bytes=max(room(asked), 1)))
 
 
-def request_of(options: argparse.Namespace, place: Place) -> CodeRequest:
+def request_of(options: Namespace, place: Place) -> CodeRequest:
     from gpusetup.plan.code import CodeRequest
 
     alone = options.strategy in (None, "single")

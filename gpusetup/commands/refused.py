@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import re
-from collections.abc import Container, Iterable, Mapping
+from argparse import Action, ArgumentParser
+from collections.abc import Mapping
 from difflib import get_close_matches
 
 COMMANDS: Mapping[str, str] = {
@@ -70,10 +70,6 @@ LEFT: Mapping[str, str] = {
 """An option of earlier editions -> what is done today."""
 
 
-def nearest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    return next(iter(get_close_matches(word, list(known), 1, least)), None)
-
-
 def command_meant(word: str) -> str | None:
     """The command that a word means; None where none is near.
 
@@ -81,18 +77,18 @@ def command_meant(word: str) -> str | None:
     ('verify', 'doctor', 'monitor')
     """
     plain = word.lower().strip("-")
-    by_meaning = next((way for way, words in COMMANDS.items() if plain in words.split()), None)
-    return by_meaning or nearest(plain, COMMANDS)
+    by_meaning = [way for way, words in COMMANDS.items() if plain in words.split()]
+    return next(iter(by_meaning or get_close_matches(plain, COMMANDS, 1)), None)
 
 
 def choice_meant(message: str) -> str | None:
     """What was probably meant by a choice that argparse refuses."""
     wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
-    near = nearest(wrong[1], wrong[2].replace("'", "").split(", ")) if wrong else None
-    return f"did you mean `{near}`?" if near else None
+    near = wrong and get_close_matches(wrong[1], wrong[2].replace("'", "").split(", "), 1)
+    return f"did you mean `{near[0]}`?" if near else None
 
 
-def option_meant(name: str, parser: argparse.ArgumentParser) -> str | None:
+def option_meant(name: str, parser: ArgumentParser) -> str | None:
     """A command's own options of the meaning of another one, three at most."""
     options = parser._option_string_actions
     if " " not in parser.prog or name in options:
@@ -106,7 +102,7 @@ def option_meant(name: str, parser: argparse.ArgumentParser) -> str | None:
     return f"did you mean {' or '.join(lines)}?" if lines else None
 
 
-def option_line(action: argparse.Action) -> str:
+def option_line(action: Action) -> str:
     """`--torch SPEC`, as it can be typed."""
     long = next((n for n in action.option_strings if n.startswith("--")), action.option_strings[0])
     if action.nargs == 0:
@@ -114,32 +110,15 @@ def option_line(action: argparse.Action) -> str:
     return f"{long} {action.metavar or '|'.join(map(str, action.choices or ['VALUE']))}"
 
 
-GPU = r"(?:nvidia |geforce |tesla |quadro )*(?:[rg]tx|[a-z]{1,2}\d{2,4}|sm_?\d|titan).*|\d{4}"
-WORDS = (
-    (r"(?:py)?torch\s*[=<>!~\d].*|v?\d+\.\d+(?:\.\d+)?(?:\+\w+)?", "--torch"),
-    (r"-|.*\.(?:txt|log)|.*(?:\s|://).*", "--report"),
-    (r".*\.json", "--from"),
-    (r"cpu|cu\d{2,3}|rocm[\d.]+|xpu", "--backend"),
-    (GPU, "--gpu"),
-)
-"""Pattern -> the option that a bare word of it belongs to, where the command has it."""
+WORDS = {
+    "--report": r"-|.*\.(?:txt|log)|.*(?:\s|://).*",
+    "--from": r".*\.json|[a-z\d]+(?:-[a-z\d]+)*",
+    "--device": r"cpu|cuda.*",
+}
+"""An option -> what people give without it."""
 
 
-def word_meant(word: str, options: Container[str]) -> str | None:
-    """The option that a bare word is a value of.
-
-    >>> word_meant("torch==2.5.1", ("--torch",)), word_meant("2.5", ("--gpu",))
-    ('--torch', None)
-    """
-    found = (o for p, o in WORDS if o in options and re.fullmatch(p, word, re.IGNORECASE))
-    return next(found, None)
-
-
-def word_refused(word: str, options: Mapping[str, argparse.Action]) -> str | None:
-    """What a bare word may mean where only options are taken."""
-    from gpusetup.probe.saved import example_machines
-
-    option = word_meant(word, options)
-    if word in example_machines() and "--from" in options:
-        option = "--from"
-    return f"did you mean `{option_line(options[option])}`?" if option else None
+def word_refused(word: str, options: Mapping[str, Action]) -> str | None:
+    """The option that a bare word is probably a value of."""
+    meant = [o for o, p in WORDS.items() if o in options and re.fullmatch(p, word)]
+    return f"did you mean `{option_line(options[meant[0]])}`?" if meant else None

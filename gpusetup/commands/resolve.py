@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import re
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from gpusetup.catalog.builds import INDEX_ROOT
@@ -50,7 +50,7 @@ EXAMPLES = (
 FORMATS = ("text", "command", "requirements", "uv", "pixi", "conda", "dockerfile")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "packages",
         nargs="*",
@@ -108,7 +108,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     read_listed(options, out)
     _torch_of_words(options)
     _check_format(options)
@@ -169,7 +169,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
     return _show(answer, snapshot, options, out, joint.refused if joint else ())
 
 
-def _torch_of_words(options: argparse.Namespace) -> None:
+def _torch_of_words(options: Namespace) -> None:
     """A torch among the words is what `--torch` asks for."""
     from gpusetup.install.packages import requested_packages
 
@@ -209,7 +209,7 @@ def _decision(
 def _show(
     answer: ResolveAnswer,
     snapshot: Snapshot,
-    options: argparse.Namespace,
+    options: Namespace,
     out: Console,
     refused: tuple[HeldBack, ...] = (),
 ) -> int:
@@ -231,7 +231,7 @@ def _beside(resolution: Resolution, snapshot: Snapshot) -> tuple[tuple[str, ...]
     return (*FAMILY, *followers), pinned_in_words(snapshot, build)
 
 
-def _file(wanted: Wanted, joint: Joint | None, options: argparse.Namespace, out: Console) -> int:
+def _file(wanted: Wanted, joint: Joint | None, options: Namespace, out: Console) -> int:
     from gpusetup.install.joint.coming import refusal
     from gpusetup.render.formats import FORMATS as WRITERS
 
@@ -245,7 +245,7 @@ def _file(wanted: Wanted, joint: Joint | None, options: argparse.Namespace, out:
     return 0
 
 
-def _machine(options: argparse.Namespace, given: Description, out: Console) -> Snapshot:
+def _machine(options: Namespace, given: Description, out: Console) -> Snapshot:
     """This machine, or its system alone where the rest is described: no driver is waited for."""
     if options.machine_from or not given.is_whole:
         return gather(options, out)
@@ -254,7 +254,7 @@ def _machine(options: argparse.Namespace, given: Description, out: Console) -> S
     return told(read_os, out)
 
 
-def _description(options: argparse.Namespace) -> Description:
+def _description(options: Namespace) -> Description:
     from gpusetup.resolver.described import Description
 
     return Description(
@@ -267,7 +267,7 @@ def _description(options: argparse.Namespace) -> Description:
     )
 
 
-def _check_format(options: argparse.Namespace) -> None:
+def _check_format(options: Namespace) -> None:
     file, installer = options.format, options.installer
     if options.torch in CHANNELS:
         refuse_more(options, options.torch)
@@ -282,7 +282,7 @@ def _check_format(options: argparse.Namespace) -> None:
 
 
 def _notes(
-    resolution: Resolution, snapshot: Snapshot, options: argparse.Namespace, root: str
+    resolution: Resolution, snapshot: Snapshot, options: Namespace, root: str
 ) -> tuple[str, ...]:
     from datetime import date
 
@@ -301,7 +301,7 @@ def _notes(
     return tuple(filter(None, told))
 
 
-def _branch(options: argparse.Namespace, snapshot: Snapshot) -> str | None:
+def _branch(options: Namespace, snapshot: Snapshot) -> str | None:
     """A driver that was given as a branch only: which one of it is meant."""
     version = snapshot.driver.version or ""
     if not options.driver or "." not in version or re.search(r"\d[.,]\d", options.driver):
@@ -309,7 +309,7 @@ def _branch(options: argparse.Namespace, snapshot: Snapshot) -> str | None:
     return f"driver {options.driver} is taken as {version}, the first of its branch with a CUDA"
 
 
-def _catalog(options: argparse.Namespace, root: str, out: Console) -> Catalog:
+def _catalog(options: Namespace, root: str, out: Console) -> Catalog:
     """The catalog: with what the index lists now, or listed when it was last asked."""
     from gpusetup.catalog.file import load_catalog
     from gpusetup.install.refresh import ask_root, keep, merged, saved_file, with_saved

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Unsatisfiable, UsageError
@@ -48,7 +48,7 @@ def channel_answer(channel: str, asked: Asked, root: str) -> ResolveAnswer:
     )
 
 
-def refuse_more(options: argparse.Namespace, channel: str) -> None:
+def refuse_more(options: Namespace, channel: str) -> None:
     """No package is fitted to a channel's build, and no file is written of one."""
     if options.packages:
         raise UsageError(

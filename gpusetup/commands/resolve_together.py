@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpusetup.resolver.joint import Asked
 
 
-def together(options: argparse.Namespace, asked: Asked, out: Console) -> tuple[Joint, Resolution]:
+def together(options: Namespace, asked: Asked, out: Console) -> tuple[Joint, Resolution]:
     """The set, by the user's own indexes or offline by our table, and its torch; or why there is
     none. UsageError for what is no package."""
     from gpusetup.install.packages import requested_packages

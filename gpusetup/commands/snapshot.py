@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from gpusetup.commands.common import add_machine_options, add_timeout, gather
@@ -22,7 +22,7 @@ EXAMPLES = (
 )
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "diff", nargs="*", metavar="diff A B", help="what differs between two records"
     )
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     if options.diff:
         return _diff(options.diff, out)
     from gpusetup.model.codec import to_json

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,6 @@ EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
     "gpusetup tune --preset balanced -o train.yaml",
-    "gpusetup tune --preset balanced --flags",
     "gpusetup tune --batch-size --code train:build --objective speed",
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
 )
@@ -34,7 +33,7 @@ PRESETS = ("top", "balanced", "saving", "rtx-4090", "rtx-4080", "rtx-4070", "gtx
 INTERRUPTED = 130
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "config", nargs="?", metavar="CONFIG", help="a YAML, JSON, TOML or Python config"
     )
@@ -43,15 +42,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _measure_options(parser)
 
 
-def _write_options(parser: argparse.ArgumentParser) -> None:
+def _write_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("the config")
     group.add_argument("-o", dest="target", metavar="OUT", help="write the tuned config there")
     group.add_argument("--in-place", action="store_true", help="write it there, and keep an undo")
     group.add_argument(
         "--preset", choices=PRESETS, help="a config to start from, by the guides (no CONFIG)"
-    )
-    group.add_argument(
-        "--flags", action="store_true", help="the tuned settings as one line of flags for a script"
     )
     group.add_argument("--undo", action="store_true", help="put back what --in-place replaced")
     group.add_argument(
@@ -64,7 +60,7 @@ def _write_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _measure_options(parser: argparse.ArgumentParser) -> None:
+def _measure_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("measuring")
     group.add_argument(
         "--benchmark",
@@ -93,18 +89,18 @@ def _size(text: str) -> int:
     return size(text)
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     _check(options)
     if options.undo:
         return _undo(options, out)
-    if options.preset and not options.flags:
+    if options.preset:
         return _preset(options, out)
-    if not (options.config or options.preset):
+    if not options.config:
         return _batch_only(options, out)
     return _config(options, out)
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: Namespace) -> None:
     """`UsageError` for questions that contradict themselves."""
     measuring = options.benchmark or options.batch_size
     rules = (
@@ -117,7 +113,6 @@ def _check(options: argparse.Namespace) -> None:
             not options.config and not measuring and not options.preset,
             "there is nothing to tune: name a CONFIG",
         ),
-        (options.flags and options.target, "`--flags` is shown: leave `-o` out"),
         (options.target and options.in_place, "`-o` and `--in-place` exclude each other"),
         (
             bool(options.target or options.in_place) and not (options.config or options.preset),
@@ -140,7 +135,7 @@ def _check(options: argparse.Namespace) -> None:
             raise UsageError(said, hint="`gpusetup tune --help` shows what it takes")
 
 
-def _undo(options: argparse.Namespace, out: Console) -> int:
+def _undo(options: Namespace, out: Console) -> int:
     from gpusetup.tune.answer import TuneAnswer
     from gpusetup.tune.files import put_back
 
@@ -149,7 +144,7 @@ def _undo(options: argparse.Namespace, out: Console) -> int:
     return 0
 
 
-def _preset(options: argparse.Namespace, out: Console) -> int:
+def _preset(options: Namespace, out: Console) -> int:
     """A file to start from: shown, or written where no file stands yet."""
     from gpusetup.tune.answer import TuneAnswer
     from gpusetup.tune.files import write_bytes
@@ -165,7 +160,7 @@ def _preset(options: argparse.Namespace, out: Console) -> int:
     return 0
 
 
-def _asked(options: argparse.Namespace) -> Asked:
+def _asked(options: Namespace) -> Asked:
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
     from gpusetup.tune.bench import Job
@@ -188,7 +183,7 @@ def _asked(options: argparse.Namespace) -> Asked:
     )
 
 
-def _batch_only(options: argparse.Namespace, out: Console) -> int:
+def _batch_only(options: Namespace, out: Console) -> int:
     from gpusetup.render.tune import measuring, tune_screen
     from gpusetup.tune.measure import measure
 
@@ -199,24 +194,18 @@ def _batch_only(options: argparse.Namespace, out: Console) -> int:
     return 0 if answer.batch_size or answer.benchmark else Unsatisfiable.exit_code
 
 
-def _config(options: argparse.Namespace, out: Console) -> int:
+def _config(options: Namespace, out: Console) -> int:
     from gpusetup.configs.config import changed, read_config
     from gpusetup.configs.keys import looked_for
     from gpusetup.render.tune import measuring, tune_screen
-    from gpusetup.tune.answer import TuneAnswer, difference, flags_of
+    from gpusetup.tune.answer import TuneAnswer, difference
     from gpusetup.tune.case import Option, facts_of
     from gpusetup.tune.files import read_bytes, write_tuned
     from gpusetup.tune.propose import propose
-    from gpusetup.tune.refusals import fixed_beside
     from gpusetup.tune.trainers import meant
 
-    if options.preset:
-        from gpusetup.tune.starts import start_file
-
-        raw, name = start_file(options.preset).encode(), f"{options.preset}.yaml"
-    else:
-        raw, name = read_bytes(options.config), Path(options.config).name
-    config = read_config(raw, name)
+    raw = read_bytes(options.config)
+    config = read_config(raw, Path(options.config).name)
     facts, option, answer = facts_of(gather(options, out)), Option(), TuneAnswer()
     if all(key.plan for _, key in meant(config)):
         known = f"known: {looked_for()}"
@@ -226,16 +215,11 @@ def _config(options: argparse.Namespace, out: Console) -> int:
 
         showing = partial(measuring, out.talk)
         answer, option = measure(_asked(options), showing, start_of(config))
-    option = replace(
-        option,
-        grow=options.grow_batch,
-        batchnorm=options.allow_batchnorm,
-        fixed_beside=fixed_beside(options.config or name, config),
-    )
+    option = replace(option, grow=options.grow_batch, batchnorm=options.allow_batchnorm)
     proposal = propose(config, facts, option)
     tuned, written_to = changed(config, proposal.edits), None
     if options.target or options.in_place:
-        written_to = write_tuned(options.config or name, options.target, raw, tuned.raw)
+        written_to = write_tuned(options.config, options.target, raw, tuned.raw)
     answer = replace(
         answer,
         changes=proposal.changes,
@@ -243,11 +227,9 @@ def _config(options: argparse.Namespace, out: Console) -> int:
         recommendations=proposal.words,
         diff=difference(config.name, config.text, tuned.text),
         written=written_to,
-        flags=flags_of(tuned) if options.flags else None,
         device=answer.device or facts.gpu,
     )
-    shown = f"{answer.flags}\n" if options.flags else tune_screen(answer, config=options.config)
-    out.answer(answer, None if out.json else shown)
+    out.answer(answer, None if out.json else tune_screen(answer, config=options.config))
     if answer.interrupted:
         return INTERRUPTED
     return Unsatisfiable.exit_code if answer.cannot_fit else 0

@@ -6,8 +6,8 @@ and not about ours.
 
 from __future__ import annotations
 
-import argparse
 import os
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "SUMMARY", "caught", "configure", "run", "words"]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--python", metavar="PATH", help="the interpreter whose torch is proven")
     add_options(parser)
 
 
-def run(options: argparse.Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     from gpusetup.verify.child import start_by_path
 
     python = _target(options, out)
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace, out: Console) -> int:
         raise Blocked(f"Cannot start {python}: {problem.strerror}") from problem
 
 
-def caught(options: argparse.Namespace, out: Console) -> None:
+def caught(options: Namespace, out: Console) -> None:
     """The same from Python: the child's document is read, and is the answer.
 
     Raises what the child's error document says, and ToolFailed where it gave none.
@@ -77,7 +77,7 @@ def document_of(said: Output) -> VerifyAnswer:
     raise CLASSES.get(problem.exit, GpuSetupError)(problem.message, problem.hint)
 
 
-def _target(options: argparse.Namespace, out: Console) -> str:
+def _target(options: Namespace, out: Console) -> str:
     """The interpreter whose torch is proven. Raises UsageError for options that contradict."""
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
@@ -91,9 +91,9 @@ def _target(options: argparse.Namespace, out: Console) -> str:
     return target.python
 
 
-def words(options: argparse.Namespace) -> list[str]:
+def words(options: Namespace) -> list[str]:
     """The same options, as the folder's own program takes them."""
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = ArgumentParser(add_help=False)
     add_options(parser)
     said = [] if options.output is None else [f"--output={options.output}"]
     said += ["--json"] * options.json

@@ -79,21 +79,10 @@ class _Walk:
             yield self._setting(node, path, "list")
         elif isinstance(node, ast.Dict) or inner:
             yield self._setting(node, path, "map")
-            yield from self._type(node, path)
         else:
             yield self._setting(node, path, "scalar")
         for key, one in inner:
             yield from self.value(one, (*path, key))
-
-    def _type(self, node: ast.expr, path: Path) -> Iterator[Setting]:
-        """What a call makes: `L(ResNet)(depth=50)` is of the type ResNet."""
-        if isinstance(node, ast.Call) and not _is_dict(node):
-            made = (
-                node.func.args[0]
-                if isinstance(node.func, ast.Call) and node.func.args
-                else node.func
-            )
-            yield self._setting(made, (*path, "_target_"), "scalar")
 
     def _setting(self, node: ast.expr, path: Path, kind: str) -> Setting:
         start = self._at(node.lineno, node.col_offset)
@@ -139,7 +128,3 @@ def _inside(node: ast.expr) -> Iterator[tuple[str | int, ast.expr]]:
         yield from enumerate(node.elts)
     elif isinstance(node, ast.Call):
         yield from ((one.arg, one.value) for one in node.keywords if one.arg)
-
-
-def _is_dict(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Name) and node.func.id in ("dict", "Dict", "ConfigDict")

@@ -1,6 +1,6 @@
 """YAML, and JSON with or without comments, with the places of their values.
 
-ruamel.yaml says where a value stands (its events have marks); JSON is YAML once Python's own
+ruamel.yaml says where a value stands (its nodes have marks); JSON is YAML once Python's own
 decoder has read it. Comments and a comma before a closing bracket are blanked out of JSON first,
 so that places stay. The home of `ruamel.yaml`.
 """
@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections import deque
 from collections.abc import Iterator
+from itertools import repeat
 from json.decoder import JSONDecodeError
 from typing import Any
 
 from gpusetup.configs.settings import Path, Setting
 from gpusetup.errors import BadInput
-from gpusetup.model.frozen import replace
 
 MOST_DEPTH = 64
 COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
@@ -58,26 +57,20 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-    events: deque[Any] = deque()
-    depth = 0
+    yaml = YAML(typ="rt", pure=True)
+    yaml.composer.warn_double_anchors = False
     try:
-        for event in YAML(typ="rt", pure=True).parse(text):
-            kind = type(event).__name__
-            depth += kind in STARTS
-            depth -= kind in ENDS
-            if depth > MOST_DEPTH + 1:  # the first has no name before it
-                raise BadInput(_where(name, event.start_mark, "nested too deeply"))
-            events.append(event)
+        documents = list(yaml.compose_all(text))
     except MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         raise BadInput(_where(name, mark, str(problem.problem or "not YAML"))) from problem
+    except RecursionError as problem:
+        raise BadInput(f"{name}: nested too deeply") from problem
     except (YAMLError, ValueError) as problem:
         raise BadInput(f"{name}: not YAML: {' '.join(str(problem).split())[:200]}") from problem
-    yield from _Walk(text, name, events).all()
-
-
-STARTS = {"MappingStartEvent": "map", "SequenceStartEvent": "list"}
-ENDS = ("MappingEndEvent", "SequenceEndEvent")
+    for number, root in enumerate(documents):
+        found = list(_Document(text, name, number, root).settings(root, ()))
+        yield from found if len(found) > 1 or found[0].text else ()  # an empty one is one word
 
 
 def _where(name: str, mark: Any, what: str) -> str:
@@ -86,82 +79,72 @@ def _where(name: str, mark: Any, what: str) -> str:
     return f"{name}{place}: {tab}"
 
 
-class _Walk:
-    """A file's events: what an alias points to is shared, with all that is in it."""
+def _inside(node: Any) -> Iterator[tuple[Any, Any]]:
+    """The nodes in a map or list, with their keys (None in a list)."""
+    kind = KINDS.get(type(node).__name__)
+    yield from node.value if kind == "map" else zip(repeat(None), node.value if kind else ())
 
-    def __init__(self, text: str, name: str, events: deque[Any]) -> None:
-        self.text, self.name, self.events = text, name, events
-        self.aliased = {one.anchor for one in events if type(one).__name__ == "AliasEvent"}
-        self.anchors: dict[str, Setting] = {}
-        self.document = -1
 
-    def all(self) -> Iterator[Setting]:
-        while self.events:
-            kind = type(self.events[0]).__name__
-            if kind == "DocumentStartEvent":
-                self.document, self.anchors = self.document + 1, {}
-            if kind in STARTS or kind in ("ScalarEvent", "AliasEvent"):
-                found = list(self.node(()))  # an empty document is one empty word
-                yield from found if len(found) > 1 or found[0].text or found[0].shared else ()
-            else:
-                self.events.popleft()
+KINDS = {"MappingNode": "map", "SequenceNode": "list"}
 
-    def node(
-        self, path: Path, key: Any = None, flow: bool = False, shared: bool = False
+
+class _Document:
+    """A document's nodes: what an alias points to is shared, with all that is in it."""
+
+    def __init__(self, text: str, name: str, number: int, root: Any) -> None:
+        self.text, self.name, self.number = text, name, number
+        self.aliased, self.done = set[int](), set[int]()
+        waiting, seen = [root], set[int]()
+        while waiting:
+            node = waiting.pop()
+            if id(node) in seen:
+                self.aliased.add(id(node))
+                continue
+            seen.add(id(node))
+            waiting += [one for pair in _inside(node) for one in pair if one is not None]
+
+    def settings(
+        self, node: Any, path: Path, key: Any = None, shared: bool = False, flow: bool = False
     ) -> Iterator[Setting]:
-        event = self.events.popleft()
-        kind = type(event).__name__
-        shared = shared or event.anchor in self.aliased
-        line, key_start = (key or event).start_mark.line + 1, key and key.start_mark.index
-        start, end = event.start_mark.index, event.end_mark.index
-        if kind == "AliasEvent":
-            if event.anchor not in self.anchors:
-                raise BadInput(_where(self.name, event.start_mark, "found undefined alias"))
-            named = self.anchors[event.anchor]
-            yield replace(named, path=path, kind="alias", line=line, key_start=key_start, flow=flow)
-            return
-        block = kind == "ScalarEvent" and event.style in ("|", ">")  # by what it means
-        found = Setting(
-            document=self.document,
+        if len(path) > MOST_DEPTH:
+            raise BadInput(_where(self.name, node.start_mark, "nested too deeply"))
+        again, start, end = id(node) in self.done, node.start_mark.index, node.end_mark.index
+        self.done.add(id(node))
+        shared = shared or id(node) in self.aliased
+        kind, block = (
+            KINDS.get(type(node).__name__, "scalar"),
+            getattr(node, "style", None) in ("|", ">"),
+        )
+        text = str(node.value) if block else self.text[start:end]  # a block by what it means
+        yield Setting(
+            document=self.number,
             path=path,
-            kind=STARTS.get(kind, "scalar"),  # type: ignore[arg-type]
-            text="" if kind in STARTS else str(event.value) if block else self.text[start:end],
+            kind="alias" if again else kind,  # type: ignore[arg-type]
+            text=text if kind == "scalar" else "",
             start=start,
             end=end,
-            line=line,
-            key_start=key_start,
+            line=(key or node).start_mark.line + 1,
+            key_start=key and key.start_mark.index,
             shared=shared,
             flow=flow,
         )
-        if event.anchor:
-            self.anchors[event.anchor] = found
-        yield found
         lines: dict[str, int] = {}
-        index = 0
-        while kind in STARTS and type(self.events[0]).__name__ not in ENDS:
-            inner: Any = None
-            word: str | int = index
-            if kind == "MappingStartEvent":
-                inner, word = self.key(lines, index)
-            yield from self.node((*path, word), inner, bool(event.flow_style), shared)
-            index += 1
-        if kind in STARTS:
-            self.events.popleft()
+        for index, (name, inner) in enumerate(() if again else _inside(node)):
+            word = index if kind == "list" else self.word(name, lines, index)
+            named = name if isinstance(word, str) and type(name).__name__ == "ScalarNode" else None
+            yield from self.settings(inner, (*path, word), named, shared, bool(node.flow_style))
 
-    def key(self, lines: dict[str, int], index: int) -> tuple[Any, str]:
-        """The event of a key, where it is a word, and its word; no word stands twice."""
-        event = self.events[0]
-        if type(event).__name__ != "ScalarEvent":
-            list(self.node(()))
-            return None, f"?{index}"
-        self.events.popleft()
-        word = str(event.value)
+    def word(self, key: Any, lines: dict[str, int], index: int) -> str:
+        """The word of a key; no word stands twice."""
+        if type(key).__name__ != "ScalarNode":
+            return f"?{index}"
+        word = str(key.value)
         if word == "<<":
             word = f"<<{sum(one.startswith('<<') for one in lines)}"
         if word in lines:
             raise BadInput(
-                _where(self.name, event.start_mark, f"the key {word!r} stands twice"),
+                _where(self.name, key.start_mark, f"the key {word!r} stands twice"),
                 hint=f"it stood in line {lines[word]} already; keep one of them",
             )
-        lines[word] = event.start_mark.line + 1
-        return event, word
+        lines[word] = key.start_mark.line + 1
+        return word

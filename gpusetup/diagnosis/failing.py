@@ -10,8 +10,9 @@ import re
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.layers import STAGES
+from gpusetup.causes.programs import PROGRAM_FAILED
 from gpusetup.causes.record import RECORDS
-from gpusetup.evidence.context import in_container, is_report, on, package
+from gpusetup.evidence.context import events, in_container, is_report, on, package
 from gpusetup.model.finding import Finding, Fix, typed
 from gpusetup.model.frozen import replace
 
@@ -108,10 +109,13 @@ def failure_of(context: RuleContext, findings: tuple[Finding, ...]) -> Finding |
     """The finding that is the answer to a text where no error is: what a program failed at."""
     if not is_report(context):
         return None
-    failed = (one for one in findings if RECORDS[one.id].failure and not _is_of_pictures(one))
+    failed = (one for one in findings if RECORDS[one.id].failure and _says_at_what(context, one))
     return min(failed, key=lambda one: RECORDS[one.id].failure, default=None)
 
 
-def _is_of_pictures(finding: Finding) -> bool:
-    """Whether the program failed while a picture was drawn."""
-    return any("Graphics Exception: " in evidence.text for evidence in finding.evidence)
+def _says_at_what(context: RuleContext, finding: Finding) -> bool:
+    """Whether the text says at what the program failed, and not while a picture was drawn."""
+    if any("Graphics Exception: " in evidence.text for evidence in finding.evidence):
+        return False
+    own = any(event.values.get("own") for event in events(context, finding.id))
+    return own or finding.id != PROGRAM_FAILED.id

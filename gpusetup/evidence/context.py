@@ -154,6 +154,7 @@ BESIDE_THE_POINT = (
     "backend-runs",
     "ran-first",
     "torch-uninstalled",
+    "program-failed",
 )
 """Events that explain no failure by themselves."""
 

@@ -9,6 +9,7 @@ from gpusetup.causes.host import TF32_MESSAGE, TF32_PRECISION
 from gpusetup.causes.memory import OUT_OF_MEMORY
 from gpusetup.causes.parallel import NCCL_NO_SOCKET_INTERFACE, NCCL_P2P_FAILURE
 from gpusetup.causes.programs import (
+    PROGRAM_FAILED,
     PROGRAM_SEES_NO_GPU,
     PROGRAM_WITHOUT_GPU_SUPPORT,
     programs_own,
@@ -152,7 +153,7 @@ UNREACHED = Message(
 
 def of_programs(context: RuleContext) -> Iterator[Finding]:
     """What a program says of itself."""
-    for cause in (PROGRAM_WITHOUT_GPU_SUPPORT, PROGRAM_SEES_NO_GPU):
+    for cause in (PROGRAM_WITHOUT_GPU_SUPPORT, PROGRAM_SEES_NO_GPU, PROGRAM_FAILED):
         heard = _about_it(context, *cause.kinds)
         if heard and cause.message and all(holds(context) for holds in cause.holds):
             yield from_message(context, cause, *case_of(context, cause.message, heard))

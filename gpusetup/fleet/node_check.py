@@ -12,10 +12,10 @@ from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.rules import OF_A_DRIVER, rules_of
 from gpusetup.errors import UsageError
 from gpusetup.findings import presence
-from gpusetup.fleet.facts import facts_of
+from gpusetup.fleet.facts import COUNT, facts_of
 from gpusetup.fleet.harmless import without_harmless
 from gpusetup.fleet.nodes import NodeFinding
-from gpusetup.fleet.profile import Expectation, Unmet, unmet
+from gpusetup.fleet.profile import Unmet, unmet
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Event, Snapshot
@@ -46,7 +46,8 @@ class Job(Frozen):
     snapshot: Snapshot
     facts: Mapping[str, str] = {}
     """What the snapshot has no place for: links, free disk."""
-    expected: tuple[Expectation, ...] = ()
+    expected: Mapping[str, str] = {}
+    """The facts of a sound node, by its profile."""
     absent: tuple[int, ...] = ()
     """GPUs that the job has and the node has not."""
     alone: bool = False
@@ -78,7 +79,7 @@ def checked(
         taken_at=snapshot.taken_at,
         findings=findings,
         unmet=wrong,
-        unknown=tuple(one.field for one in job.expected if one.field not in facts),
+        unknown=tuple(name for name in job.expected if name not in facts),
         facts=facts,
     )
 
@@ -106,7 +107,7 @@ def only(job: Job, gpus: str | None) -> Job:
             gpus=snapshot.gpus and own,
             events=tuple(e for e in snapshot.events if not _is_about_others(e, slots, others)),
         ),
-        expected=tuple(one for one in job.expected if one.field != "gpus.count"),
+        expected={n: value for n, value in job.expected.items() if n != COUNT},
         absent=tuple(sorted(numbers - {g.nvml_index for g in every})) if known else (),
         alone=bool(others),
     )
@@ -148,7 +149,7 @@ def _findings(snapshot: Snapshot, catalog: Catalog) -> tuple[NodeFinding, ...]:
 
 def _too_few(job: Job, given_out: int | None) -> tuple[str, ...]:
     """A node without a GPU fails, unless its profile or its scheduler expects none."""
-    if job.absent or any(one.field == "gpus.count" for one in job.expected):
+    if job.absent or COUNT in job.expected:
         return ()
     gpus = job.snapshot.gpus or ()
     if not gpus:

@@ -67,10 +67,14 @@ def _traffic_before(tail: Tail) -> float:
 
 
 def _nothing_moves(work: Work) -> bool:
-    links = (work.link_rate or 0.0) < marks.LINK and (work.pcie_rate or 0.0) < marks.PCIE
-    network = (work.network_rate or 0.0) < marks.NETWORK
-    files = (work.read_rate or 0.0) < marks.READS and (work.write_rate or 0.0) < marks.WRITES
-    return links and network and files
+    rates = (
+        (work.link_rate, marks.LINK),
+        (work.pcie_rate, marks.PCIE),
+        (work.network_rate, marks.NETWORK),
+        (work.read_rate, marks.READS),
+        (work.write_rate, marks.WRITES),
+    )
+    return all((rate or 0.0) < mark for rate, mark in rates)
 
 
 def stood_still(run: Run) -> str:

@@ -65,7 +65,7 @@ NOTES: tuple[tuple[Sign, str], ...] = (
     (broken_memory, "{gpu.memory_errors} errors of its memory that could not be corrected; "
      "`nvidia-smi -q -d ECC,ROW_REMAPPER`, then a reset or a replacement"),
     (only_draws, "only programs that draw use it"),
-    (s.slow_link, "its PCIe link carries {gpu.link_limit:MB/s} one way, as one to four lanes do: "
+    (s.slow_link, "its PCIe link carries {gpu.link_limit:MB/s} one way, as few lanes do: "
      "the slot, a riser?"),
     (locked, "SM clock at {work.clock_share:.0f} % of its maximum, and no reason was told; "
      "`nvidia-smi -q -d CLOCK` shows clocks that were locked (-lgc)"),

@@ -27,7 +27,8 @@ class Run:
         self.busiest_cpu = mean(tree.busiest_cpu_percent for tree in trees)
         self.ranks = max((tree.gpu_processes or 0 for tree in trees), default=0) or None
         """Processes of the command that hold a watched GPU."""
-        self.collective_threads = max((tree.collective_threads or 0 for tree in trees), default=0)
+        threads = (tree.collective_threads for tree in trees)
+        self.collective_threads = max((one for one in threads if one is not None), default=None)
         shares = (percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts)
         self.host_memory = max((share for share in shares if share is not None), default=None)
         """Percent of the machine's memory that was in use, at most."""

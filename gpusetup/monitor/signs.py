@@ -64,7 +64,7 @@ def memory_bus_full(s: Seen) -> bool:
 
 @sign
 def pauses_rule(s: Seen) -> bool:
-    """Pauses take more than a quarter of the run."""
+    """Pauses take more than a fifth of the run."""
     return s.gpu.parts.pause_share > marks.WAITS
 
 
@@ -82,6 +82,18 @@ def full_at_the_end(s: Seen) -> bool:
     """Memory was full when it ended with an error."""
     mark = marks.MEMORY_TIGHT if s.run.exit else marks.MEMORY_FULL
     return least(s.gpu.memory.last, mark)
+
+
+@sign
+def memory_used_up(s: Seen) -> bool:
+    """What is left of its memory is too little for another allocation."""
+    return least(s.gpu.memory.p95, marks.MEMORY_FULL)
+
+
+@sign
+def shared_with_others(s: Seen) -> bool:
+    """More processes hold its memory than the command has on GPUs."""
+    return 0 < (s.run.ranks or 0) < len(s.gpu.holders.pids)
 
 
 @sign
@@ -211,6 +223,13 @@ def reads(s: Seen) -> bool:
 
 
 @sign
+def nothing_comes_in(s: Seen) -> bool:
+    """Neither the process nor the card receives data that a loader could be behind with."""
+    little = below(s.work.input_rate, marks.READS) and below(s.work.pcie_in, marks.READS)
+    return little and s.kind != "simulation"
+
+
+@sign
 def blocked(s: Seen) -> bool:
     """Processes wait for a disk."""
     return least(s.work.blocked, marks.BLOCKED)
@@ -278,10 +297,22 @@ def slow_link(s: Seen) -> bool:
 
 
 @sign
+def link_full(s: Seen) -> bool:
+    """Its PCIe link carries nearly all that it can, one way or both."""
+    return least(s.work.pcie_share, marks.LINK_FULL)
+
+
+@sign
 def links_carry(s: Seen) -> bool:
     """The links carry much."""
     full = least(s.work.link_rate, marks.LINK) or least(s.work.pcie_rate, marks.PCIE)
     return full or least(s.work.pcie_share, 30)
+
+
+@sign
+def without_nccl(s: Seen) -> bool:
+    """Several ranks, and no thread of NCCL."""
+    return (s.run.ranks or 0) > 1 and s.run.collective_threads == 0
 
 
 @sign

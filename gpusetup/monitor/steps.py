@@ -77,12 +77,19 @@ STEPS: dict[str, Step] = {
     "fewer-bytes": Step(
         "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps",
         BENCHMARK),
+    "exchange-with-nccl": Step(
+        'Exchange with NCCL: init_process_group(backend="nccl"); {run.ranks} ranks run without it, '
+        "so the CPU adds up their gradients", when=s.without_nccl),
     "fewer-bytes-between-gpus": Step(
         "Exchange less often or less: accumulate gradients, a bf16 hook of DDP, larger buckets, "
         "shard within one node", "nvidia-smi topo -m"),
     "stay-on-the-gpu": Step(
         "Keep on the GPU what travels each step: less offload, pinned memory, copies beside the "
         "computing", "gpusetup plan {config}"),
+    "free-the-card": Step(
+        "Other processes hold memory of this GPU: end them, or use another GPU",
+        "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv",
+        when=s.shared_with_others),
     "leave-a-margin": Step(
         "Find the largest batch that leaves a margin, and accumulate gradients", BATCH_SIZE),
     "find-the-leak": Step(
@@ -132,8 +139,9 @@ STEPS: dict[str, Step] = {
     "spread-the-streams": Step(
         "Its video engine is the limit: fewer or smaller streams, a faster preset, a second card"),
     "look-at-the-link": Step(
-        "Look at the link: {gpu.link_limit:MB/s} one way is that of one to four lanes; its slot, a "
-        "riser, the firmware's lanes; and keep on the GPU what travels each step",
+        "Look at the link: it carries {gpu.link_limit:MB/s} one way, and 16 lanes carry at least "
+        "15000 MB/s: the slot, a riser, the firmware's lanes; keep on the GPU what travels each "
+        "step",
         "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
         "pcie.link.width.current,pcie.link.width.max --format=csv", when=s.slow_link),
     "see-whether-torch-can": Step(

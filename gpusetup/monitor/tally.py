@@ -180,9 +180,9 @@ class Gpu:
         """What the maker rated it at, as the card tells it, else by the catalog."""
         self.memory_errors = max(gpu.ecc_uncorrected or 0 for gpu in gpus)
         """Those that could not be corrected."""
-        busy = (gpu.pcie_limit_bytes_per_second or 0.0 for gpu in gpus if not is_quiet(gpu))
-        self.link_limit = max(busy, default=0.0)
-        """The most that its PCIe link could carry one way, bytes a second: at rest it is slower."""
+        busy = [gpu.pcie_limit_bytes_per_second or 0.0 for gpu in gpus if not is_quiet(gpu)]
+        self.link_limit = percentile(busy, 75) if busy else 0.0
+        """What its PCIe link can carry one way at work, bytes a second: at rest it is slower."""
         begun = self.first.memory_used_bytes or 0
         self.memory_rose = (self.latest.memory_used_bytes or 0) - begun
         """Bytes, from the first sample to the last."""

@@ -1,19 +1,19 @@
 """The command's processes: CPU, memory, what they read, and which are DataLoader workers.
 
-`psutil` asks; what it means is decided in `tree_sample`, a function of plain values. Edge.
+Edge: psutil asks.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from gpusetup.model.frozen import Frozen, replace
 from gpusetup.monitor.host import asked
 from gpusetup.monitor.values import TreeSample
 from gpusetup.probe.host import read_quota
@@ -30,82 +30,28 @@ MOST_THREADS = 512
 STAT = (Path("/sys/fs/cgroup/cpu.stat"), Path("/sys/fs/cgroup/cpu/cpu.stat"))
 
 
-class Process(Frozen):
-    """One process of the tree at one moment; counters since its start."""
-
-    pid: int
-    parent: int
-    started: float
-    name: str
-    command: tuple[str, ...]
-    cpu_seconds: float
-    memory_bytes: int
-    moved: Mapping[str, int | None] = {}
-    """Bytes, by the names of `COUNTERS`."""
-    blocked: bool = False
-    """Asleep without interruption: it waits for a disk."""
-    collective_threads: int = 0
-
-    @property
-    def key(self) -> tuple[int, float]:
-        """A pid alone may have been given away again."""
-        return self.pid, self.started
+ASKED = ("pid", "ppid", "create_time", "name", "cmdline", "cpu_times", "memory_info", "status")
+FIELDS = (*ASKED, *(name for name in ("io_counters",) if hasattr(psutil.Process, name)))
+Told = dict[str, Any]
+"""What psutil tells of a process, by `FIELDS`; None if it is hidden (Windows, another user's)."""
 
 
-Known = Mapping[tuple[int, float], Process]
-
-
-def tree_sample(
-    before: Known, now: Sequence[Process], seconds: float, on_gpu: frozenset[int] = frozenset()
-) -> TreeSample:
-    """What the processes did in the `seconds` since `before`; one that is new began at nothing."""
-    workers = loader_workers(now, on_gpu)
-    shares, rates = dict[int, float](), dict[str, Any]()
-    for one in now:
-        old = before.get(one.key)
-        spent = max(0.0, one.cpu_seconds - (old.cpu_seconds if old else 0.0))
-        shares[one.pid] = spent / seconds * 100 if seconds > 0 else 0.0
-        for name, count in one.moved.items():
-            more = max(0, (count or 0) - ((old and old.moved.get(name)) or 0))
-            if count is not None and seconds > 0:
-                field = f"{name}_per_second"
-                rates[field] = rates.get(field, 0) + more / seconds
-    others = [share for pid, share in shares.items() if pid not in workers]
-    return TreeSample(
-        processes=len(now),
-        cpu_percent=round(sum(shares.values()), 1),
-        busiest_cpu_percent=round(max(others, default=0.0), 1),
-        memory_bytes=sum(p.memory_bytes for p in now),
-        loader_workers=len(workers),
-        loader_cpu_percent=round(sum(shares[pid] for pid in workers), 1),
-        blocked_processes=sum(p.blocked for p in now),
-        gpu_processes=len(on_gpu & shares.keys()) or None,
-        collective_threads=sum(p.collective_threads for p in now),
-        **{name: round(rate) for name, rate in rates.items()},
-    )
-
-
-def loader_workers(tree: Sequence[Process], on_gpu: frozenset[int] = frozenset()) -> frozenset[int]:
+def loader_workers(tree: Sequence[Told], on_gpu: Set[int] = frozenset()) -> Set[int]:
     """The DataLoader workers: by their name, or (older torch) forks of a Python that have no child.
 
     >>> def python(pid, parent, name="python"):
-    ...     return Process(pid=pid, parent=parent, started=0, name=name, command=("python", "t.py"),
-    ...                    cpu_seconds=0, memory_bytes=0)
+    ...     return {"pid": pid, "ppid": parent, "name": name, "cmdline": ["python", "t.py"]}
     >>> sorted(loader_workers([python(1, 0), python(2, 1), python(3, 1)]))
     [2, 3]
     >>> sorted(loader_workers([python(1, 0), python(2, 1, "pt_data_worker"), python(3, 1)]))
     [2]
     """
-    commands = {p.pid: p.command for p in tree}
-    parents = {p.parent for p in tree}
-    named = frozenset(p.pid for p in tree if p.name == WORKER_NAME)
-    return named or frozenset(
-        p.pid
-        for p in tree
-        if p.pid not in parents | on_gpu
-        and p.command == commands.get(p.parent)
-        and "python" in p.name.lower()
-    )
+    named = {one["pid"] for one in tree if one["name"] == WORKER_NAME}
+    commands = {
+        one["pid"]: one["cmdline"] for one in tree if "python" in (one["name"] or "").lower()
+    }
+    forks = {p["pid"] for p in tree if p["cmdline"] and p["cmdline"] == commands.get(p["ppid"])}
+    return named or forks - {one["ppid"] for one in tree} - on_gpu
 
 
 class Tree:
@@ -113,60 +59,66 @@ class Tree:
 
     def __init__(self, pid: int) -> None:
         self.root = psutil.Process(pid)
-        self._before: Known = {}
+        self._before: dict[tuple[int, float], Counter[str]] = {}
         self._at = time.monotonic()
         self._cores, self._periods = _cores(), _periods()
 
-    def sample(self, on_gpu: frozenset[int] = frozenset()) -> TreeSample | None:
+    def sample(self, on_gpu: Set[int] = frozenset()) -> TreeSample | None:
         """None when nothing of it is left, or nothing is told of what is."""
         each = (self.root, *(asked(self.root.children, True) or ()))
-        read = (asked(self._read, one, one.pid in on_gpu) for one in each)
-        now = [found for found in read if found is not None]
+        told = (asked(one.as_dict, FIELDS) for one in each)
+        tree = [one for one in told if one and one["status"] != psutil.STATUS_ZOMBIE]
+        tree = [one for one in tree if one["cpu_times"] and one["memory_info"]]
         at, periods = time.monotonic(), _periods()
-        if not now:
+        if not tree:
             return None
-        told = tree_sample(self._before, now, at - self._at, on_gpu)
-        passed, held = (late - old for late, old in zip(periods, self._periods, strict=True))
-        self._before, self._at, self._periods = {p.key: p for p in now}, at, periods
-        share = round(held / passed * 100, 1) if passed > 0 else None
-        return replace(told, cores=self._cores, held_back_percent=share)
+        # A pid alone may have been given away again.
+        spent = {(one["pid"], one["create_time"]): _spent(one) for one in tree}
+        passed = max(at - self._at, 1e-3)
+        new = {key: count - self._before.get(key, Counter()) for key, count in spent.items()}
+        whole, names = sum(new.values(), Counter()), set[str]().union(*spent.values()) - {"cpu"}
+        rates = {f"{name}_per_second": round(whole[name] / passed) for name in names}
+        cpu = {pid: round(count["cpu"] / passed / 1e4, 1) for (pid, _), count in new.items()}
+        workers, ranks = loader_workers(tree, on_gpu), on_gpu & cpu.keys()
+        threads = [count for pid in ranks if (count := _collective_threads(pid)) is not None]
+        ran, held = (late - old for late, old in zip(periods, self._periods, strict=True))
+        self._before, self._at, self._periods = spent, at, periods
+        return TreeSample(
+            processes=len(tree),
+            cpu_percent=round(sum(cpu.values()), 1),
+            busiest_cpu_percent=max((cpu[pid] for pid in cpu.keys() - workers), default=0.0),
+            memory_bytes=sum(one["memory_info"].rss for one in tree),
+            loader_workers=len(workers),
+            loader_cpu_percent=round(sum(cpu[pid] for pid in workers), 1),
+            blocked_processes=sum(one["status"] == psutil.STATUS_DISK_SLEEP for one in tree),
+            gpu_processes=len(ranks) or None,
+            collective_threads=sum(threads) if threads else None,
+            cores=self._cores,
+            held_back_percent=round(held / ran * 100, 1) if ran > 0 else None,
+            **rates,
+        )
 
     def has_ended(self) -> bool:
         """Whether the process itself is gone, or a zombie."""
         zombie = asked(self.root.status) == psutil.STATUS_ZOMBIE
         return zombie or not asked(self.root.is_running)
 
-    def _read(self, one: psutil.Process, on_gpu: bool) -> Process | None:
-        """One process; None for a zombie. What it is called may be hidden (Windows, another
-        user's), what it uses is needed."""
-        with one.oneshot():
-            status = one.status()
-            if status == psutil.STATUS_ZOMBIE:
-                return None
-            times, io = one.cpu_times(), asked(lambda: one.io_counters())
-            started = one.create_time()
-            known = self._before.get((one.pid, started))
-            return Process(
-                pid=one.pid,
-                parent=one.ppid(),
-                started=started,
-                name=asked(one.name) or "",
-                command=known.command if known else tuple(asked(one.cmdline) or ()),
-                cpu_seconds=times.user + times.system,
-                memory_bytes=one.memory_info().rss,
-                moved={name: getattr(io, theirs, None) for name, theirs in COUNTERS.items()},
-                blocked=status == psutil.STATUS_DISK_SLEEP,
-                collective_threads=_collective_threads(one.pid) if on_gpu else 0,
-            )
+
+def _spent(one: Told) -> Counter[str]:
+    """Microseconds of CPU, and what was moved, since its start."""
+    io = one.get("io_counters")
+    moved = {name: getattr(io, theirs) for name, theirs in COUNTERS.items() if hasattr(io, theirs)}
+    return Counter({**moved, "cpu": round(sum(one["cpu_times"][:2]) * 1e6)})
 
 
-def _collective_threads(pid: int) -> int:
-    """How many threads of a process are NCCL's, by their names; 0 if they are not told."""
+def _collective_threads(pid: int) -> int | None:
+    """How many threads of a process are NCCL's, by their names; None if they are not told."""
     try:
         names = sorted(Path(f"/proc/{pid}/task").glob("*/comm"))[:MOST_THREADS]
-        return sum(bool(COLLECTIVES.search(file.read_text(encoding="utf-8"))) for file in names)
+        told = [bool(COLLECTIVES.search(file.read_text(encoding="utf-8"))) for file in names]
     except (OSError, UnicodeDecodeError):
-        return 0
+        return None
+    return sum(told) if told else None
 
 
 def _periods() -> tuple[int, int]:

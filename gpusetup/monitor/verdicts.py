@@ -99,13 +99,13 @@ waits = starved & ~s.core_full
 alone_with_its_cpu = starved & ~s.workers
 small = ("more-in-parallel", "larger-work", "compile-or-graphs")
 faster_input = ("load-with-workers", "off-the-loop")
-fewer_bytes = ("fewer-bytes-between-gpus",)
+fewer_bytes = ("exchange-with-nccl", "fewer-bytes-between-gpus")
 the_link = ("look-at-the-link", "stay-on-the-gpu")
 shorter = ("overlap-the-pauses", "shorter-pauses")
 unseen = ("watch-the-command", "see-where-it-waits")
 waits_where = ("see-where-it-waits",)
 storages = ("faster-storage",)
-margin = ("leave-a-margin",)
+margin = ("free-the-card", "leave-a-margin")
 
 CASES: tuple[Case, ...] = (
     # memory that ended the run
@@ -138,13 +138,15 @@ CASES: tuple[Case, ...] = (
          "{seen.together} GPUs of one job show {work.utilization:.0f} % utilisation but touch no "
          "memory and move nothing: they wait in a collective", waits_where),
     Case("communication-bound", "links",
-         s.several & s.links_carry & partly & ~(s.workers_full | s.gaps), links, fewer_bytes),
+         s.several & s.links_carry & partly & ~(s.workers_full | s.pauses_rule),
+         links, fewer_bytes),
     Case("communication-bound", "links",
          s.several & s.busy & s.links_rule & ~s.memory_bus_full, links, fewer_bytes),
     Case("communication-bound", "collectives",
          s.several & s.spins & s.light & s.collectives,
          in_collectives, fewer_bytes),
-    Case("communication-bound", "host", s.links_carry & s.light & ~s.several, links, the_link),
+    Case("communication-bound", "host", ((s.links_carry & s.light) | (s.link_full & partly))
+         & ~s.several, links, the_link),
     # pauses
     Case("bursty", "requests", s.server & partly & ~s.core_full, BURSTS, ("send-more-requests",)),
     Case("bursty", "cells", s.notebook & partly, BURSTS, ("release-between-cells",)),
@@ -172,8 +174,9 @@ CASES: tuple[Case, ...] = (
     Case("input-starved", "producers", starved & s.helpers & ~s.several,
          WORKED + " while other processes of the command computed at {work.helpers_cpu:.0f} % of a "
          "core together", ("speed-up-the-producers",)),
+    Case("memory-tight", "margin", s.memory_used_up & partly & ~s.no_loader, MEMORY, margin),
     Case("input-starved", "by-itself", alone_with_its_cpu
-         & s.core_full & ~s.light,
+         & s.core_full & ~(s.light | s.nothing_comes_in),
          BY_ITSELF, faster_input),
     Case("input-starved", "slow-items", waits & s.workers,
          WAITED + " for {seen.loaders} at {work.worker_cpu:.0f} % of a core each",

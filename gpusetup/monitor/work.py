@@ -67,6 +67,7 @@ class Work:
     loader_workers = Mean("tree", "loader_workers")
     loader_cpu = Mean("tree", "loader_cpu_percent")
     read_rate = Mean("tree", "read_bytes_per_second")
+    input_rate = Mean("tree", "input_bytes_per_second")
     write_rate = Mean("tree", "write_bytes_per_second")
     blocked = Mean("tree", "blocked_processes")
     held_back = Mean("tree", "held_back_percent")

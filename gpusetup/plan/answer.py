@@ -125,7 +125,7 @@ def left_open(question: Question, decision: Decision, place: Place) -> Iterator[
         )
     if total + place.used_bytes > capacity:
         yield f"it fits only if other programs give back {place.used_bytes / GIB:.1f} GiB"
-    more = encoders(job) if job.encoders == "none" and "encoders" not in question.how else 0
+    more = encoders(job)
     if more and question.trainer != "finetrainers" and total + more > 0.8 * capacity:
         yield (
             f"with the encoders of text and the VAE on the GPU {(total + more) / GIB:.1f} GiB are "
@@ -243,13 +243,12 @@ def runner_up(decision: Decision) -> RunnerUp | None:
 
 # --- settings ----------------------------------------------------------------------------------
 
-NAMED_APART = ("shape", "gpus", "context", "batch", "tokens", "linked", "strategy", "optimizer",
-               "amp", "dtype", "checkpointing", "expandable", "autocast")  # fmt: skip
+NAMED_APART = ("shape", "gpus", "context", "batch", "tokens", "strategy", "optimizer",
+               "amp", "dtype", "checkpointing", "expandable")  # fmt: skip
 
 
 def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
     """What to write into the trainer's configuration; what is usual is left out."""
-    half = job.dtype if job.autocast and job.compute_bytes < 4 else "none"
     found: dict[str, Any] = {
         "strategy": "fsdp2" if job.strategy == "fsdp" else job.strategy,
         "gpus": job.gpus,
@@ -257,7 +256,7 @@ def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
         "sequence_parallel_size": recipe.sp,
         "gradient_checkpointing": job.checkpointing,
         "optimizer": job.optimizer,
-        "mixed_precision": job.amp or half,
+        "mixed_precision": job.amp or "none",
         "param_dtype": job.dtype,
     }
     for name, usual in FIELDS.items():

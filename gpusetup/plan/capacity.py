@@ -49,30 +49,6 @@ def capacity(name: str | None, total_bytes: float) -> float:
     return as_cuda_sees(total_bytes)
 
 
-LINKED = frozenset(
-    {"a100", "a800", "h100", "h800", "h200", "h20", "b100", "b200", "b300", "gb200", "gb300"}
-)
-"""Boards of these are made for NVLink between several of them (rates.json names the sources)."""
-
-
-def is_linked(name: str | None, total_bytes: float) -> bool:
-    """Whether several GPUs of a kind talk by NVLink; a size alone tells A100 40 GB, and from 80 on.
-
-    V100s are not counted: 1 and 8 of them take the same but for 0.1 to 0.6 GiB (DLPerf's report).
-
-    >>> is_linked("NVIDIA A100-SXM4-80GB", 80 * GIB), is_linked("NVIDIA A100 80GB PCIe", 80 * GIB)
-    (True, False)
-    >>> is_linked("NVIDIA L40S", 45 * GIB), is_linked(None, 39.4 * GIB)
-    (False, True)
-    """
-    from gpusetup.catalog.gpus import tokens
-
-    words = tokens(name) if name else frozenset()
-    if name is None:
-        return 38 * GIB <= total_bytes <= 42 * GIB or total_bytes >= 76 * GIB
-    return bool(words & LINKED) and "pcie" not in words
-
-
 def _same(known: str, name: str) -> bool:
     """
     >>> _same("L4", "NVIDIA L4"), _same("L4", "NVIDIA L40S")

@@ -16,7 +16,7 @@ from gpusetup.plan.answer import ENV
 from gpusetup.plan.decide import CLEAR, Limits, largest
 from gpusetup.plan.job import Recipe
 from gpusetup.plan.measured import NONE
-from gpusetup.plan.memory import CONTEXT, NCCL, NCCL_LINKED
+from gpusetup.plan.memory import CONTEXT, NCCL
 from gpusetup.plan.place import Place
 
 PHASES = ("forward", "backward", "optimizer")
@@ -281,8 +281,7 @@ class CodeAsked(Frozen):
 
 def overhead(asked: CodeAsked) -> float:
     """CUDA's context and NCCL's buffers."""
-    nccl = NCCL_LINKED if asked.place.linked else NCCL
-    return CONTEXT + nccl * (asked.request.gpus > 1)
+    return CONTEXT + NCCL * (asked.request.gpus > 1)
 
 
 def room(asked: CodeAsked) -> int:

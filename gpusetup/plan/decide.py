@@ -79,14 +79,13 @@ def doubt(job: Job, recipe: Recipe) -> str | None:
     """Why a job that fits is not sure to, for kinds of which little is known."""
     if job.shape.kind == "unet":  # whose levels have widths of their own
         return f"the layers of {job.shape.name} are a rough picture, compared with no measurement"
-    trains_layers = job.lora is None and job.frozen < 1 and job.trained_layers is None
+    trains_layers = job.lora is None and job.trained_layers is None
     if job.shape.tower and trains_layers:
         return "what the tower of images keeps is not counted: LoRA leaves it out"
     kinds = {
         "with parts on the host": recipe.offload
         or job.offload_optimizer
         or job.offload_checkpoints,
-        "with a reference model": job.reference is not None,
         "of adapters under ZeRO": job.lora is not None and job.strategy.startswith("zero"),
     }
     kind = next((name for name, its in kinds.items() if its), None)

@@ -14,7 +14,6 @@ Strategy = Literal[
 Dtype = Literal["fp32", "bf16", "fp16"]
 Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
 Attention = Literal["flash", "sdpa", "eager"]
-Encoders = Literal["none", "loaded", "resident"]
 Step = Literal["foreach", "fused", "loop", "backward"]
 
 DIVIDES: dict[Strategy, tuple[bool, bool, bool]] = {
@@ -65,8 +64,6 @@ class Job(Frozen):
     """What the frozen base is stored in; `fp8`: linear layers compute in 8 bits."""
     upcast_rest: bool = False
     """Whether what is not quantised is made 32-bit (PEFT's `prepare_model_for_kbit_training`)."""
-    autocast: bool = False
-    """Whether weights in 16 bits are trained under autocast, which computes norms in 32 bits."""
 
     # What is trained.
     lora: int | None = None
@@ -75,15 +72,10 @@ class Job(Frozen):
     """The linear layers that have a LoRA."""
     kept_inputs: int = 0
     """Copies of the inputs that 4-bit layers keep (bitsandbytes before 0.43.2)."""
-    lora_dropout: bool = False
     trained_embeddings: bool = False
     """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
-    frozen: float = 0.0
-    """The share of the parameters that is not trained."""
     trained_layers: int | None = None
     """How many of the last layers are trained, if they alone are."""
-    reference: Dtype | None = None
-    """What a frozen copy of the model is kept in (DPO, RLHF with a KL term)."""
 
     # Optimizer.
     optimizer: str = "adamw"
@@ -104,9 +96,6 @@ class Job(Frozen):
     compile: bool = False
     fused_kernels: bool = False
     """Norm, rotation and gated MLP in kernels that recompute what is cheap (Liger)."""
-    encoders: Encoders = "none"
-    """Where the encoders of text and the VAE of a denoiser are: on the GPU in each step
-    (`resident`), until the first step (`loaded`), or nowhere."""
 
     # Among GPUs.
     strategy: Strategy = "fsdp"
@@ -122,8 +111,6 @@ class Job(Frozen):
     load_whole: bool = False
     """Whether every GPU gets the whole model before it is divided (DeepSpeed without `zero.Init`),
     whose linear layers then keep what ZeRO 3 gathered, too, unless they are recomputed."""
-    linked: bool = False
-    """Whether its GPUs talk by NVLink, for which NCCL has many channels."""
     expandable: bool = False
     """Whether the trainer itself switches expandable segments on."""
 
@@ -160,10 +147,6 @@ class Job(Frozen):
         """Tokens of the text that a second stack writes, for each of the sample's; else 1."""
         most = self.shape.native_context or self.context
         return min(self.context, most) / self.length if self.shape.writers else 1.0
-
-    @property
-    def base_is_frozen(self) -> bool:
-        return self.lora is not None or self.frozen >= 1
 
     @property
     def is_quantized(self) -> bool:
@@ -212,7 +195,7 @@ class Job(Frozen):
         if self.trained_layers is not None:
             layers = self.shape.parameters - self.shape.outside
             return round(layers * min(self.trained_layers / self.shape.layers, 1))
-        return round(self.shape.parameters * (1 - self.frozen))
+        return self.shape.parameters
 
 
 FIELDS: dict[str, Any] = dict(defaults(Job))

@@ -48,7 +48,7 @@ def gpu_of(name: str | None, total_bytes: float) -> str | None:
 
 def is_standard(job: Job) -> bool:
     """Whether a job is of the kind that was measured: a text, the trainer's defaults."""
-    plain = Job(shape=job.shape, gpus=job.gpus, context=job.context, linked=job.linked)
+    plain = Job(shape=job.shape, gpus=job.gpus, context=job.context)
     return job.shape.writes_text and not job.shape.tower and job == plain
 
 

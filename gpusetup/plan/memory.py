@@ -15,7 +15,6 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
 from gpusetup.plan.job import BYTES, Job, Recipe, samples, tokens
 from gpusetup.plan.states import (
-    adapter_bytes,
     alone,
     casts,
     gathered,
@@ -54,9 +53,7 @@ def residual_bytes(job: Job) -> int:
     """Bytes of an element of the hidden state between the layers."""
     if upcast(job):
         return 4
-    sample = job.shape.sample  # a denoiser's comes out of a linear layer
-    wide = casts(job) and not (sample and sample.trained)
-    return BYTES[job.dtype] if wide else job.compute_bytes
+    return BYTES[job.dtype] if casts(job) else job.compute_bytes
 
 
 def kept(job: Job, recipe: Recipe) -> float:
@@ -64,9 +61,7 @@ def kept(job: Job, recipe: Recipe) -> float:
     count = tokens(job, recipe)
     if not job.checkpointing:
         return layers(job) * layer_bytes(job) * count + weight_copies(job)
-    # What is no saved tensor of autograd stays under checkpointing by hooks.
-    stays = 0.0 if job.reentrant else quantized_bytes(job)
-    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job) + stays) * count
+    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job)) * count
 
 
 def checkpoint_bytes(job: Job) -> float:
@@ -107,14 +102,10 @@ def layer_bytes(job: Job) -> float:
     """Bytes a token that one layer keeps without checkpointing.
 
     Each norm keeps its input, in 32 bits for RMSNorm, what it normalised, and its output; a dropout
-    a mask of bytes. A layer of a video's denoiser was measured by autograd's saved tensors.
+    a mask of bytes.
     """
     s = job.shape
-    if s.sample and s.sample.trained and s.sample.frozen:
-        rates = s.sample.frozen if job.base_is_frozen else s.sample.trained
-        by_autocast = job.copies_model and (job.autocast or casts(job))
-        return rates[2 if by_autocast else int(job.compute_bytes < 4)] * s.hidden + pairs(job)
-    inside = attention_bytes(job) + mlp_bytes(job) + adapter_bytes(job) + quantized_bytes(job)
+    inside = attention_bytes(job) + mlp_bytes(job) + quantized_bytes(job)
     outside = (s.norms * norm_bytes(job) + 2 * s.dropout) * s.hidden
     return outside / between(job) + inside / job.tensor_parallel
 
@@ -124,7 +115,7 @@ def norm_bytes(job: Job) -> int:
     residual, compute = residual_bytes(job), job.compute_bytes
     if job.compile or job.fused_kernels or not job.shape.rms_norm:
         return residual + compute
-    return 4 + residual * (not job.base_is_frozen) + compute
+    return 4 + residual * (not (job.lora is not None)) + compute
 
 
 def attention_bytes(job: Job) -> float:
@@ -166,7 +157,7 @@ def layer(job: Job, recipe: Recipe) -> float:
         peak = max(peak, 12.0 * s.heads * job.length / job.tensor_parallel)
     rest = layer_bytes(job) - scores
     passing = 0.5 * rest
-    if job.fused_kernels and s.gated and not job.gradient_dtype and not s.experts:
+    if job.fused_kernels and s.gated:
         # Liger's and Unsloth's SwiGLU writes its gradients over its inputs.
         passing = min(
             passing, (s.intermediate / job.tensor_parallel + s.hidden) * job.compute_bytes
@@ -187,9 +178,9 @@ Part = Literal["states", "checkpoints", "logits", "other"]
 CONTEXT = 0.5 * GIB
 """CUDA's context and the libraries' workspaces."""
 
-NCCL, NCCL_LINKED = 0.3 * GIB, 1.2 * GIB
-"""NCCL's buffers on a GPU; linked by NVLink it uses more channels (the median of seven messages of
-runs out of memory on several A100 to H200; six on cards without NVLink have 0.1)."""
+NCCL, NCCL_FITTED = 0.8 * GIB, 0.3 * GIB
+"""NCCL's buffers on a GPU: between 0.1 GiB without NVLink and 1.2 GiB with it (messages of runs
+out of memory); and as the measured cells fit."""
 
 TRAINER_LOGIT, EXCHANGE, LOST_LOGIT = 8.246, 15.981, 1.667
 """Of an RL trainer: bytes a logit, bytes an exchanged element, bytes a logit in gaps."""
@@ -224,7 +215,7 @@ def runtime(job: Job, recipe: Recipe) -> float:
     """CUDA's context, and NCCL's buffers if GPUs exchange tensors."""
     if job.gpus == 1 or job.strategy == "device-map":
         return CONTEXT
-    return CONTEXT + (NCCL_LINKED if job.linked and job.batch is not None else NCCL)
+    return CONTEXT + (NCCL_FITTED if job.batch is None else NCCL)
 
 
 def logits(job: Job, recipe: Recipe) -> float:

@@ -62,15 +62,10 @@ def said_of_sample(job: Job, size: str | None) -> list[str]:
         return []
     usual = "x".join(map(str, sample.usual)).removeprefix("1x")
     others = f"{2 * (sample.encoder + sample.vae) / 2**30:.1f} GiB"
-    where = {
-        "none": "are not counted: latents and embeddings are made before",
-        "loaded": "are there until the first step",
-        "resident": "are there in each step; what the VAE takes while it encodes is not counted",
-    }
     taken = [f"`--size {size or usual}` is {job.context:,} tokens"]
     return [
         *taken * (job.context == job.shape.tokens),
-        f"encoders of text and the VAE ({others}) {where[job.encoders]}",
+        f"encoders of text and the VAE ({others}) are not counted: encode the data before training",
     ]
 
 

@@ -11,7 +11,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.shell import own_word
 from gpusetup.model.units import GIB
-from gpusetup.plan.capacity import capacity, is_linked
+from gpusetup.plan.capacity import capacity
 from gpusetup.plan.decide import Limits
 from gpusetup.plan.measured import gpu_of
 
@@ -37,9 +37,6 @@ class Place(Frozen):
     used_bytes: int = 0
     """What other programs take of the fullest GPU."""
 
-    linked: bool = False
-    """Whether several such GPUs talk by NVLink."""
-
     def limits(self, sp: int | None = None, *, predict: bool = False) -> Limits:
         """What may be used: expandable segments need plain Linux, SP and Offload Linux."""
         return Limits(
@@ -59,7 +56,6 @@ def place_of(name: str | None, total_bytes: int) -> Place:
         gpu=name or f"GPU with {total_bytes / GIB:g} GiB",
         total_bytes=total_bytes,
         capacity=capacity(name, total_bytes),
-        linked=is_linked(name, total_bytes),
     )
 
 

@@ -64,7 +64,7 @@ class Question(Frozen):
         return bool(self.trainer or self.how or self.batch or self.tokens or self.solve)
 
 
-def job_of(question: Question, shape: Shape, limits: Limits, *, linked: bool = False) -> Job:
+def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     """The job of a question; UsageError if it contradicts itself.
 
     What was said comes before what the trainer does by default, and that before our own defaults.
@@ -80,17 +80,13 @@ def job_of(question: Question, shape: Shape, limits: Limits, *, linked: bool = F
         how["checkpointing"] = True
     elif "checkpointing" in said:
         how["selective"] = None
-    if said.get("amp"):
-        how["autocast"] = said["amp"] != "none"
     amp = how.get("amp") or ("none" if by_batch or how["dtype"] != "fp32" else "bf16")
     loss = how["loss"]
     job = Job(**how | {
         "amp": None if amp == "none" or BYTES[amp] >= BYTES[how["dtype"]] else amp,
-        "reference": how["dtype"] if how.get("reference") else None,
         "loss": SAME_LOSS.get(loss, loss),
         "shape": shape,
         "gpus": gpus,
-        "linked": linked,
         "context": context_of(question, shape),
         "batch": (question.batch or each) if by_batch else None,
         "tokens": question.tokens,
@@ -198,7 +194,7 @@ def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str |
          f"`--tp` does not divide the {job.shape.heads} heads of the model", None),
         (job.pipeline_parallel > job.shape.layers,
          f"`--pp` is more than the {job.shape.layers} layers of the model", None),
-        (job.is_quantized and not job.base_is_frozen,
+        (job.is_quantized and job.lora is None,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
         (not re.fullmatch(r"op|[1-9]\d{0,2}", selective),
          f"selective checkpointing is `op`, or every n-th layer: `2`, not {selective}", None),

@@ -61,7 +61,7 @@ def adapters(job: Job) -> Changes:
     four = {"quantize": "nf4"}
     if job.lora is not None:
         return {} if job.quantize else {"4-bit weights (`--quantize nf4`)": four}
-    if job.frozen or job.trained_layers is not None:
+    if job.trained_layers is not None:
         return {}
     small = {"lora": 16, "dtype": "bf16", "amp": None}
     found = {

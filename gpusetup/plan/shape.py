@@ -35,11 +35,6 @@ class Sample(Frozen):
     encoder: int = 0
     """The parameters of its frozen encoders of text."""
     vae: int = 0
-    trained: tuple[float, float, float] | None = None
-    """Bytes that a layer keeps for each token and element of the width where its weights learn: in
-    32 bits, in 16, and under autocast; None: as a layer of text does."""
-    frozen: tuple[float, float, float] | None = None
-    """The same where LoRA beside attention alone learns."""
     adapted: tuple[int, int] | None = None
     """Inputs and outputs of all linear layers that LoRA is beside: attention's, and all."""
 

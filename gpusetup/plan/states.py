@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.job import BYTES, DIVIDES, QUANTIZED, Job, Recipe
-from gpusetup.plan.shape import targets
 
 ALONE, UNIT, UNIT_OFFLOADED, UNIT_FROZEN = 1.065, 11.565, 7.998, 4.0
 """Bytes a parameter: of all that one GPU holds alone under a sharded strategy; of the largest unit
@@ -87,8 +86,6 @@ def weight_bytes(job: Job) -> int:
 
 
 def gradient_bytes(job: Job) -> int:
-    if job.gradient_dtype is not None:
-        return BYTES[job.gradient_dtype]
     if job.lora is None and job.deepspeed and job.amp:
         return BYTES[job.amp]
     return job.trained_bytes
@@ -121,14 +118,13 @@ def gradients_stay(job: Job) -> bool:
 
 
 def loaded(job: Job, recipe: Recipe) -> float:
-    """Before the first step: the whole model on every GPU, or a denoiser's encoders with it."""
+    """Before the first step: the whole model on every GPU."""
     whole = mine(job, job.shape.parameters) * weight_bytes(job)
-    whole *= job.load_whole and not job.is_quantized
-    return whole if job.encoders == "none" else max(whole, base(job)) + encoders(job)
+    return whole * (job.load_whole and not job.is_quantized)
 
 
 def encoders(job: Job) -> float:
-    """The frozen encoders of text and the VAE of a denoiser, whole on each GPU, in 16 bits."""
+    """The frozen encoders of text and the VAE of a denoiser in 16 bits, which no term counts."""
     sample = job.shape.sample
     return 2.0 * (sample.encoder + sample.vae) if sample else 0.0
 
@@ -142,9 +138,7 @@ def standing(job: Job, recipe: Recipe) -> float:
         found += mine(job, job.trained, shards(job, 2)) * optimizer_bytes(job)
     if job.strategy == "ddp" and not job.masters:  # its buckets are a copy of the gradients
         found += mine(job, job.trained) * gradient_bytes(job)
-    if job.reference is not None:
-        found += mine(job, job.shape.parameters, shards(job, 0)) * BYTES[job.reference]
-    return found + encoders(job) * (job.encoders == "resident")
+    return found
 
 
 def alone(job: Job, recipe: Recipe) -> float:
@@ -161,9 +155,9 @@ def gathered(job: Job, recipe: Recipe) -> float:
     s = job.shape
     if not DIVIDES[job.strategy][0]:
         return 0.0
-    share = 0.0 if job.lora is not None else min(1.0, job.trained / max(s.parameters, 1))
-    trained = UNIT_OFFLOADED if recipe.offload else UNIT
-    rate = UNIT_FROZEN + (trained - UNIT_FROZEN) * share
+    rate = UNIT_FROZEN
+    if job.lora is None:
+        rate = UNIT_OFFLOADED if recipe.offload else UNIT
     unit = s.largest_unit / job.tensor_parallel * rate * job.compute_bytes / 2
     if job.gpus == 1:
         return unit
@@ -188,30 +182,22 @@ def gradients_before(job: Job, recipe: Recipe) -> float:
 
 
 def step(job: Job, recipe: Recipe) -> float:
-    """What the optimizer's step takes with the gradients: copies of all, or of one tensor.
+    """What the optimizer's step takes with the gradients: copies of all by `foreach`.
 
-    DeepSpeed's masters are one flat tensor of a GPU's part, whose gradients become 32-bit at once,
-    at stage 3 of a billion parameters after the other (`sub_group_size`).
+    DeepSpeed's masters are one flat tensor of a GPU's part, which is copied twice, at stage 3 a
+    billion parameters after the other (`sub_group_size`).
     """
     if recipe.offload or job.offload_optimizer or job.batch is None:
         return 0.0
     part = mine(job, job.trained, shards(job, 2))
     if job.deepspeed:
         group = min(part, 1e9) if job.strategy == "zero3" else part
-        own = 4 * group + copied(job, 4, group, group)
-        return max(0.0, max(own, 8 * group) - gradients(job, recipe))
-    largest = max(job.shape.vocabulary, job.shape.intermediate) * job.shape.hidden
-    one = largest / job.tensor_parallel / shards(job, 2)
+        return 8 * group
     if job.optimizer == "adafactor":  # gradient, parameter, squares, and the product of its factors
-        return 17.6 * one
-    return copied(job, 4 if job.masters else job.trained_bytes, part, one)
-
-
-def copied(job: Job, width: float, every: float, one: float) -> float:
-    """What the optimizer copies: all elements by `foreach`, two tensors if it loops."""
-    if job.step == "loop" and job.optimizer in ("adamw", "adam"):
-        return 2 * width * one
-    return every * OPTIMIZERS[job.optimizer].copies * width * (job.step == "foreach")
+        largest = max(job.shape.vocabulary, job.shape.intermediate) * job.shape.hidden
+        return 17.6 * largest / job.tensor_parallel / shards(job, 2)
+    width = 4 if job.masters else job.trained_bytes
+    return part * OPTIMIZERS[job.optimizer].copies * width * (job.step == "foreach")
 
 
 def host_bytes(job: Job, recipe: Recipe) -> float:
@@ -221,12 +207,6 @@ def host_bytes(job: Job, recipe: Recipe) -> float:
     copy: float = job.shape.parameters * BYTES[job.dtype] + job.adapters * job.trained_bytes
     copy += job.trained * (gradient_bytes(job) + optimizer_bytes(job))
     return copy * (job.data_parallel / shards(job, 0))
-
-
-def adapter_bytes(job: Job) -> float:
-    """What a dropout before LoRA keeps: a copy and a mask of its inputs."""
-    inputs = sum(a for a, _ in targets(job.shape, job.lora_targets))
-    return inputs * (job.compute_bytes + 1) * (job.lora_dropout and job.lora is not None)
 
 
 def quantized_bytes(job: Job) -> float:

@@ -79,7 +79,7 @@ def defaults(trainer: str, kind: str, gpus: int, said: Mapping[str, Any]) -> dic
     if (kind in CAPPED and kernels != "capped") or (kind in WITHOUT_SDPA and not kernels):
         found["attention"] = "eager"
     if trainer == "diffusers" and said.get("lora") is not None:  # `weight_dtype` of its scripts
-        found |= {"dtype": said.get("amp") or found["amp"], "autocast": True}
+        found["dtype"] = said.get("amp") or found["amp"]
     both = found | dict(said)
     if both.get("upcast_rest") and both.get("quantize") in ("nf4", "nf4-dq", "int8"):
         # PEFT's `prepare_model_for_kbit_training`
@@ -228,7 +228,7 @@ CONDITIONS = (
     "lora", "quantize", "optimizer", "loss", "attention", "trained_layers", "selective",
     "trained_embeddings", "tensor_parallel", "pipeline_parallel", "context_parallel",
     "expert_parallel", "fused_kernels", "compile", "strategy", "offload_optimizer",
-    "offload_checkpoints", "checkpointing", "lora_targets", "dtype", "accumulate", "frozen",
+    "offload_checkpoints", "checkpointing", "lora_targets", "dtype", "accumulate",
 )  # fmt: skip
 """Fields of a job that a run must be told."""
 

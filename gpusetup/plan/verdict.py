@@ -8,7 +8,7 @@ from gpusetup.configs.config import Config
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.capacity import capacity, is_linked
+from gpusetup.plan.capacity import capacity
 from gpusetup.plan.config import for_gpus, question_of
 from gpusetup.plan.decide import CLEAR_ELSEWHERE, Limits, doubt
 from gpusetup.plan.job import Job, Recipe
@@ -90,5 +90,4 @@ def _run(
             raise UsageError("The config does not say how long a sequence is")
         question = replace(question, context=1)
     limits = Limits(capacity=0, linux=card.linux)
-    linked = is_linked(card.name, card.memory_bytes)
-    return job_of(question, shape, limits, linked=linked), Recipe(sp=question.sp or 1)
+    return job_of(question, shape, limits), Recipe(sp=question.sp or 1)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from gpusetup.model.frozen import Frozen
-from gpusetup.monitor.marks import HOT, MEMORY_HIGH, MEMORY_LOW
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.values import GpuSample, Summary, TreeSample
+from gpusetup.monitor.values import Summary
 from gpusetup.render.language import plain
 from gpusetup.render.monitor import duration, label, summary_text
 
@@ -22,37 +20,18 @@ def drawn(text: str) -> str:
     return f'<pre style="white-space:pre-wrap">{escape(plain(text))}</pre>'
 
 
-class Chart(Frozen):
-    """One figure of a sample. `band`: the marks between which it should be."""
-
-    title: str
-    field: str
-    unit: str
-    least_top: float
-    """The axis reaches at least so high."""
-    band: tuple[float, float] | None = None
-
-
-GPU_CHARTS = (
-    Chart(title="Utilisation", field="utilization_percent", unit="%", least_top=100),
-    Chart(
-        title="Memory",
-        field="memory_percent",
-        unit="%",
-        least_top=100,
-        band=(MEMORY_LOW, MEMORY_HIGH),
-    ),
-    Chart(
-        title="Temperature", field="temperature_celsius", unit="°C", least_top=90, band=(70, HOT)
-    ),
-    Chart(title="Power", field="power_watts", unit="W", least_top=50),
-    Chart(title="SM clock", field="clock_sm_mhz", unit="MHz", least_top=500),
+Charts = tuple[tuple[str, str, str, float], ...]
+"""Title, field of a sample, unit, and how high the axis reaches at least."""
+GPU_CHARTS: Charts = (
+    ("Utilisation", "utilization_percent", "%", 100),
+    ("Memory", "memory_percent", "%", 100),
+    ("Temperature", "temperature_celsius", "°C", 90),
+    ("Power", "power_watts", "W", 50),
+    ("SM clock", "clock_sm_mhz", "MHz", 500),
 )
-TREE_CHARTS = (
-    Chart(
-        title="CPU of the command (a core is 100 %)", field="cpu_percent", unit="%", least_top=100
-    ),
-    Chart(title="CPU of its loader workers", field="loader_cpu_percent", unit="%", least_top=100),
+TREE_CHARTS: Charts = (
+    ("CPU of the command (a core is 100 %)", "cpu_percent", "%", 100),
+    ("CPU of its loader workers", "loader_cpu_percent", "%", 100),
 )
 
 PAGE = """<!doctype html>
@@ -66,16 +45,14 @@ PAGE = """<!doctype html>
 body{{max-width:1200px;margin:0 auto;padding:24px;font:15px/1.5 system-ui,sans-serif}}
 div{{display:grid;gap:16px 28px;grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr))}}
 figure{{margin:0}}svg{{width:100%;height:150px;border:solid #8886;border-width:0 0 1px 1px}}
-.line{{fill:none;stroke:#1f6feb;stroke-width:1.8;vector-effect:non-scaling-stroke}}
-.band{{fill:#2da44e40}}
+path{{fill:none;stroke:#1f6feb;stroke-width:1.8;vector-effect:non-scaling-stroke}}
 </style>
 </head>
 <body>
-{screen}
-{charts}</body>
+{body}
+</body>
 </html>
 """
-
 
 Points = Sequence[tuple[float, float | None]]
 """Seconds since the start, and what was told then."""
@@ -83,42 +60,32 @@ Points = Sequence[tuple[float, float | None]]
 
 def page(summary: Summary, tally: Tally) -> str:
     """The whole page; every foreign text in it is escaped."""
-    parts = [
-        _charts(f"GPU {label(gpu)} {gpu.name or ''}", GPU_CHARTS,
-                [(row.seconds, row.gpu) for row in tally.gpus[label(gpu)].kept.all()])
-        for gpu in summary.gpus
-    ]  # fmt: skip
+    parts = [drawn(summary_text(summary))]
+    for gpu in summary.gpus:
+        rows = [(row.seconds, row.gpu) for row in tally.gpus[label(gpu)].kept.all()]
+        parts.append(_charts(f"GPU {label(gpu)} {gpu.name or ''}", GPU_CHARTS, rows))
     if summary.tree is not None:
         told = [(one.seconds, one.tree) for one in tally.kept.all() if one.tree is not None]
         parts.append(_charts("Command", TREE_CHARTS, told))
-    return PAGE.format(screen=drawn(summary_text(summary)), charts="".join(parts))
+    return PAGE.format(body="\n".join(parts))
 
 
-def _charts(
-    title: str, charts: Sequence[Chart], told: Sequence[tuple[float, GpuSample | TreeSample]]
-) -> str:
-    series = [(one, [(at, getattr(row, one.field)) for at, row in told]) for one in charts]
-    drawings = "".join(_chart(chart, points) for chart, points in series if _values(points))
-    return f"<h2>{escape(plain(title))}</h2>\n<div>\n{drawings}</div>\n"
-
-
-def _values(points: Points) -> list[float]:
-    return [value for _, value in points if value is not None]
-
-
-def _chart(chart: Chart, points: Points) -> str:
-    """Drawn in the units of the values: from 0 to the end, and from 0 to the top."""
-    top = max((chart.least_top, *_values(points)))
-    end = max(*(at for at, _ in points), 1.0)
-    title = f"{chart.title}, 0 to {top:.0f} {chart.unit}, {duration(end)}"
-    low, high = chart.band or (0, 0)
-    return (
-        f'<figure><figcaption>{title}</figcaption><svg viewBox="0 0 {end:g} {top:g}" '
-        f'preserveAspectRatio="none" role="img" aria-label="{title}">'
-        f'<g transform="translate(0 {top:g}) scale(1 -1)">'
-        f'<rect class="band" y="{low:g}" width="{end:g}" height="{high - low:g}"/>'
-        f'<path class="line" d="{path(points)}"/></g></svg></figure>\n'
-    )
+def _charts(title: str, charts: Charts, told: Sequence[tuple[float, object]]) -> str:
+    drawings = []
+    for name, field, unit, least in charts:
+        points = [(at, getattr(row, field)) for at, row in told]
+        values = [value for _, value in points if value is not None]
+        top, end = max((least, *values)), max(*(at for at, _ in told), 1.0)
+        caption = f"{name}, 0 to {top:.0f} {unit}, {duration(end)}"
+        # Drawn in the units of the values: from 0 to the end, and from 0 to the top.
+        chart = (
+            f'<figure><figcaption>{caption}</figcaption><svg viewBox="0 0 {end:g} {top:g}" '
+            f'preserveAspectRatio="none" role="img" aria-label="{caption}">'
+            f'<g transform="translate(0 {top:g}) scale(1 -1)">'
+            f'<path d="{path(points)}"/></g></svg></figure>'
+        )
+        drawings += [chart] if values else []
+    return f"<h2>{escape(plain(title))}</h2>\n<div>{''.join(drawings)}</div>"
 
 
 def path(points: Points) -> str:

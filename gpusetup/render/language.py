@@ -222,6 +222,17 @@ def labelled(label: str, value: str, column: int, *, indent: int = 2, style: str
     return Row((head, DIM), (value, style), hang=len(head))
 
 
+def facts(told: Mapping[str, str | None], indent: int = 2) -> list[Row]:
+    """Labels in one column with what is known of each; what is not known is left out.
+
+    >>> facts({"Python": "3.12", "driver": None, "torch": "2.9.1"})
+    ['  Python  3.12', '  torch   2.9.1']
+    """
+    known = {label: said for label, said in told.items() if said}
+    width = max(map(len, known), default=0) + 2
+    return [labelled(label, said, width, indent=indent) for label, said in known.items()]
+
+
 def command(text: str, indent: int = 2) -> Row:
     """A command on a line of its own, as long as it is, to be copied as it stands."""
     typed = as_typed(text)

@@ -15,13 +15,15 @@ from gpusetup.render.language import (
     Row,
     Screen,
     command,
+    facts,
     heading,
-    labelled,
     remark,
     row,
+    section,
     table,
     verdict,
 )
+from gpusetup.render.plan_config import config_lines
 
 if TYPE_CHECKING:
     from gpusetup.plan.answer import Grid
@@ -31,30 +33,26 @@ LABEL = 15
 
 def plan_text(plan: PlanCell) -> Screen:
     """The whole screen."""
-    lines: list[str] = [Row(_question(plan), hang=2), "", *_verdict(plan), ""]
-    if plan.ways:
-        lines += [heading("On this GPU alone, with checkpointing; ! leaves less than a fifth free")]
-        lines += [*(_way(way, plan.memory_gib.capacity) for way in plan.ways), ""]
-    elif plan.helps and plan.fits:
-        lines += [*_helps(plan), ""]
-    lines += _memory(plan)
-    if plan.helps and not plan.fits:
-        lines += ["", *_helps(plan)]
-    if plan.settings:
-        lines += ["", heading("Set"), *_settings(plan)]
-    if plan.ladder and plan.fits:
-        lines += ["", heading("If it runs out of memory all the same")]
-        width = max(len(rung.step) for rung in plan.ladder)
-        lines += [
-            Row(f"  {r.step:{width}}  saves {r.saves_gib:.1f} GiB", hang=4) for r in plan.ladder
-        ]
-    if plan.config:
-        from gpusetup.render.plan_config import config_lines
-
-        lines += ["", *config_lines(plan.config)]
-    if plan.advice:
-        lines += ["", *(remark("note", line) for line in plan.advice)]
-    return Screen(lines)
+    helps = ["", *_helps(plan)] if plan.helps and not plan.ways else []
+    ways = (_way(way, plan.memory_gib.capacity) for way in plan.ways)
+    ladder = (f"  {rung.step}: saves {rung.saves_gib:.1f} GiB" for rung in plan.ladder)
+    return Screen(
+        (
+            Row(_question(plan), hang=2),
+            "",
+            *_verdict(plan),
+            *section("On this GPU alone, with checkpointing (!: less than a fifth free)", ways),
+            *(helps if plan.fits else []),
+            "",
+            *_memory(plan),
+            *([] if plan.fits else helps),
+            *section("Set", _settings(plan) if plan.settings else ()),
+            *section("If it runs out of memory anyway", ladder if plan.fits else ()),
+            *(["", *config_lines(plan.config)] if plan.config else ()),
+            *([""] if plan.advice else ()),
+            *(remark("note", line) for line in plan.advice),
+        )
+    )
 
 
 def _way(way: Way, capacity: float) -> Row:
@@ -89,26 +87,26 @@ def _verdict(plan: PlanCell) -> Iterable[str]:
         "batch": f"largest batch: {plan.batch:,}" if plan.batch else "",
         "gpus": f"GPUs needed: {plan.gpus}",
     }
-    if plan.fits:
-        if plan.solved:
-            yield heading(solved[plan.solved])
-        host = plan.memory_gib.host
-        if host:
-            yield verdict(BUT, f"fits only with {host:.0f} GiB of RAM", f": {plan.recipe}")
-        elif plan.confidence == "close":
-            yield verdict(BUT, "may fit", f": {plan.recipe}; measure one step first")
-        else:
-            yield verdict(OK, "fits", f": {plan.recipe}")
-    else:
+    host = plan.memory_gib.host
+    if plan.fits and plan.solved:
+        yield heading(solved[plan.solved])
+    if not plan.fits:
         yield verdict(NO, "does not fit")
-    yield _line("confidence", _confidence(plan))
-    yield _line("from", plan.source)
-    if plan.runner_up:
-        lacks = plan.runner_up.short_gib
-        short = "was measured not to fit" if lacks is None else f"{lacks:.1f} GiB short"
-        yield _line("runner-up", f"{plan.runner_up.recipe}: {short}")
-    if plan.better:
-        yield _line("better", f"{plan.better.gpus} GPUs with {plan.better.recipe}")
+    elif host:
+        yield verdict(BUT, f"fits only with {host:.0f} GiB of RAM", f": {plan.recipe}")
+    elif plan.confidence == "close":
+        yield verdict(BUT, "may fit", f": {plan.recipe}; measure one step first")
+    else:
+        yield verdict(OK, "fits", f": {plan.recipe}")
+    lacks = plan.runner_up.short_gib if plan.runner_up else None
+    short = "was measured not to fit" if lacks is None else f"{lacks:.1f} GiB short"
+    told = {
+        "confidence": _confidence(plan),
+        "from": plan.source,
+        "runner-up": f"{plan.runner_up.recipe}: {short}" if plan.runner_up else None,
+        "better": f"{plan.better.gpus} GPUs with {plan.better.recipe}" if plan.better else None,
+    }
+    yield from facts(told)
 
 
 def _confidence(plan: PlanCell) -> str:
@@ -164,10 +162,6 @@ def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _line(label: str, value: str) -> Row:
-    return labelled(label, value, LABEL)
-
-
 # --- the bar ------------------------------------------------------------------------------------
 
 SIGNS = {"states": "█", "checkpoints": "▓", "logits": "▒", "fragmentation": "░", "other": "▪"}
@@ -218,19 +212,3 @@ def legend(plans: Sequence[PlanCell]) -> Row:
 def cell_text(plan: PlanCell) -> str:
     """The recipe and how sure it is."""
     return plan.recipe + {"measured": " *", "clear": "", "close": " ~"}[plan.confidence]
-
-
-def cells_text(plans: Sequence[PlanCell]) -> Screen:
-    """Many plans, one a line."""
-    rows = [
-        (
-            p.model,
-            f"{p.gpus} x {p.gpu}",
-            f"{p.context:,}",
-            cell_text(p),
-            f"{p.margin_percent:.1f} %",
-        )
-        for p in plans
-    ]
-    head = ("model", "GPUs", "tokens", "recipe", "free")
-    return Screen((*table(head, rows, left=(0, 1, 3)), "", legend(plans)))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from gpusetup.model.documents import CodePart, CodePlan, PlanCell
-from gpusetup.render.language import HEADING, Row, Screen, heading, labelled, section
+from gpusetup.model.documents import PlanCell
+from gpusetup.render.language import HEADING, Row, Screen, labelled, section
 from gpusetup.render.plan import plan_text
 
 WORDS = {
@@ -27,27 +25,24 @@ def code_text(plan: PlanCell) -> Screen:
     """The screen of `plan --code`: the plan, and what the trace saw."""
     code = plan.code
     assert code is not None
-    parts = (_part(part) for part in code.standing if part.gib >= 0.001)
-    standing = section("What stands at the peak, GiB", parts)
-    return plan_text(plan) + Screen(("", *_phases(code), *standing, "", *_batch(code)))
-
-
-def _batch(code: CodePlan) -> Iterable[str]:
-    if code.largest_batch is None:
-        yield Row(("Largest batch:", HEADING), " not found, a note says why")
-    elif code.largest_batch == 0:
-        yield Row(("Largest batch:", HEADING), " not even one sample a GPU fits")
-    else:
-        most = f" {code.largest_batch:,}"
-        yield Row(("Largest batch on all GPUs together:", HEADING), most)
-
-
-def _phases(code: CodePlan) -> Iterable[str]:
-    yield heading(f"Most at once in each phase, GiB (torch {code.torch})")
-    for phase, gib in code.phases_gib.items():
-        peak = "  the peak" if phase == code.peak_phase else ""
-        yield labelled(phase, f"{gib:8.3f}{peak}", LABEL)
-
-
-def _part(part: CodePart) -> Row:
-    return labelled(WORDS[part.kind], f"{part.gib:8.3f}  {part.module}".rstrip(), LABEL)
+    parts = (
+        labelled(WORDS[part.kind], f"{part.gib:8.3f}  {part.module}".rstrip(), LABEL)
+        for part in code.standing
+        if part.gib >= 0.001
+    )
+    phases = (
+        labelled(name, f"{gib:8.3f}{'  the peak' if name == code.peak_phase else ''}", LABEL)
+        for name, gib in code.phases_gib.items()
+    )
+    batch = code.largest_batch
+    most = "not found, see the note" if batch is None else f"{batch:,}"
+    if batch == 0:
+        most = "not even one sample a GPU fits"
+    return plan_text(plan) + Screen(
+        (
+            *section(f"Most at once in each phase, GiB (torch {code.torch})", phases),
+            *section("At the peak, GiB", parts),
+            "",
+            Row(("Largest batch on all GPUs together:", HEADING), f" {most}"),
+        )
+    )

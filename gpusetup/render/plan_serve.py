@@ -11,18 +11,11 @@ from gpusetup.render.language import (
     Row,
     Screen,
     command,
+    facts,
     heading,
-    labelled,
     remark,
     verdict,
 )
-
-LABEL = 15
-
-
-def serve_text(plan: ServePlan) -> Screen:
-    """The whole screen."""
-    return Screen(_lines(plan))
 
 
 def counted(requests: int) -> str:
@@ -33,6 +26,11 @@ def counted(requests: int) -> str:
     return f"{requests:,} request{'' if requests == 1 else 's'}"
 
 
+def serve_text(plan: ServePlan) -> Screen:
+    """The whole screen."""
+    return Screen(_lines(plan))
+
+
 def _lines(plan: ServePlan) -> Iterator[str]:
     requests, most = counted(plan.sequences), counted(plan.largest_sequences)
     size = f"{plan.parameters / 1e9:.3g}B parameters"
@@ -41,19 +39,21 @@ def _lines(plan: ServePlan) -> Iterator[str]:
     yield ""
     mark, said = (OK, "fits") if plan.fits else (NO, "does not fit")
     yield verdict(mark, said, f": {requests} of {plan.context:,} tokens, cache in {plan.cache}")
-    yield labelled("longest", f"{plan.largest_context:,} tokens for {requests}", LABEL)
-    yield labelled("most", f"{most} of {plan.context:,} tokens", LABEL)
-    yield ""
-    yield heading("Memory of a GPU, GiB")
-    for name, value in (
-        ("weights", plan.weights_gib),
-        ("cache", plan.cache_gib),
-        ("a pass", plan.pass_gib),
-        ("left", plan.free_gib),
-    ):
-        yield labelled(name, f"{value:8.2f}", LABEL)
-    yield labelled("capacity", f"{plan.capacity_gib:8.2f}", LABEL)
-    yield labelled("a token", f"{plan.token_kib:8.2f} KiB of cache", LABEL)
+    gib = {
+        "weights": plan.weights_gib,
+        "cache": plan.cache_gib,
+        "a pass": plan.pass_gib,
+        "left": plan.free_gib,
+        "capacity": plan.capacity_gib,
+    }
+    told = {
+        "longest": f"{plan.largest_context:,} tokens for {requests}",
+        "most": f"{most} of {plan.context:,} tokens",
+    }
+    yield from facts(told)
+    yield from ("", heading("Memory of a GPU, GiB"))
+    yield from facts({name: f"{value:8.2f}" for name, value in gib.items()})
+    yield from facts({"a token": f"{plan.token_kib:9.2f} KiB of cache"})
     if plan.command:
         yield from ("", heading("Start it with"), command(plan.command))
     if plan.notes:

@@ -14,6 +14,7 @@ from gpusetup.report.formats import (
     complaints,
     cuda,
     failing,
+    failures,
     installers,
     machine_tools,
     paths,
@@ -47,6 +48,7 @@ READERS: tuple[Reader, ...] = (
     capability.capabilities,
     cuda.cuda_errors,
     messages,
+    failures.failures,
     complaints.complaints,
     failing.failing,
 )

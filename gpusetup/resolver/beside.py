@@ -22,9 +22,9 @@ def torch_beside(beside: Sequence[tuple[str, str]], torch: str | None) -> str | 
     both = [one for one in fits if wanted is None or wanted.contains(one)]
     if not both:
         said = " ".join(f"{name}{version}" for name, version in beside)
+        goes = f"torch {fits[-1]}, not with {torch}" if fits else "no torch"
         raise UsageError(
-            f"{said} goes with {f'torch {fits[-1]}' if fits else 'no torch'}"
-            f"{f', not with {torch}' if fits else ''}",
+            f"{said} goes with {goes}",
             hint="leave the versions of its companions out: they follow torch's",
         )
     label = next((f"+{v.partition('+')[2]}" for _, v in beside if "+" in v), "")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpusetup.catalog.companions import serves_backend, serves_torch
@@ -21,8 +22,6 @@ from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
 
 if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
     from gpusetup.catalog.builds import Catalog
 
 FAMILY = ("torch", "torchvision", "torchaudio")
@@ -63,37 +62,39 @@ def versions_of(build: TorchBuild) -> dict[str, str]:
 def left_behind(
     machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
 ) -> tuple[str, ...]:
-    """torchvision and torchaudio that are there and do not belong to a torch."""
+    """torchvision and torchaudio that are there and are known not to belong to a torch."""
     there, platform = installed(machine), f"{machine.os.family}-{machine.os.machine}"
-
-    def belongs(name: Name, package: Package) -> bool:
-        """Whether nothing that is known speaks against it."""
-        if serves_torch(catalog, name, package.version, torch) is False:
-            return False
-        where = None if package.installer == "conda" else platform
-        known = backend not in (None, UNREAD) and backend
-        return (
-            not known or serves_backend(catalog, name, package.version, known, where) is not False
-        )
-
-    return tuple(name for name in COMPANIONS if name in there and not belongs(name, there[name]))
+    found = []
+    for name in (name for name in COMPANIONS if name in there):
+        version = there[name].version
+        where = None if there[name].installer == "conda" else platform
+        fits = serves_torch(catalog, name, version, torch)
+        if backend not in (None, UNREAD) and fits is not False:
+            fits = serves_backend(catalog, name, version, backend or "", where)
+        if fits is False:
+            found.append(name)
+    return tuple(found)
 
 
 def pinned(machine: Snapshot, build: TorchBuild) -> tuple[Companion, ...]:
     """The other installed distributions that take another torch than a build's."""
-    comes = versions_of(build)
-    moved = {name: comes[name] for name in family_there(machine) if name in comes}
+    there, comes = family_there(machine), versions_of(build)
+    moved = {name: version for name, version in comes.items() if name in there}
+    broken = (
+        (name, package, _broken(package, moved, machine))
+        for name, package in installed(machine).items()
+        if name not in FAMILY
+    )
     return tuple(
         Companion(
             name=name,
             version=package.version,
             needs=need,
-            can_follow=not package.direct
-            and package.installer not in ("conda", "develop")
+            can_follow=not (package.direct or package.installer in ("conda", "develop"))
             and "@" not in need,
         )
-        for name, package in installed(machine).items()
-        if name not in FAMILY and (need := _broken(package, moved, machine)) is not None
+        for name, package, need in broken
+        if need is not None
     )
 
 
@@ -113,34 +114,25 @@ COMPILED = frozenset(
 """Distributions whose libraries are compiled against one minor version of torch."""
 
 
-def label_of_build(version: str) -> str | None:
-    """The backend in the label of an extension's version.
-
-    >>> label_of_build("2.1.2+pt25cpu"), label_of_build("2.1.2+pt25cu124"), label_of_build("2.7.4")
-    ('cpu', 'cu124', None)
-    """
-    found = re.search(r"(cpu|cu\d{2,3})(?!\w)", version.partition("+")[2])
-    return found[1] if found else None
-
-
 def left_in_words(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> tuple[str, ...]:
     """What stays beside a torch that comes and does not belong to it, and what that means."""
-    there, comes = installed(machine), f"torch {build.torch}"
+    there, own = installed(machine), machine.torch.version or ""
+    named = {one.name for one in pinned(machine, build)}
+    moves = bool(own) and parsed(own).release[:2] != parsed(build.torch).release[:2]
     said = [
-        f"{name} {there[name].version} cannot follow: no release of it belongs to {comes} "
-        f"from {build.backend}; it stays, and may fail when it is imported"
+        f"{name} {there[name].version} cannot follow: no release of it belongs to torch "
+        f"{build.torch} from {build.backend}; it stays, and may fail when it is imported"
         for name in left_behind(machine, build.torch, build.backend, catalog)
         if name not in versions_of(build)
     ]
-    own = machine.torch.version
-    moves = bool(own) and parsed(own or "").release[:2] != parsed(build.torch).release[:2]
-    told = {one.name for one in pinned(machine, build)}
-    for name in (name for name in there if name in COMPILED and name not in told):
-        version = there[name].version
-        if moves or label_of_build(version) not in (None, build.backend):
+    for name, package in there.items():
+        label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", package.version)
+        if name not in COMPILED or name in named:
+            continue
+        if moves or (label and label[1] != build.backend):
             said.append(
-                f"{name} {version} was compiled against torch {own}: install or build it again "
-                f"for {comes} ({build.backend}), before that it may fail"
+                f"{name} {package.version} was compiled against torch {own}: install or build it "
+                f"again for torch {build.torch} ({build.backend}), before that it may fail"
             )
     return tuple(said)
 
@@ -150,7 +142,7 @@ def pinned_in_words(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
     return tuple(
         f"{one.name} {one.version} requires {one.needs}: "
         + (
-            f"it is asked for anew with torch {build.torch}"
+            f"it is asked for again with torch {build.torch}"
             if one.can_follow
             else "it cannot follow, and may fail when it is used"
         )
@@ -160,32 +152,21 @@ def pinned_in_words(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
 
 def _broken(package: Package, moved: Mapping[str, str], machine: Snapshot) -> str | None:
     """The first requirement of a distribution that the new versions do not meet."""
-    for text, asked in _requirements(package, moved):
-        version = moved.get(normalised(asked.name))
-        if version is None or (asked.marker and not asked.marker.evaluate(environment_of(machine))):
+    for text in package.requires:
+        named = re.match(r"\s*([A-Za-z0-9._-]+)", text)
+        version = moved.get(normalised(named[1])) if named else None
+        if version is None:  # most are: their parser costs an import
             continue
-        named = asked.url is None or f"{normalised(asked.name)}-{version}" in asked.url
-        if not named or not asked.specifier.contains(version, prereleases=True):
-            return text
+        from packaging.requirements import InvalidRequirement, Requirement
+
+        with suppress(InvalidRequirement):
+            asked = Requirement(text)
+            if asked.marker and not asked.marker.evaluate(environment_of(machine)):
+                continue
+            is_it = not asked.url or f"{normalised(asked.name)}-{version}" in asked.url
+            if not is_it or not asked.specifier.contains(version, prereleases=True):
+                return text
     return None
-
-
-NAME = r"\s*([A-Za-z0-9._-]+)"
-
-
-def _requirements(package: Package, moved: Mapping[str, str]) -> Iterator[tuple[str, Requirement]]:
-    """Those that name what moves; the others are not worth the import of their parser."""
-    names = ((text, re.match(NAME, text)) for text in package.requires)
-    concerned = [text for text, named in names if named and normalised(named[1]) in moved]
-    if not concerned:
-        return
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    for text in concerned:
-        try:
-            yield text, Requirement(text)
-        except InvalidRequirement:
-            continue
 
 
 SYSTEMS = {"linux": ("linux", "Linux"), "windows": ("win32", "Windows"), "macos": ("darwin", "")}

@@ -1,6 +1,7 @@
-"""What must hold for a build to fit: each function is named for it, and gives the reason if not.
+"""What must hold for a build to fit, and the best of those that do.
 
-All of them hold jointly. A reason names what the build needs and what was found.
+A constraint is named for what it asks, and gives the reason if it does not hold: what the build
+needs and what was found. All of them hold jointly, for every visible GPU.
 """
 
 from __future__ import annotations
@@ -8,153 +9,130 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.kernels import release, served_by
-from gpusetup.model.machine import Gpu
+from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.situation import Situation, is_allowed
+from gpusetup.resolver.situation import CHANNELS, Situation
 
 Constraint = Callable[[TorchBuild, Situation], str | None]
 
 
-def is_asked_torch(build: TorchBuild, situation: Situation) -> str | None:
-    if is_allowed(build.torch, situation):
+def is_asked_torch(build: TorchBuild, host: Situation) -> str | None:
+    return None if host.takes(build.torch) else f"is not the torch asked for ({host.torch})"
+
+
+def is_asked_backend(build: TorchBuild, host: Situation) -> str | None:
+    if host.backend in ("auto", build.backend):
         return None
-    return f"is not the torch asked for ({situation.torch_text})"
+    return f"is not the backend asked for ({host.backend})"
 
 
-def is_asked_backend(build: TorchBuild, situation: Situation) -> str | None:
-    if situation.backend in ("auto", build.backend):
-        return None
-    return f"is not the backend asked for ({situation.backend})"
-
-
-def uses_the_gpu(build: TorchBuild, situation: Situation) -> str | None:
-    if build.cuda or situation.backend == "cpu" or situation.family == "macos":
-        return None
-    if situation.presence == "some":
-        name = situation.gpus[0].name
-        return f"is a CPU build and would not use {name}; `--backend cpu` asks for it"
-    if situation.presence == "unknown":
-        return "is a CPU build; `--backend cpu` asks for it"
-    return None
-
-
-def has_a_gpu(build: TorchBuild, situation: Situation) -> str | None:
-    if build.cuda is None or situation.presence != "none" or situation.backend == build.backend:
-        return None
-    return "needs an NVIDIA GPU, found none; `--backend` asks for it all the same"
-
-
-def has_this_python(build: TorchBuild, situation: Situation) -> str | None:
-    if situation.python_bits == 32:
+def has_this_python(build: TorchBuild, host: Situation) -> str | None:
+    if host.python_bits == 32:
         return "needs a 64-bit Python, found a 32-bit one"
-    if situation.python is None or situation.python in build.pythons:
+    if host.python is None or host.python in build.pythons:
         return None
-    if not build.pythons:
-        return f"has no wheels for Python {situation.python}"
-    return f"needs Python {_span(build.pythons)}, found {situation.python}"
+    plain, free = (
+        [p for p in build.pythons if p.endswith("t") == is_free] for is_free in (False, True)
+    )
+    if not plain:
+        return f"has no wheels for Python {host.python}"
+    span = " to ".join(dict.fromkeys((plain[0], plain[-1])))
+    return (
+        f"needs Python {' or '.join((span, *filter(None, [' '.join(free)])))}, found {host.python}"
+    )
 
 
-def libc_reaches(build: TorchBuild, situation: Situation) -> str | None:
-    if situation.libc is None or situation.family != "linux":
+def libc_reaches(build: TorchBuild, host: Situation) -> str | None:
+    name, _, found = (host.libc or "").partition(" ")
+    if host.family != "linux":
         return None
-    name, _, found = situation.libc.partition(" ")
     if name == "musl":
-        return f"needs glibc, found {situation.libc}: there are no wheels for musl"
+        return f"needs glibc, found {host.libc}: there are no wheels for musl"
     if build.glibc and found and parsed(found) < parsed(build.glibc):
         return f"needs glibc {build.glibc}, found {found}"
     return None
 
 
-def macos_reaches(build: TorchBuild, situation: Situation) -> str | None:
-    if not (build.macos and situation.macos) or parsed(situation.macos) >= parsed(build.macos):
+def macos_reaches(build: TorchBuild, host: Situation) -> str | None:
+    if not (build.macos and host.macos) or parsed(host.macos) >= parsed(build.macos):
         return None
-    return f"needs macOS {build.macos}, found {situation.macos}"
+    return f"needs macOS {build.macos}, found {host.macos}"
 
 
-def is_for_this_board(build: TorchBuild, situation: Situation) -> str | None:
+def driver_reaches(build: TorchBuild, host: Situation) -> str | None:
+    cuda, own = build.cuda, host.driver_cuda
+    if cuda is None or not (host.driver or own):
+        return None
+    serves = own is None or release(own)[0] >= release(cuda)[0]
+    if host.trusts_cuda and own:
+        what, there = "driver", f"one for {own}"
+        if host.jetpack:
+            what, there = "JetPack", f"{host.jetpack.name} (CUDA {own})"
+        return None if serves else f"needs a {what} for CUDA {cuda}, found {there}"
+    if build.driver_floor is None:
+        # A CUDA of which no floor is known: the driver's own has to be of that major.
+        newer = f"which is newer than the catalog of {host.catalog.as_of}; found one for {own}"
+        return None if serves else f"needs a driver for CUDA {cuda}, {newer}"
+    if host.driver is None or parsed(host.driver) >= parsed(build.driver_floor):
+        return None
+    return f"needs NVIDIA driver {build.driver_floor}, found {host.driver}"
+
+
+def is_for_this_board(build: TorchBuild, host: Situation) -> str | None:
     """A Jetson: wheels of servers run on its last releases only."""
-    jetpack = situation.jetpack
-    if build.cuda is None or situation.board is None or (jetpack and jetpack.torch_for):
+    jetpack = host.jetpack
+    if build.cuda is None or host.board is None or (jetpack and jetpack.torch_for):
         return None
-    if situation.gpus and situation.driver_cuda:
+    if host.gpus and host.driver_cuda:
         return None
     has = jetpack.name if jetpack else "a release that is not known"
-    return f"is a server's wheel, and {situation.board} has {has}"
+    return f"is a server's wheel, and {host.board} has {has}"
 
 
-def driver_reaches(build: TorchBuild, situation: Situation) -> str | None:
-    if build.cuda is None or (situation.driver is None and situation.driver_cuda is None):
-        return None
-    if situation.trusts_cuda and situation.driver_cuda:
-        if release(situation.driver_cuda)[0] >= release(build.cuda)[0]:
-            return None
-        return f"needs {_who_serves(build.cuda, situation)}"
-    floor = build.driver_floor
-    if floor is None:
-        return _driver_serves(build.cuda, situation)
-    if situation.driver is None or parsed(situation.driver) >= parsed(floor):
-        return None
-    return f"needs NVIDIA driver {floor}, found {situation.driver}"
-
-
-def _who_serves(cuda: str, situation: Situation) -> str:
-    if situation.jetpack is None:
-        return f"a driver for CUDA {cuda}, found one for {situation.driver_cuda}"
-    found = f"{situation.jetpack.name} (CUDA {situation.driver_cuda})"
-    return f"a JetPack for CUDA {cuda}, found {found}"
-
-
-def _driver_serves(cuda: str, situation: Situation) -> str | None:
-    """For a CUDA of which no floor is known: the driver's own has to be of that major."""
-    own = situation.driver_cuda
-    if own is None or release(own)[0] >= release(cuda)[0]:
-        return None
-    return (
-        f"needs a driver for CUDA {cuda}, which is newer than the catalog of "
-        f"{situation.catalog_as_of}; found one for {own}"
-    )
-
-
-def driver_knows_every_gpu(build: TorchBuild, situation: Situation) -> str | None:
+def driver_knows_every_gpu(build: TorchBuild, host: Situation) -> str | None:
     """A driver that came before a GPU does not start it, whatever the build."""
-    if build.cuda is None or situation.driver is None:
-        return None
-    here = {gpu.name for gpu in situation.gpus}
-    for name, first in situation.first_drivers:
-        if name in here and parsed(situation.driver) < parsed(first):
-            return f"{name} needs NVIDIA driver {first} or newer, found {situation.driver}"
+    here = {gpu.name for gpu in host.gpus}
+    for name, first in host.first_drivers if build.cuda and host.driver else ():
+        if name in here and parsed(host.driver or "0") < parsed(first):
+            return f"{name} needs NVIDIA driver {first} or newer, found {host.driver}"
     return None
 
 
-def covers_every_gpu(build: TorchBuild, situation: Situation) -> str | None:
-    if build.cuda is None:
-        return None
+def covers_every_gpu(build: TorchBuild, host: Situation) -> str | None:
     missed = {
-        f"{gpu.name} ({gpu.compute_capability})": gpu
-        for gpu in situation.gpus
-        if gpu.compute_capability is not None
-        and served_by(build, gpu.compute_capability, situation.driver_cuda) is None
+        f"{gpu.name} ({known})": known.major
+        for gpu in (host.gpus if build.cuda else ())
+        if (known := gpu.compute_capability) and not served_by(build, known, host.driver_cuda)
     }
     if not missed:
         return None
+    dropped = (
+        f" ({row.because})"
+        for row in host.catalog.dropped
+        if row.major in missed.values() and parsed(build.torch) >= parsed(row.from_torch)
+    )
     has = " ".join((*build.kernels, *build.ptx))
-    also = _why_dropped(build, tuple(missed.values()), situation)
-    return f"has no kernel for {', '.join(missed)}: it carries {has}{also}"
+    return f"has no kernel for {', '.join(missed)}: it carries {has}{next(dropped, '')}"
 
 
-def _why_dropped(build: TorchBuild, gpus: tuple[Gpu, ...], situation: Situation) -> str:
-    """What a library beside torch leaves out, where that is known."""
-    majors = {gpu.compute_capability.major for gpu in gpus if gpu.compute_capability}
-    for row in situation.dropped:
-        if row.major in majors and parsed(build.torch) >= parsed(row.from_torch):
-            return f" ({row.because})"
-    return ""
+def has_a_gpu(build: TorchBuild, host: Situation) -> str | None:
+    if build.cuda is None or host.presence != "none" or host.backend == build.backend:
+        return None
+    return "needs an NVIDIA GPU, found none; `--backend` asks for it all the same"
+
+
+def uses_the_gpu(build: TorchBuild, host: Situation) -> str | None:
+    if build.cuda or host.presence == "none" or host.backend == "cpu" or host.family == "macos":
+        return None
+    unused = f" and would not use {host.gpus[0].name}" if host.gpus else ""
+    return f"is a CPU build{unused}; `--backend cpu` asks for it"
 
 
 ASKED: tuple[Constraint, ...] = (is_asked_torch, is_asked_backend)
-FITS: tuple[Constraint, ...] = (
+CONSTRAINTS: tuple[Constraint, ...] = (
     has_this_python,
     libc_reaches,
     macos_reaches,
@@ -165,30 +143,77 @@ FITS: tuple[Constraint, ...] = (
     has_a_gpu,
     uses_the_gpu,
 )
-CONSTRAINTS = (*ASKED, *FITS)
-AFTER_TORCH = CONSTRAINTS[1:]
 
 
-def fits(build: TorchBuild, situation: Situation) -> bool:
-    """Whether a build fits; most are of another torch, which is seen before the rest is asked."""
-    if not is_allowed(build.torch, situation):
-        return False
-    return all(constraint(build, situation) is None for constraint in AFTER_TORCH)
+def fits(build: TorchBuild, host: Situation) -> bool:
+    """Whether a build fits."""
+    return not any(constraint(build, host) for constraint in (*ASKED, *CONSTRAINTS))
 
 
-def why_not(build: TorchBuild, situation: Situation) -> str | None:
+def why_not(build: TorchBuild, host: Situation) -> str | None:
     """Every reason why a build does not fit; what was not asked for is no further judged."""
-    for constraint in ASKED:
-        if (reason := constraint(build, situation)) is not None:
-            return reason
-    reasons = [r for constraint in FITS if (r := constraint(build, situation)) is not None]
-    return "; ".join(reasons) or None
+    asked = next(filter(None, (constraint(build, host) for constraint in ASKED)), None)
+    every = filter(None, (constraint(build, host) for constraint in CONSTRAINTS))
+    return asked or "; ".join(every) or None
 
 
-@lru_cache(maxsize=256)
-def _span(pythons: tuple[str, ...]) -> str:
-    """`3.9 to 3.12`, with the free-threaded ones named apart."""
-    plain = [p for p in pythons if not p.endswith("t")]
-    free = [p for p in pythons if p.endswith("t")]
-    span = plain[0] if len(plain) == 1 else f"{plain[0]} to {plain[-1]}"
-    return f"{span} or {' '.join(free)}" if free else span
+# --- the best ------------------------------------------------------------------------------------
+
+
+def in_scope(host: Situation) -> tuple[TorchBuild, ...]:
+    """The rows of this platform and of the installer's channels, newest torch first."""
+    return _in_scope(host.catalog, host.family, host.machine, host.floors, host.channels)
+
+
+@lru_cache(maxsize=32)
+def _in_scope(catalog: Catalog, *place: str | tuple[str, ...]) -> tuple[TorchBuild, ...]:
+    family, machine, floors, channels = place
+    rows = (
+        build
+        if floors == family or build.cuda is None  # else Linux on a Windows driver
+        else replace(build, driver_floor=catalog.driver_floor(build.cuda, str(floors)))
+        for build in catalog.builds
+        if (build.os, build.machine) == (family, machine) and build.channel in channels
+    )
+    return tuple(sorted(rows, key=lambda build: newest_first(build.torch)))
+
+
+def pick(host: Situation, above: str = "0") -> TorchBuild | None:
+    """The best of the builds that fit, of a torch that is newer than `above`."""
+    newer = (one for one in in_scope(host) if newest_first(one.torch) < newest_first(above))
+    fitting = (build for build in newer if fits(build, host))
+    return min(fitting, key=preference(host), default=None)
+
+
+OF_2020 = 11
+"""The CUDA from which on any driver of a major serves all of it."""
+
+
+def preference(host: Situation) -> Callable[[TorchBuild], tuple[int, ...]]:
+    """A sort key: newest torch, channel, the CUDA nearest below the driver's own, then above.
+
+    Of an unknown driver it is taken that it serves the last CUDA major but one: what needs a newer
+    one comes after all that does not. CUDA 10 and older come last, whose builds have no kernels for
+    Ampere and what came after it.
+    """
+    own = release(host.driver_cuda) if host.driver_cuda else None
+
+    def key(build: TorchBuild) -> tuple[int, ...]:
+        cuda = release(build.cuda) if build.cuda else (0, 0)
+        newest = (*newest_first(build.torch), CHANNELS.index(build.channel))
+        if own is None:
+            return (is_beyond(build, host), *newest, 0 < cuda[0] < OF_2020, *cuda)
+        return (*newest, cuda > own, -cuda[0], -cuda[1])
+
+    return key
+
+
+def is_beyond(build: TorchBuild, host: Situation) -> bool:
+    """Whether a build needs a driver of a later branch than an unknown one is taken to be of."""
+    floor, assumed = build.driver_floor, host.assumed_driver
+    return bool(floor and assumed and parsed(floor).major > parsed(assumed).major)
+
+
+@lru_cache(maxsize=512)
+def newest_first(torch: str) -> tuple[int, ...]:
+    return tuple(-part for part in (*parsed(torch).release, 0, 0, 0)[:4])

@@ -3,31 +3,37 @@
 All constraints hold jointly, for every visible GPU. The newest torch wins; within it the highest
 CUDA that is at most the driver's own, else the highest of its family by minor-version
 compatibility. With an unknown driver the newest torch of the last CUDA major but one, and its
-lowest CUDA: most drivers serve that. A CPU build is the answer only where it is
-asked for, on macOS, and where a source said that the machine has no NVIDIA GPU at all (a note
-says so): a GPU is never left unused silently.
+lowest CUDA: most drivers serve that. A CPU build is the answer only if it is asked for, on macOS,
+and if a source said that the machine has no NVIDIA GPU at all (a note says so): a GPU is never
+left unused silently.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
 from gpusetup.catalog.companions import beside
-from gpusetup.catalog.kernels import served_by
+from gpusetup.catalog.jetpack import JETPACKS, runs_ordinary_wheels
+from gpusetup.catalog.kernels import served
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Gpu, Snapshot
-from gpusetup.model.resolution import Choice, Rejection, Request, Resolution, Served, TorchBuild
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import (
+    Advice,
+    Choice,
+    Rejection,
+    Request,
+    Resolution,
+    TorchBuild,
+)
 from gpusetup.model.versions import cuda_of, parsed
-from gpusetup.resolver.advice import best_change
-from gpusetup.resolver.choice import best_build, in_scope, is_beyond, preference
 from gpusetup.resolver.companions import FAMILY
-from gpusetup.resolver.constraints import why_not
-from gpusetup.resolver.notes import Told, notes_on
+from gpusetup.resolver.constraints import in_scope, is_beyond, pick, preference, why_not
+from gpusetup.resolver.notes import notes_on
 from gpusetup.resolver.situation import (
     CONDA_CHANNELS,
     WHEELS,
@@ -48,42 +54,145 @@ def resolve(snapshot: Snapshot, request: Request, catalog: Catalog) -> Resolutio
     Never raises for what is asked: a request that cannot be read or that names what never
     existed gets no build and a reason (`check_request` raises for the command line).
     """
-    situation = situation_of(snapshot, request, catalog)
-    found = _decided(replace(situation, gpus=_told_apart(situation.gpus)), catalog)
+    host = situation_of(snapshot, request, catalog)
+    found = _decided(host)
     if found.build is not None:
-        found = replace(found, build=_with_companions(found.build, situation, snapshot, catalog))
-    told = Told(found=found, situation=situation, machine=snapshot, catalog=catalog)
-    return replace(found, notes=notes_on(told))
+        found = replace(found, build=_for_this_python(found.build, host, snapshot.python.version))
+    return replace(found, notes=notes_on(found, host, snapshot))
 
 
-def _told_apart(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """The GPUs without what does not matter here: load and temperature."""
-    return tuple(Gpu(name=g.name, compute_capability=g.compute_capability) for g in gpus)
+def _for_this_python(build: TorchBuild, host: Situation, python: str | None) -> TorchBuild:
+    """The build without what refuses this very Python: a torchvision (3.14.1), a torchaudio. Its
+    driver serves the GPUs too; on a Jetson there is no floor, whose driver is numbered apart."""
+    own, row = build.driver_floor, host.catalog.release_of(build.torch)
+    floors = (own, *(first for _, first in host.first_drivers)) if own and not host.board else ()
+    excluded = row and row.torchvision_excludes and row.torchvision_excludes == python
+    return replace(
+        build,
+        torchvision=None if excluded else build.torchvision,
+        torchaudio=beside(host.catalog, "torchaudio", build, host.python),
+        driver_floor=max(floors, key=parsed, default=None),
+    )
 
 
 @lru_cache(maxsize=1024)
-def _decided(situation: Situation, catalog: Catalog) -> Resolution:
-    """The resolution of a situation, without what only this machine adds.
-
-    Cached, because many reports are about the same situation.
-    """
-    reasons = [(build, why_not(build, situation)) for build in in_scope(situation, catalog)]
-    fit = (build for build, reason in reasons if reason is None)
-    fitting = sorted(fit, key=preference(situation))
-    chosen = fitting[0] if fitting else None
-    conda = None
-    if situation.channels == WHEELS:
-        conda = best_build(replace(situation, channels=CONDA_CHANNELS), catalog)
+def _decided(host: Situation) -> Resolution:
+    """The resolution of a situation, without what only this machine adds. Cached, because many
+    reports are about the same situation."""
+    reasons = [(build, why_not(build, host)) for build in in_scope(host)]
+    fitting = [build for build, reason in reasons if reason is None]
+    chosen = min(fitting, key=preference(host), default=None)
+    by_conda = replace(host, channels=CONDA_CHANNELS)
+    others = sorted((b for b in fitting if b != chosen), key=preference(host))
+    newest = chosen.torch if chosen else None
+    rejections = [
+        Rejection(torch=build.torch, backend=build.backend, reason=reason)
+        for build, why in reasons
+        if (reason := why or _passed_over(build, newest, host))
+    ]
     return Resolution(
         build=chosen,
         index_url=index_url(chosen.backend) if chosen and chosen.channel == "pytorch" else None,
-        served=_served(chosen, situation) if chosen else (),
-        fallbacks=_fallbacks(fitting),
-        rejections=_rejections(reasons, fitting, situation, catalog),
-        conda=conda,
-        advice=best_change(situation, chosen, catalog),
-        catalog_as_of=catalog.as_of,
+        served=served(chosen, host.gpus, host.driver_cuda) if chosen else (),
+        fallbacks=tuple(
+            Choice(
+                torch=build.torch,
+                backend=build.backend,
+                index_url=index_url(build.backend) if build.channel == "pytorch" else build.channel,
+            )
+            for build in others
+            if build.torch == newest and build.cuda
+        ),
+        rejections=(*rejections, *_elsewhere(host)),
+        conda=pick(by_conda) if host.channels == WHEELS else None,
+        advice=_best_change(host, chosen),
+        catalog_as_of=host.catalog.as_of,
     )
+
+
+def _passed_over(build: TorchBuild, newest: str | None, host: Situation) -> str | None:
+    """Why a build of another torch is left although it fits."""
+    if build.torch == newest:
+        return None
+    if is_beyond(build, host):
+        return f"needs NVIDIA driver {build.driver_floor}, and the driver here is unknown"
+    return f"fits, but torch {newest} is newer"
+
+
+def _elsewhere(host: Situation) -> Iterator[Rejection]:
+    """Why what was asked for has no row here: another platform's, ROCm's, or never published."""
+    catalog, asked = host.catalog, host.backend
+    newest, others = catalog.releases[-1].torch, catalog.other_backends
+    for build in () if in_scope(host) else catalog.builds:
+        if build.torch == newest and build.channel == "pytorch":
+            here = f"{build.os} {build.machine}, this is {host.family} {host.machine}"
+            yield Rejection(torch=newest, backend=build.backend, reason=f"is built for {here}")
+    reason = "is not for NVIDIA GPUs, and other GPUs are not fitted"
+    if not others.get(asked):
+        reason = f"has no torch from 1.13 on that the catalog of {catalog.as_of} knows"
+    if asked not in ("auto", *catalog.backends):
+        reason = "never existed"
+    elif asked not in others:
+        return
+    for torch in others.get(asked) or ("any",):
+        yield Rejection(torch=torch, backend=asked, reason=reason)
+
+
+# --- the single change that would help most ------------------------------------------------------
+
+
+def _best_change(host: Situation, chosen: TorchBuild | None) -> Advice | None:
+    """The change that gives the newest torch, one that keeps the request before one that does not;
+    of two equally good the first. With an answer there, only a newer torch counts."""
+    found: list[tuple[tuple[bool, bool, tuple[int, ...]], Advice]] = []
+    for keeps, advice, changed in _changes(host):
+        build = pick(changed, chosen.torch if chosen else "0") if keeps or not chosen else None
+        if build is not None:
+            to = {"torch": build.torch, "backend": build.backend}.get(advice.change, advice.to)
+            gives = f"torch {build.torch} ({build.backend})"
+            rank = (keeps, not is_beyond(build, changed), parsed(build.torch).release)
+            found.append((rank, replace(advice, to=to, gives=gives)))
+    return max(found, key=lambda row: row[0])[1] if found else None
+
+
+def _changes(host: Situation) -> Iterator[tuple[bool, Advice, Situation]]:
+    """What could be changed, the least costly first, and whether the request is kept."""
+    for row in JETPACKS if host.board else ():
+        newer = host.jetpack is None or row.l4t > host.jetpack.l4t
+        if newer and runs_ordinary_wheels(row, (gpu.compute_capability for gpu in host.gpus)):
+            other = replace(host, jetpack=row, driver=None, driver_cuda=row.cuda, python=row.python)
+            yield True, Advice(change="driver", to=row.name, gives=""), other
+    firsts = [first for _, first in host.first_drivers]
+    floors = {build.driver_floor for build in in_scope(host) if build.driver_floor}
+    needed = {max((*firsts, floor), key=parsed) for floor in floors}
+    for driver in sorted(needed, key=parsed) if not host.board else ():
+        cuda = host.catalog.driver_cuda(driver)
+        newer = parsed(driver) > parsed(host.driver or "0")
+        if newer and not host.catalog.ends_before(host.gpus, driver):
+            other = replace(host, driver=driver, driver_cuda=cuda, assumed_driver=None)
+            other = replace(other, trusts_cuda=False)
+            yield True, Advice(change="driver", to=driver, gives=""), other
+    if host.python_bits == 32:
+        wide = f"{host.python} (64-bit)"
+        yield True, Advice(change="python", to=wide, gives=""), replace(host, python_bits=64)
+    pythons = {one for build in in_scope(host) for one in build.pythons if not one.endswith("t")}
+    for python in sorted(pythons, key=lambda one: abs(_minor(one) - _minor(host.python or one))):
+        if host.python:
+            yield True, Advice(change="python", to=python, gives=""), replace(host, python=python)
+    names = dict.fromkeys(gpu.name for gpu in host.gpus)
+    for name in names if len(names) > 1 else ():
+        kept = tuple(gpu for gpu in host.gpus if gpu.name != name)
+        yield True, Advice(change="gpu", to=f"without {name}", gives=""), replace(host, gpus=kept)
+    yield False, Advice(change="torch", to="", gives=""), replace(host, torch=None)
+    if host.backend != "cpu":
+        yield False, Advice(change="backend", to="", gives=""), replace(host, backend="auto")
+
+
+def _minor(python: str) -> int:
+    return int(python.rstrip("t").partition(".")[2] or 0)
+
+
+# --- the document, and what is asked -------------------------------------------------------------
 
 
 def to_answer(
@@ -148,104 +257,11 @@ def check_request(request: Request, catalog: Catalog) -> None:
 def _nearest_backends(backend: str, catalog: Catalog) -> str:
     import difflib
 
-    def newest_label(label: str) -> list[int]:
-        """`rocm6.10` after `rocm6.9`, `cu130` after `cu92`."""
-        return [int(number) for number in re.findall(r"\d+", label)]
-
-    empty = {label for label, torches in catalog.other_backends.items() if not torches}
-    known = sorted({*catalog.backends} - empty, key=newest_label, reverse=True)
+    known = sorted(
+        (label for label in catalog.backends if catalog.other_backends.get(label) != ()),
+        key=lambda label: [int(number) for number in re.findall(r"\d+", label)],
+        reverse=True,
+    )
     begun = [one for one in known if one.startswith(backend) or one == f"rocm{cuda_of(backend)}"]
     near = begun or difflib.get_close_matches(backend, known, 3, 0.5) or ["cpu", "cu126", "cu130"]
-    return f"`auto` takes what fits; the nearest: {', '.join(near[:SHOWN])}"
-
-
-SHOWN = 5
-
-
-def _fallbacks(fitting: list[TorchBuild]) -> tuple[Choice, ...]:
-    same = [build for build in fitting[1:] if build.torch == fitting[0].torch]
-    return tuple(
-        Choice(torch=b.torch, backend=b.backend, index_url=_where(b)) for b in same if b.cuda
-    )
-
-
-def _where(build: TorchBuild) -> str:
-    return index_url(build.backend) if build.channel == "pytorch" else build.channel
-
-
-def _served(build: TorchBuild, situation: Situation) -> tuple[Served, ...]:
-    found = []
-    for gpu in situation.gpus if build.cuda else ():
-        if gpu.compute_capability is None:
-            continue
-        by = served_by(build, gpu.compute_capability, situation.driver_cuda)
-        if by is not None:
-            found.append(Served(gpu=gpu.name, compute_capability=gpu.compute_capability, by=by))
-    return tuple(found)
-
-
-def _rejections(
-    reasons: list[tuple[TorchBuild, str | None]],
-    fitting: list[TorchBuild],
-    situation: Situation,
-    catalog: Catalog,
-) -> tuple[Rejection, ...]:
-    """A reason for every row that is neither the answer nor a fallback."""
-    newest = fitting[0].torch if fitting else None
-    older = f"fits, but torch {newest} is newer"
-    found = [
-        _rejection(build.torch, build.backend, reason or _needs(build, situation) or older)
-        for build, reason in reasons
-        if reason is not None or build.torch != newest
-    ]
-    return (*found, *_elsewhere(situation, catalog, any_here=bool(reasons)))
-
-
-def _needs(build: TorchBuild, situation: Situation) -> str | None:
-    """Why a build that fits is left, where the driver is unknown."""
-    if not is_beyond(build, situation):
-        return None
-    return f"needs NVIDIA driver {build.driver_floor}, and the driver here is unknown"
-
-
-@lru_cache(maxsize=8192)
-def _rejection(torch: str, backend: str, reason: str) -> Rejection:
-    """One value for all situations that have it: reports need a tenth of the memory."""
-    return Rejection(torch=torch, backend=backend, reason=reason)
-
-
-def _elsewhere(situation: Situation, catalog: Catalog, *, any_here: bool) -> Iterable[Rejection]:
-    """Why what was asked for has no row here: another platform's, ROCm's, or never published."""
-    here = f"{situation.family} {situation.machine}"
-    if not any_here:
-        newest = catalog.releases[-1].torch
-        for build in catalog.builds:
-            if build.torch == newest and build.channel == "pytorch":
-                reason = f"is built for {build.os} {build.machine}, this is {here}"
-                yield Rejection(torch=newest, backend=build.backend, reason=reason)
-    asked, others = situation.backend, catalog.other_backends
-    if asked in others:
-        reason = "is not for NVIDIA GPUs, and other GPUs are not fitted"
-        none = f"has no torch from 1.13 on that the catalog of {catalog.as_of} knows"
-        for torch in others[asked] or ("any",):
-            why = reason if others[asked] else none
-            yield Rejection(torch=torch, backend=asked, reason=why)
-    elif asked != "auto" and asked not in catalog.backends:
-        yield Rejection(torch="any", backend=asked, reason="never existed")
-
-
-def _with_companions(
-    build: TorchBuild, situation: Situation, snapshot: Snapshot, catalog: Catalog
-) -> TorchBuild:
-    """The build without what refuses this very Python: a torchvision (3.14.1), a torchaudio. Its
-    driver serves the GPUs too; on a Jetson there is no floor, whose driver is numbered apart."""
-    own = build.driver_floor
-    floors = (own, *(first for _, first in situation.first_drivers)) if own else ()
-    floor = None if situation.board else max(floors, key=parsed, default=None)
-    audio = beside(catalog, "torchaudio", build, python_tag(snapshot))
-    build = replace(build, torchaudio=audio, driver_floor=floor)
-    row = catalog.release_of(build.torch)
-    excluded = row.torchvision_excludes if row else None
-    if excluded is None or excluded != snapshot.python.version:
-        return build
-    return replace(build, torchvision=None)
+    return f"`auto` takes what fits; the nearest: {', '.join(near[:5])}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from gpusetup.accelerators import nvidia
@@ -37,48 +37,50 @@ def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snaps
     """The snapshot as the description says; UsageError for values that are none or that clash."""
     if given == Description():
         return snapshot
-    _check(given, snapshot)
     family = given.os or snapshot.os.family
-    other = given.os not in (None, snapshot.os.family)
-    machine = given.machine or ("aarch64" if other and given.os == "macos" else snapshot.os.machine)
-    libc = f"glibc {given.glibc}" if given.glibc else None if other else snapshot.os.libc
-    here = snapshot.python
-    python = replace(here, executable=None, prefix=None)
-    if other:
-        python = Python(version=here.version, free_threaded=here.free_threaded, bits=64)
-    if given.python is not None:
+    _check(given, family)
+    here = replace(snapshot.python, executable=None, prefix=None)
+    os = replace(snapshot.os, machine=given.machine or snapshot.os.machine)
+    if given.os not in (None, snapshot.os.family):
+        arm = given.os == "macos" and not given.machine
+        os = Os(family=given.os, machine="aarch64" if arm else os.machine)
+        here = Python(version=here.version, free_threaded=here.free_threaded, bits=64)
+        snapshot = _without_driver(snapshot)
+    if given.glibc:
+        os = replace(os, libc=f"glibc {given.glibc}")
+    if given.python:
         free = given.python.endswith("t")
-        python = Python(version=given.python.rstrip("t"), free_threaded=free)
-    changed = replace(
-        snapshot,
-        origin="composed",
-        os=Os(family=given.os, machine=machine, libc=libc)
-        if other
-        else replace(snapshot.os, machine=machine, libc=libc),
-        python=python,
-        readings=(*snapshot.readings, *_readings(given)),
-    )
-    driver = given.driver and driver_named(given.driver, catalog, family)
-    if driver or other:
-        changed = replace(changed, driver=Driver(), cuda_api=CudaApi(), container=Container())
-    if driver:
-        gpus = [replace(gpu, uuid=None, nvml_index=None) for gpu in changed.gpus or ()]
-        listed = {"gpus": tuple(gpus) or None, "pci_devices": None}
-        changed = replace(changed, driver=Driver(version=driver), **listed)
+        here = Python(version=given.python.rstrip("t"), free_threaded=free)
+    if given.driver:
+        driver = Driver(version=driver_named(given.driver, catalog, family))
+        gpus = (replace(gpu, uuid=None, nvml_index=None) for gpu in snapshot.gpus or ())
+        snapshot = replace(_without_driver(snapshot), driver=driver, pci_devices=None)
+        snapshot = replace(snapshot, gpus=tuple(gpus) or None)
     if given.gpus:
         gpus_there = gpus_described(given.gpus, catalog.gpus)
-        changed = replace(changed, gpus=gpus_there, pci_devices=None)
-    return changed
+        snapshot = replace(snapshot, gpus=gpus_there, pci_devices=None)
+    said = {name: getattr(given, name) for name in ("driver", "os", "machine", "python", "glibc")}
+    said["gpus"] = ", ".join(given.gpus)
+    readings = _said(((n, value) for n, value in said.items() if value), "command line")
+    readings = (*snapshot.readings, *readings)
+    return replace(snapshot, origin="composed", os=os, python=here, readings=readings)
 
 
-def _check(given: Description, snapshot: Snapshot) -> None:
+def _without_driver(snapshot: Snapshot) -> Snapshot:
+    return replace(snapshot, driver=Driver(), cuda_api=CudaApi(), container=Container())
+
+
+def _said(values: Iterable[tuple[str, str]], source: str) -> tuple[Reading, ...]:
+    return tuple(Reading(subject=name, source=source, value=value) for name, value in values)
+
+
+def _check(given: Description, family: str | None) -> None:
     for value, pattern, what, example in (
         (given.python, r"\d+\.\d+(\.\d+)?t?", "Python version", "`3.11` or `3.13t`"),
         (given.glibc, r"\d+\.\d+", "glibc version", "`2.35`"),
     ):
         if value is not None and not re.fullmatch(pattern, value):
             raise UsageError(f"{value!r} is no {what}", hint=f"such as {example}")
-    family = given.os or snapshot.os.family
     if given.glibc and family not in (None, "linux"):
         raise UsageError(f"`--glibc` and {family} exclude each other", hint="leave one of them out")
     if family == "macos" and (given.driver or given.gpus):
@@ -88,36 +90,16 @@ def _check(given: Description, snapshot: Snapshot) -> None:
         )
 
 
-def _readings(given: Description) -> tuple[Reading, ...]:
-    gpus = ", ".join(given.gpus) or None
-    said = {**{name: getattr(given, name) for name in GIVEN}, "gpus": gpus}
-    return tuple(
-        Reading(subject=name, source="command line", value=value)
-        for name, value in said.items()
-        if value
-    )
-
-
-GIVEN = ("driver", "gpus", "os", "machine", "python", "glibc")
-
-
-# --- the host that an environment is made for ----------------------------------------------------
-
-
 def for_host(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
-    """This environment as it will stand on another host: its GPUs and driver are the named ones."""
-    if driver:
-        driver = driver_named(driver, catalog, snapshot.os.family)
+    """This environment as it will be on another host: its GPUs and driver are the named ones."""
+    driver = driver_named(driver, catalog, snapshot.os.family) if driver else None
     hidden = nvidia.MAKER.masks
     kept = {name: value for name, value in snapshot.environment.items() if name not in hidden}
     replaced = ("gpus", "driver", "cuda_api", "pci_devices", "devices")
     still = (one for one in snapshot.readings if one.subject.partition(".")[0] not in replaced)
-    named = (
-        *(Reading(subject="gpus", source="--gpu", value=name) for name in names),
-        *((Reading(subject="driver", source="--driver", value=driver),) if driver else ()),
-    )
+    gpus = _said((("gpus", name) for name in names), "--gpu")
     return replace(
         snapshot,
         origin="composed",
@@ -128,6 +110,6 @@ def for_host(
         devices=None,
         container=replace(snapshot.container, cuda_compat_path=None),
         environment=kept,
-        readings=(*still, *named),
+        readings=(*still, *gpus, *_said((("driver", driver),) if driver else (), "--driver")),
         events=tuple(event for event in snapshot.events if event.kind != "child-failed"),
     )

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.catalog.companions import beside
 from gpusetup.catalog.default_wheels import UNREAD, backend_beside, default_backend
-from gpusetup.catalog.kernels import served_by
+from gpusetup.catalog.kernels import readable, served
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import Resolution, Served, TorchBuild
+from gpusetup.model.resolution import Resolution, TorchBuild
 from gpusetup.model.versions import cuda_of
 from gpusetup.resolver.constraints import covers_every_gpu, driver_reaches
-from gpusetup.resolver.situation import Situation
+from gpusetup.resolver.situation import CONDA_CHANNELS, Situation
 
 
 def public(version: str | None) -> str:
@@ -26,14 +24,12 @@ def public(version: str | None) -> str:
     return (version or "").partition("+")[0]
 
 
-def backend_of(torch: Torch) -> str | None:
+def _backend_of(torch: Torch) -> str | None:
     """The backend of the installed torch: as read, else from its label or its CUDA."""
-    if torch.backend:
-        return torch.backend
     label = (torch.version or "").partition("+")[2].lower()
-    if label == "cpu" or cuda_of(label) or maker_of(label):
-        return label
-    return "cu" + "".join(torch.cuda.split(".")[:2]) if torch.cuda else None
+    named = label if label == "cpu" or cuda_of(label) or maker_of(label) else None
+    of_cuda = "cu" + "".join(torch.cuda.split(".")[:2]) if torch.cuda else None
+    return torch.backend or named or of_cuda
 
 
 def backend_held(machine: Snapshot, catalog: Catalog) -> str:
@@ -44,24 +40,22 @@ def backend_held(machine: Snapshot, catalog: Catalog) -> str:
     """
     torch = machine.torch
     elsewhere = machine.os.jetson or torch.installer == "conda" or machine.origin == "report"
-    if (read := backend_of(torch)) or elsewhere:
+    if (read := _backend_of(torch)) or elsewhere:
         return read or UNREAD
     version, place = torch.version or "0", (machine.os.family or "", machine.os.machine or "")
-    usual = default_backend(catalog, version, *place)
-    beside = backend_beside(machine.packages or ()) if usual and cuda_of(usual) else None
-    if beside and catalog.row_of(version, beside, *place):
-        return beside
-    return usual or UNREAD
+    usual = default_backend(catalog, version, *place) or UNREAD
+    lies_here = backend_beside(machine.packages or ()) if cuda_of(usual) else None
+    if lies_here and catalog.row_of(version, lies_here, *place):
+        return lies_here
+    return usual
 
 
 def concluded(machine: Snapshot, catalog: Catalog) -> str | None:
-    """In words, where nothing that was read says for which GPUs the installed torch is."""
-    torch = machine.torch
-    if not torch.version or torch.installed is False or backend_of(torch) is not None:
+    """In words, if nothing that was read says for which GPUs the installed torch is."""
+    torch, backend = machine.torch, backend_held(machine, catalog)
+    is_there = torch.version and torch.installed is not False
+    if not is_there or _backend_of(torch) or machine.os.family == "macos":
         return None
-    if machine.os.family == "macos":  # its wheels are all of one kind
-        return None
-    backend = backend_held(machine, catalog)
     if backend == UNREAD:
         return f"for which GPUs torch {torch.version} was built could not be read"
     return (
@@ -70,80 +64,65 @@ def concluded(machine: Snapshot, catalog: Catalog) -> str | None:
     )
 
 
-ARCHITECTURE = r"(sm|compute)_\d{2,3}[af]?"
-"""A code that names one; what else a snapshot lists was written by strangers."""
-
-
-def held_build(machine: Snapshot, situation: Situation, catalog: Catalog) -> TorchBuild | None:
+def held_build(machine: Snapshot, host: Situation) -> TorchBuild | None:
     """The installed torch as a build: the catalog's row, else what was read of it; None: none.
 
     A nightly, a vendor's or one's own build has no row: its companions are not known then. What
     a text does not say of a torch leaves the answer to what the text asks for.
     """
-    torch = machine.torch
+    torch, catalog, place = machine.torch, host.catalog, (host.family, host.machine)
+    backend = backend_held(machine, catalog)
     if not torch.version or torch.installed is False:
         return None
-    backend = backend_held(machine, catalog)
     if backend == UNREAD and machine.origin == "report":
         return None
-    floors = "windows" if situation.wsl else situation.family
-    row = catalog.row_of(torch.version, backend, situation.family, situation.machine)
+    row = catalog.row_of(torch.version, backend, *place)
+    cuda = row.cuda if row else torch.cuda or cuda_of(backend)
+    floor = catalog.driver_floor(cuda, host.floors) if cuda else None
+    by_conda = torch.installer == "conda"
     if row is not None:
-        row = _of_conda(row, catalog) if torch.installer == "conda" else row
-        floor = catalog.driver_floor(row.cuda, floors) if row.cuda else None
+        # conda's channels build for other architectures than the wheels are built for.
+        channels = CONDA_CHANNELS if by_conda else ()
+        rows = (catalog.row_of(row.torch, backend, *place, channel) for channel in channels)
+        codes = next(filter(None, rows), row)
         audio = beside(catalog, "torchaudio", row)
-        return replace(row, torchaudio=audio, driver_floor=floor)
-    cuda = torch.cuda or cuda_of(backend)
-    own = catalog.release_of(torch.version) if torch.installer == "conda" else None
-    kernels = tuple(k for k in torch.kernels or () if re.fullmatch(ARCHITECTURE, k))
+        row = replace(row, kernels=codes.kernels, ptx=codes.ptx, torchaudio=audio)
+        return replace(row, driver_floor=floor)
+    own = catalog.release_of(torch.version) if by_conda else None
+    codes_read = readable(torch.kernels or ())
     return TorchBuild(
         torch=public(torch.version),
         backend=backend,
         cuda=cuda,
-        os="linux" if situation.family == "linux" else situation.family,  # type: ignore[arg-type]
-        machine=situation.machine,
+        os=host.family,  # type: ignore[arg-type]
+        machine=host.machine,
         pythons=(),
-        kernels=tuple(k for k in kernels if k.startswith("sm_")),
-        ptx=tuple(k for k in kernels if k.startswith("compute_")),
-        driver_floor=catalog.driver_floor(cuda, floors) if cuda else None,
+        kernels=tuple(k for k in codes_read if k.startswith("sm_")),
+        ptx=tuple(k for k in codes_read if k.startswith("compute_")),
+        driver_floor=floor,
         labelled="+" in torch.version,
         torchvision=own.torchvision if own else None,
         torchaudio=own.torchaudio if own else None,
     )
 
 
-def _of_conda(row: TorchBuild, catalog: Catalog) -> TorchBuild:
-    """A build as conda's channels have it, which is for other architectures than the wheel."""
-    for channel in ("conda-pytorch", "conda-forge"):
-        own = catalog.row_of(row.torch, row.backend, row.os, row.machine, channel)
-        if own is not None:
-            return replace(row, kernels=own.kernels, ptx=own.ptx)
-    return row
-
-
-def serves(build: TorchBuild, machine: Snapshot, situation: Situation) -> bool:
+def serves(build: TorchBuild, machine: Snapshot, host: Situation) -> bool:
     """Whether the installed build does what it can on this machine, as far as is known.
 
     An accelerator build on a machine without such a GPU serves nothing; a CPU build serves a
     machine that has no NVIDIA GPU; what is not known is not held against it.
     """
-    known = bool(build.kernels or build.ptx)
-    if machine.torch.cuda_available:  # its driver starts, which says nothing of its kernels
-        return not known or covers_every_gpu(build, situation) is None
     maker = maker_of(build.backend)
+    covers = not (build.kernels or build.ptx) or covers_every_gpu(build, host) is None
+    if machine.torch.cuda_available:  # its driver starts, which says nothing of its kernels
+        return covers
     if build.backend == UNREAD:
         return True
     if is_seen_only(maker):
-        return situation.presence != "some" and maker in vendors_of(machine)
+        return host.presence != "some" and maker in vendors_of(machine)
     if maker is None:
-        return situation.presence == "none" or situation.family == "macos"
-    if situation.presence == "none":
-        return False
-    reasons = (
-        driver_reaches(build, situation),
-        covers_every_gpu(build, situation) if known else None,
-    )
-    return not any(reasons)
+        return host.presence == "none" or host.family == "macos"
+    return host.presence != "none" and covers and driver_reaches(build, host) is None
 
 
 def vendors_of(machine: Snapshot) -> frozenset[str]:
@@ -152,18 +131,11 @@ def vendors_of(machine: Snapshot) -> frozenset[str]:
     return frozenset((*(device.vendor for device in machine.pci_devices or ()), *named))
 
 
-def as_it_is(build: TorchBuild, situation: Situation, notes: tuple[str, ...] = ()) -> Resolution:
+def as_it_is(build: TorchBuild, host: Situation) -> Resolution:
     """The installed build as a resolution: nothing is chosen, nothing is in its place."""
-    served = tuple(
-        Served(gpu=gpu.name, compute_capability=gpu.compute_capability, by=by)
-        for gpu in situation.gpus
-        if gpu.compute_capability is not None
-        and (by := served_by(build, gpu.compute_capability, situation.driver_cuda)) is not None
-    )
     return Resolution(
         build=build,
         index_url=None if build.backend == UNREAD else index_url(build.backend),
-        served=served,
-        notes=notes,
-        catalog_as_of=situation.catalog_as_of,
+        served=served(build, host.gpus, host.driver_cuda),
+        catalog_as_of=host.catalog.as_of,
     )

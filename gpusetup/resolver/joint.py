@@ -1,4 +1,4 @@
-"""torch chosen with what is to stand on it: the words, and beside which builds each has a release.
+"""torch chosen with the packages that need it: the words, and with which builds each has a release.
 Pure: our table of companions is one more constraint on builds."""
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from gpusetup.catalog.companion_table import (
     companion_table,
     has_cuda,
     row_of,
-    runs_there,
     without,
 )
 from gpusetup.catalog.companions import beside
@@ -25,10 +24,9 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, TorchBuild
 from gpusetup.model.versions import allows, parsed
-from gpusetup.resolver.choice import in_scope, preference
 from gpusetup.resolver.companions import COMPANIONS, FAMILY
-from gpusetup.resolver.constraints import fits
-from gpusetup.resolver.situation import python_tag, situation_of
+from gpusetup.resolver.constraints import fits, in_scope, preference
+from gpusetup.resolver.situation import Situation, situation_of
 
 OLDEST = "2.5"
 """Older torch is tried only if it, or a release of a package, is asked for."""
@@ -48,8 +46,12 @@ class Asked(Frozen):
     catalog: Catalog
     words: tuple[str, ...] = ()
     alone: bool = False
-    """Whether nobody but the table is asked: then what it says of packages that declare their torch
+    """Whether only the table is asked: then what it says of packages that declare their torch
     themselves counts too."""
+
+    @property
+    def host(self) -> Situation:
+        return situation_of(self.machine, self.request, self.catalog)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -118,17 +120,17 @@ def candidates(
 ) -> tuple[TorchBuild, ...]:
     """The builds to try, the newest torch first, the best for the machine first among those of one
     torch: those beside which each project has a release. `prefer` is the best of its torch."""
-    situation = situation_of(asked.machine, asked.request, asked.catalog)
-    pinned = any(Requirement(word).specifier for word in asked.words)
-    fitting = [
+    host = asked.host
+    oldest = any(Requirement(word).specifier for word in asked.words) or asked.request.torch
+    found = [
         build
-        for build in in_scope(situation, asked.catalog)
-        if fits(build, situation)
-        and (pinned or asked.request.torch or parsed(build.torch) >= parsed(OLDEST))
+        for build in in_scope(host)
+        if (oldest or parsed(build.torch) >= parsed(OLDEST))
+        and fits(build, host)
+        and none_beside(asked, projects, build) is None
     ]
-    best = sorted(fitting, key=lambda b: (b != prefer, preference(situation)(b)))
-    found = (build for build in best if none_beside(asked, projects, build) is None)
-    return tuple(sorted(found, key=lambda b: parsed(b.torch), reverse=True))
+    best = sorted(found, key=lambda build: (build != prefer, preference(host)(build)))
+    return tuple(sorted(best, key=lambda build: parsed(build.torch), reverse=True))
 
 
 def none_beside(asked: Asked, projects: Sequence[Project], build: TorchBuild) -> str | None:
@@ -138,17 +140,18 @@ def none_beside(asked: Asked, projects: Sequence[Project], build: TorchBuild) ->
         if said and build.cuda_major not in said:
             return f"{word} is built for CUDA {' and '.join(said)}, torch for CUDA {build.cuda}"
     for project in projects:
-        reasons = [_row_refused(asked, project, row, build) for row in _rows(asked, project)]
-        if project.name in COMPANIONS:
-            reasons = [_not_of_the_family(asked, project.name, build)]
+        reasons = [why_not(asked, project, row, build) for row in _rows(asked, project, build)]
         if reasons and all(reasons):
             return reasons[0]
     return None
 
 
-def _rows(asked: Asked, project: Project) -> tuple[Pair, ...]:
+def _rows(asked: Asked, project: Project, build: TorchBuild) -> tuple[Pair, ...]:
     """The rows that are meant: that of a release that is asked for by its version, else those of a
-    span of releases: one release that was built otherwise says nothing of the others."""
+    span of releases: one release that was built otherwise says nothing of the others. torch's index
+    of one backend has one torchvision and one torchaudio for a torch."""
+    if project.name in COMPANIONS:
+        return (Pair(versions=f"=={_own(asked, project.name, build)}"),)
     words = (Requirement(word) for word in asked.words if name_of(word) == project.name)
     exact = (found[1] for word in words if (found := EXACT.fullmatch(str(word.specifier))))
     own = tuple(row for version in exact if (row := row_of(project, version)))
@@ -156,22 +159,33 @@ def _rows(asked: Asked, project: Project) -> tuple[Pair, ...]:
     return own or spans or project.rows
 
 
+def _own(asked: Asked, name: str, build: TorchBuild) -> str | None:
+    return beside(asked.catalog, name, build, asked.host.python)  # type: ignore[arg-type]
+
+
 def row_beside(asked: Asked, project: Project, build: TorchBuild) -> Pair | None:
     """The newest row of a project that goes with a build; None if none does."""
     pages = {wheel.torch for wheel in project.releases}
     if pages and ".".join(build.torch.split(".")[:2]) not in pages:
         return None
-    rows = (
-        row for row in _rows(asked, project) if row.torch or not any(r.torch for r in project.rows)
-    )
-    return next((row for row in rows if _row_refused(asked, project, row, build) is None), None)
+    rows = _rows(asked, project, build)
+    spans = [row for row in rows if row.torch] or rows
+    return next((row for row in spans if why_not(asked, project, row, build) is None), None)
 
 
-def _row_refused(asked: Asked, project: Project, row: Pair, build: TorchBuild) -> str | None:
-    said, usual = (
-        f"{project.name} {row.versions.removeprefix('==')}",
-        usual_major(asked.catalog, build),
-    )
+def why_not(asked: Asked, project: Project, row: Pair, build: TorchBuild) -> str | None:
+    """Why the releases of a row do not go with a build."""
+    version = row.versions.removeprefix("==")
+    if project.name in COMPANIONS:
+        this = f"torch {build.torch} of {build.backend}"
+        words = (Requirement(word) for word in asked.words if name_of(word) == project.name)
+        if (own := _own(asked, project.name, build)) is None:
+            return f"no {project.name} is known for {this}"
+        wrong = own != version and build.labelled
+        if not wrong and all(word.specifier.contains(own, prereleases=True) for word in words):
+            return None
+        return f"{this} goes with {project.name} {own}"
+    said, usual = f"{project.name} {version}", usual_major(asked.catalog, build)
     if not has_cuda(project, row, build.cuda_major, usual):
         majors = " and ".join(row.cuda.split()).replace("default", usual)
         torch = f"torch for CUDA {build.cuda}" if build.cuda else f"this torch is {build.backend}'s"
@@ -182,66 +196,38 @@ def _row_refused(asked: Asked, project: Project, row: Pair, build: TorchBuild) -
     return f"{said} needs torch{row.torch} ({row.source})"
 
 
-def _not_of_the_family(asked: Asked, name: str, build: TorchBuild) -> str | None:
-    """torch's index of one backend has one torchvision and one torchaudio for a torch."""
-    own = beside(asked.catalog, name, build, python_tag(asked.machine))  # type: ignore[arg-type]
-    words = (Requirement(word) for word in asked.words if name_of(word) == name)
-    if own is None:
-        return f"no {name} is known for torch {build.torch} of {build.backend}"
-    if all(word.specifier.contains(own, prereleases=True) for word in words):
-        return None
-    return f"torch {build.torch} of {build.backend} goes with {name} {own}"
-
-
 def refused(asked: Asked, name: str, version: str, build: TorchBuild) -> str | None:
     """Why a release does not go with a build; None if nothing speaks against it."""
     project = companion_table().project(name)
     if project is None:
         return None
-    if name in COMPANIONS:
-        own = beside(asked.catalog, name, build, python_tag(asked.machine))
-        if own == version or not build.labelled:
-            return None
-        return f"torch {build.torch} of {build.backend} goes with {name} {own or 'of no version'}"
-    row = row_of(project, version)
-    if row is None:
-        return None
-    reason = _row_refused(asked, project, row, build)
-    return reason and reason.replace(row.versions.removeprefix("=="), version, 1)
+    row = Pair(versions=version) if name in COMPANIONS else row_of(project, version)
+    reason = why_not(asked, project, row, build) if row else None
+    return reason.replace(row.versions.removeprefix("=="), version, 1) if row and reason else None
 
 
 def limits_beside(asked: Asked, project: Project, build: TorchBuild) -> tuple[str, ...]:
     """What to forbid of a project beside a build, as an installer's constraints."""
     if project.name in COMPANIONS and build.labelled:
-        own = beside(asked.catalog, project.name, build, python_tag(asked.machine))
+        own = _own(asked, project.name, build)
         return (f"{project.name}=={own}",) if own else ()
-    wrong = [row for row in project.rows if _row_refused(asked, project, row, build)]
-    return without(project, wrong)
-
-
-NO_GPU = "computes on an NVIDIA GPU only, and none is here"
+    return without(project, [row for row in project.rows if why_not(asked, project, row, build)])
 
 
 def not_here(asked: Asked) -> tuple[Project, str, str] | None:
     """The first package that has nothing for this machine whatever the torch: it, why, and the case
     in which its row names something else."""
-    machine = asked.machine
-    platform = f"{machine.os.family}-{machine.os.machine}"
-    situation = situation_of(machine, asked.request, asked.catalog)
+    family, machine = asked.machine.os.family or "", asked.machine.os.machine
     for one in asked.projects:
+        if f"{family}-{machine}" not in (there := one.on.split()):
+            return one, f"has no build for {family}-{machine} (only {', '.join(there)})", family
         floor = one.least_capability()
-        old = [
-            g
-            for g in situation.gpus
-            if floor and g.compute_capability and g.compute_capability < floor
-        ]
-        if not runs_there(one, platform):
-            there = f"has no build for {platform} (only {', '.join(one.on.split())})"
-            return one, there, machine.os.family or ""
-        if old:
-            has = f"{old[0].name} has {old[0].compute_capability}"
-            return one, f"needs a GPU of compute capability {floor}; {has}", ""
+        for gpu in asked.host.gpus if floor else ():
+            known = gpu.compute_capability
+            if known and floor and known < floor:
+                return one, f"needs a GPU of compute capability {floor}; {gpu.name} has {known}", ""
     best = candidates(asked, ())[:1]
     if best and best[0].cuda is None and best[0].os != "macos":
-        return next(((one, NO_GPU, "no GPU") for one in asked.projects if one.gpu), None)
+        said = "computes on an NVIDIA GPU only, and none is here"
+        return next(((one, said, "no GPU") for one in asked.projects if one.gpu), None)
     return None

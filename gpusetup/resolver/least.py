@@ -1,14 +1,13 @@
 """What `install` would do to the torch of a machine: as little as cures it. Pure.
 
 torch that serves the machine stays. A wrong build becomes the same version from the right index,
-where that exists and fits; else the nearest newer version that fits; else the newest that fits.
+if that exists and fits; else the nearest newer version that fits; else the newest that fits.
 From a build for one maker's GPUs it never goes to another maker's, nor to the CPU's, unless a
 backend is named. `doctor` prescribes this, `install` does it, `resolve` says it of what is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Literal
 
@@ -19,18 +18,10 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution, TorchBuild
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.choice import in_scope, preference
-from gpusetup.resolver.constraints import fits
+from gpusetup.resolver.constraints import fits, in_scope, newest_first, preference
 from gpusetup.resolver.decide import resolve
 from gpusetup.resolver.held import as_it_is, held_build, public, serves
-from gpusetup.resolver.situation import (
-    CONDA_CHANNELS,
-    WHEELS,
-    Situation,
-    is_allowed,
-    label_of,
-    situation_of,
-)
+from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation, label_of, situation_of
 
 How = Literal[
     "kept",
@@ -69,28 +60,27 @@ def least_change(
 ) -> Decision:
     """The decision for a machine and a request; `upgrade` asks for the newest that fits."""
     upgrade = upgrade or (request.torch or "").strip().lower() == "latest"
-    newest = resolve(machine, request, catalog)
-    situation = situation_of(machine, request, catalog)
-    held = held_build(machine, situation, catalog)
+    newest, host = resolve(machine, request, catalog), situation_of(machine, request, catalog)
+    held = held_build(machine, host)
     decided = partial(Decision, newest=newest, held=held)
     if held is None:
         return decided(how="first" if newest.build else "nothing", resolution=newest)
-    stays = partial(_kept, held, machine, situation, catalog)
     is_newest = newest.build is None or parsed(newest.build.torch) <= parsed(held.torch)
-    is_asked = situation.backend in ("auto", held.backend) and is_allowed(held.torch, situation)
-    if is_asked and (is_newest or not upgrade) and _is_good(held, machine, situation):
-        return decided(how="again" if is_broken(machine) else "kept", resolution=stays())
-    chosen = newest if upgrade else nearest(held.torch, machine, request, catalog)
+    is_asked = host.backend in ("auto", held.backend) and host.takes(held.torch)
+    if is_asked and (is_newest or not upgrade) and _is_good(held, machine, host):
+        how: How = "again" if _is_broken(machine) else "kept"
+        return decided(how=how, resolution=_kept(held, machine, host))
+    chosen = newest if upgrade else _nearest(held.torch, machine, request, host)
     if chosen.build is None:
         return decided(how="nothing", resolution=chosen)
     is_named = request.backend != "auto" or label_of(request.torch) is not None
     if crosses(held.backend, chosen.build.backend) and not is_named:
-        if upgrade and serves(held, machine, situation):
-            return decided(how="kept", resolution=stays())
-        left = stays() if situation.presence == "none" else chosen
-        return decided(how="refused", resolution=left)
+        keeps = upgrade and serves(held, machine, host)
+        stays = keeps or host.presence == "none"
+        left = _kept(held, machine, host) if stays else chosen
+        return decided(how="kept" if keeps else "refused", resolution=left)
     before, after = parsed(held.torch), parsed(chosen.build.torch)
-    how: How = "nearest-newer"
+    how = "nearest-newer"
     if upgrade:
         how = "upgrade"
     elif before.public == after.public:
@@ -100,24 +90,23 @@ def least_change(
     return decided(how=how, resolution=chosen)
 
 
-def _is_good(held: TorchBuild, machine: Snapshot, situation: Situation) -> bool:
+def _is_good(held: TorchBuild, machine: Snapshot, host: Situation) -> bool:
     """Whether the installed torch does what it is asked for; a backend that is asked for by name is
     not judged against GPUs that are not here, or that nobody judges."""
-    is_judged = situation.presence == "some" and not is_seen_only(maker_of(held.backend))
-    if situation.backend == "cpu" or (situation.backend == held.backend and not is_judged):
+    is_judged = host.presence == "some" and not is_seen_only(maker_of(held.backend))
+    if host.backend == "cpu" or (host.backend == held.backend and not is_judged):
         return True
-    return serves(held, machine, situation)
+    return serves(held, machine, host)
 
 
 def left_alone(machine: Snapshot, catalog: Catalog) -> Decision | None:
     """torch as it is, whether or not it serves: other packages are asked for. None without one."""
-    request = Request(installer=_installer(machine))
-    situation = situation_of(machine, request, catalog)
-    held = held_build(machine, situation, catalog)
+    request = Request(installer="conda" if machine.torch.installer == "conda" else "auto")
+    host = situation_of(machine, request, catalog)
+    held = held_build(machine, host)
     if held is None:
         return None
-    newest = resolve(machine, request, catalog)
-    stays = _kept(held, machine, situation, catalog)
+    newest, stays = resolve(machine, request, catalog), _kept(held, machine, host)
     return Decision(how="kept", resolution=stays, newest=newest, held=held)
 
 
@@ -135,69 +124,45 @@ def crosses(held: str | None, chosen: str | None) -> bool:
     return maker is not None and maker_of(chosen) != maker
 
 
-# --- what stays ----------------------------------------------------------------------------------
-
-
-def is_broken(machine: Snapshot) -> bool:
+def _is_broken(machine: Snapshot) -> bool:
     """Whether files of the installed torch are missing, or it was asked to import and did not."""
     cut = any(p.name == "torch" and p.intact is False for p in machine.packages or ())
     return cut or machine.torch.import_error is not None
 
 
-def _kept(
-    held: TorchBuild, machine: Snapshot, situation: Situation, catalog: Catalog
-) -> Resolution:
-    exact = Request(
-        torch=f"=={public(held.torch)}", backend=held.backend, installer=_installer(machine)
-    )
-    known = resolve(machine, exact, catalog)
-    if known.build is not None:
-        return replace(known, fallbacks=())
-    return as_it_is(held, situation)
+def _kept(held: TorchBuild, machine: Snapshot, host: Situation) -> Resolution:
+    """What stays, as the channels have it that it is from."""
+    installer = "conda" if machine.torch.installer == "conda" else "auto"
+    exact = Request(torch=f"=={public(held.torch)}", backend=held.backend, installer=installer)
+    known = resolve(machine, exact, host.catalog)
+    return replace(known, fallbacks=()) if known.build else as_it_is(held, host)
 
 
-def _installer(machine: Snapshot) -> str:
-    """Whose channels the installed torch is of."""
-    return "conda" if machine.torch.installer == "conda" else "auto"
-
-
-# --- what comes in its place ---------------------------------------------------------------------
-
-
-def nearest(held: str, machine: Snapshot, request: Request, catalog: Catalog) -> Resolution:
+def _nearest(held: str, machine: Snapshot, request: Request, host: Situation) -> Resolution:
     """The same version on a backend that fits, else the nearest newer, else the newest that fits.
 
     `conda` of the answer is chosen by the same rule from conda's own channels.
     """
-    situation = situation_of(machine, request, catalog)
-    build = _nearest_build(held, situation, catalog)
+    build = _nearest_build(held, host)
     if build is None:
-        return resolve(machine, request, catalog)
+        return resolve(machine, request, host.catalog)
     label = label_of(request.torch)
     exact = replace(request, torch=f"=={build.torch}" + (f"+{label}" if label else ""))
-    found = resolve(machine, exact, catalog)
-    if situation.channels != WHEELS:
+    found = resolve(machine, exact, host.catalog)
+    if host.channels != WHEELS:
         return found
-    by_conda = replace(situation, channels=CONDA_CHANNELS)
-    return replace(found, conda=_nearest_build(held, by_conda, catalog))
+    return replace(found, conda=_nearest_build(held, replace(host, channels=CONDA_CHANNELS)))
 
 
-def _nearest_build(held: str, situation: Situation, catalog: Catalog) -> TorchBuild | None:
-    fitting = [build for build in in_scope(situation, catalog) if fits(build, situation)]
-    torch = nearest_version(held, (build.torch for build in fitting))
-    same = (build for build in fitting if build.torch == torch)
-    return min(same, key=preference(situation), default=None)
+def _nearest_build(held: str, host: Situation) -> TorchBuild | None:
+    own = newest_first(public(held))
 
+    def distance(build: TorchBuild) -> tuple[object, ...]:
+        there = newest_first(build.torch)
+        oldest_first = tuple(-part for part in there)
+        return there > own, there if there > own else oldest_first, preference(host)(build)
 
-def nearest_version(held: str, versions: Iterable[str]) -> str | None:
-    """The version itself, else the next newer, else the newest of them all.
-
-    >>> nearest_version("2.5.1", ["2.4.0", "2.6.0", "2.7.0"]), nearest_version("2.5.1", ["2.4.0"])
-    ('2.6.0', '2.4.0')
-    """
-    known = sorted(set(versions), key=parsed)
-    own = parsed(public(held))
-    return next((one for one in known if parsed(one) >= own), known[-1] if known else None)
+    return min((b for b in in_scope(host) if fits(b, host)), key=distance, default=None)
 
 
 # --- in words ------------------------------------------------------------------------------------
@@ -206,14 +171,14 @@ def nearest_version(held: str, versions: Iterable[str]) -> str | None:
 SERVES = "torch serves this machine and stays"
 
 
-def why(decision: Decision, situation: Situation, *, asked: str | None = None) -> str | None:
+def why(decision: Decision, host: Situation, *, asked: str | None = None) -> str | None:
     """Why this torch, in a sentence; `asked` is what was said of its version."""
     build, held = decision.resolution.build, decision.held
     if build is None:
         return None
     if asked is not None and decision.moves:
         return f"asked for: {asked}"
-    if decision.how == "first" and build.cuda is None and situation.presence == "none":
+    if decision.how == "first" and build.cuda is None and host.presence == "none":
         return (
             f"{build.backend}, because no NVIDIA GPU is seen here; for an image of another host "
             "name it: `--gpu NAME --driver VERSION`, or `--backend cu...`"

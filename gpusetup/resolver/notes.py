@@ -1,60 +1,33 @@
-"""What a reader of a resolution should know besides the build: guesses, ages, what is missing.
-
-Each function gives one note or None; `NOTES` is the list of them.
-"""
+"""What a reader of a resolution should know besides the build: guesses, ages, what is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import MAKERS
-from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNIFIED, board_of, runs_ordinary_wheels
-from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Gpu, Snapshot
-from gpusetup.model.resolution import Resolution
+from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNIFIED, runs_ordinary_wheels
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Resolution, TorchBuild
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.choice import best_build
+from gpusetup.resolver.constraints import pick
 from gpusetup.resolver.held import vendors_of
-from gpusetup.resolver.situation import (
-    CONDA_CHANNELS,
-    WHEELS,
-    Situation,
-    is_allowed,
-    is_any_allowed,
-)
+from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation
 
 STALE_DAYS = 120
 """From this age on a catalog says so."""
+NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
 
 
-class Told(Frozen):
-    """A resolution, and what it is of."""
-
-    found: Resolution
-    situation: Situation
-    machine: Snapshot
-    catalog: Catalog
-
-    @property
-    def computes(self) -> bool:
-        """Whether the answer is a build for CUDA."""
-        return self.found.build is not None and self.found.build.cuda is not None
-
-    @property
-    def as_of(self) -> str:
-        return f"the catalog of {self.catalog.as_of}"
-
-    def gpus(self, of: Callable[[Gpu], object]) -> list[Gpu]:
-        return [gpu for gpu in self.situation.gpus if of(gpu)]
-
-
-Note = Callable[[Told], str | None]
-
-
-def notes_on(told: Told) -> tuple[str, ...]:
+def notes_on(found: Resolution, host: Situation, machine: Snapshot) -> tuple[str, ...]:
     """All notes that apply."""
-    return tuple(text for note in NOTES if (text := note(told)))
+    build = found.build
+    if build is None:
+        about: Iterator[str] = _without_a_build(found, host)
+    else:
+        about = _of_the_build(build, host, machine)
+    conda = _of_conda(build, found.conda, host, machine)
+    return tuple(dict.fromkeys((*about, *_of_the_machine(host, machine), *conda)))
 
 
 def age_note(as_of: str, today: str) -> str | None:
@@ -67,192 +40,103 @@ def age_note(as_of: str, today: str) -> str | None:
     return f"the catalog is {days} days old ({as_of}): `gpusetup resolve --refresh` asks the index"
 
 
-def torch_unknown(told: Told) -> str | None:
-    if is_any_allowed(told.situation, told.catalog):
-        return None
-    first, last = told.catalog.releases[0].torch, told.catalog.releases[-1].torch
-    return f"no torch is {told.situation.torch_text}: {told.as_of} knows {first} to {last}"
-
-
-def never_together(told: Told) -> str | None:
-    """If the torch and the backend that were asked for exist, but not with one another."""
-    asked = told.situation
-    if told.found.build or asked.torch is None or asked.backend == "auto":
-        return None
-    rows = [row for row in told.catalog.builds if row.channel == "pytorch"]
-    with_torch = dict.fromkeys(row.backend for row in rows if is_allowed(row.torch, asked))
-    with_backend = [row.torch for row in rows if row.backend == asked.backend]
-    if not with_torch or asked.backend in with_torch or not with_backend:
-        return None
-    first, last = min(with_backend, key=parsed), max(with_backend, key=parsed)
-    span = first if first == last else f"{first} to {last}"
-    return (
-        f"torch {asked.torch_text} was never built for {asked.backend}: it is there for "
-        f"{', '.join(with_torch)}; {asked.backend} has torch {span}"
-    )
-
-
-NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
-
-
-def no_gpu(told: Told) -> str | None:
-    here = told.situation
-    if here.presence != "none" or here.family == "macos" or told.found.build is None:
-        return None
-    if told.computes:
-        return (
-            "no NVIDIA GPU was found here: this build was asked for, it is not judged against a GPU"
+def _without_a_build(found: Resolution, host: Situation) -> Iterator[str]:
+    """A torch that the catalog does not know, or that was never built for the backend."""
+    releases = [row.torch for row in host.catalog.releases]
+    if not any(map(host.takes, releases)):
+        known = f"the catalog of {host.catalog.as_of} knows {releases[0]} to {releases[-1]}"
+        yield f"no torch is {host.torch}: {known}"
+        return
+    wheels = [row for row in host.catalog.builds if row.channel == "pytorch"]
+    with_torch = dict.fromkeys(row.backend for row in wheels if host.takes(row.torch))
+    with_backend = sorted((r.torch for r in wheels if r.backend == host.backend), key=parsed)
+    if host.torch and host.backend not in with_torch and with_backend:
+        span = " to ".join(dict.fromkeys((with_backend[0], with_backend[-1])))
+        yield (
+            f"torch {host.torch} was never built for {host.backend}: it is there for "
+            f"{', '.join(with_torch)}; {host.backend} has torch {span}"
         )
-    return None if here.backend == "cpu" else NO_GPU
 
 
-def gpu_unknown(told: Told) -> str | None:
-    if not told.computes or told.situation.presence != "unknown":
-        return None
-    return "the GPU is unknown: whether the build has kernels for it was not judged"
-
-
-def driver_unknown(told: Told) -> str | None:
-    build, here, driver = told.found.build, told.situation, told.machine.driver
-    if build is None or not build.cuda or here.driver or here.driver_cuda:
-        return None
-    absent = driver.module_loaded is False or driver.library_found is False
-    what = (
-        "no NVIDIA driver was found"
-        if absent
-        else "the driver is unknown, so a CUDA that most drivers serve was chosen"
-    )
-    return f"{what}: this build needs NVIDIA driver {build.driver_floor or 0} or newer"
-
-
-def driver_newer(told: Told) -> str | None:
-    driver = told.situation.driver
-    if driver is None or not told.catalog.driver_is_newer(driver):
-        return None
-    newest = max(row.branch for row in told.catalog.branches)
-    return f"driver {driver} is newer than {told.as_of}: it counts as branch {newest}"
-
-
-def capability_newer(told: Told) -> str | None:
-    known = told.catalog.is_newer_gpu
-    for gpu in told.gpus(lambda g: g.compute_capability and known(g.compute_capability)):
-        return (
-            f"{gpu.name} (compute capability {gpu.compute_capability}) is newer than {told.as_of}: "
-            "try `gpusetup resolve --refresh`, or a nightly build of torch"
-        )
-    return None
-
-
-def capability_unknown(told: Told) -> str | None:
-    for gpu in told.gpus(lambda g: g.compute_capability is None) if told.computes else ():
-        return (
-            f"the compute capability of {gpu.name} is unknown to {told.as_of}: "
+def _of_the_build(build: TorchBuild, host: Situation, machine: Snapshot) -> Iterator[str]:
+    """What was not judged, or not known, when the build was chosen."""
+    if host.presence == "none" and host.family != "macos" and host.backend != "cpu":
+        judged = "this build was asked for, it is not judged against a GPU"
+        yield f"no NVIDIA GPU was found here: {judged}" if build.cuda else NO_GPU
+    if build.cuda and host.presence == "unknown":
+        yield "the GPU is unknown: whether the build has kernels for it was not judged"
+    if build.cuda and not (host.driver or host.driver_cuda):
+        what = "the driver is unknown, so a CUDA that most drivers serve was chosen"
+        if machine.driver.module_loaded is False or machine.driver.library_found is False:
+            what = "no NVIDIA driver was found"
+        yield f"{what}: this build needs NVIDIA driver {build.driver_floor or 0} or newer"
+    unknown = (gpu.name for gpu in host.gpus if build.cuda and gpu.compute_capability is None)
+    for name in [*unknown][:1]:
+        yield (
+            f"the compute capability of {name} is unknown to the catalog of {host.catalog.as_of}: "
             "whether the build has kernels for it was not judged"
         )
-    return None
+    row = host.catalog.release_of(build.torch)
+    if row and row.torchvision != build.torchvision:
+        python = machine.python.version
+        yield f"torchvision {row.torchvision} excludes Python {python}, and is left out"
+    if build.status == "inferred":
+        why = build.note or "concluded from neighbouring releases"
+        yield f"what is known of torch {build.torch} {build.backend} is inferred: {why}"
 
 
-def driver_without_gpu(told: Told) -> str | None:
-    """A driver branch that no longer knows a GPU that is there."""
-    driver = told.situation.driver
-    for gpu in told.gpus(lambda g: g.compute_capability) if driver else ():
-        last = gpu.compute_capability and told.catalog.last_branch(gpu.compute_capability)
-        later = [row.branch for row in told.catalog.branches if last and row.branch > last]
-        if later and parsed(driver or "0").major >= min(later):
-            return f"driver {driver} no longer knows {gpu.name}: {last} is its last branch"
-    return None
-
-
-def guessed(told: Told) -> str | None:
-    known = {"the system": told.machine.os.family, "the architecture": told.machine.os.machine}
-    unknown = [name for name, value in known.items() if value is None]
-    if not unknown:
-        return None
-    return f"{' and '.join(unknown)} is not known: Linux on x86_64 is assumed where it is missing"
-
-
-def jetson(told: Told) -> str | None:
-    if board_of(told.machine) is None:
-        return None
-    known = told.situation.jetpack
-    chips = [gpu.compute_capability for gpu in told.situation.gpus if gpu.compute_capability]
-    if known is not None and runs_ordinary_wheels(known, chips):
-        return f"{known.name} (CUDA {known.cuda}) runs torch's own aarch64 wheels"
-    own = f" (for {known.name}: {known.wheels})" if known and known.wheels else ""
-    return (
-        f"a Jetson runs torch's own aarch64 wheels from {UNIFIED.name} (CUDA {UNIFIED.cuda}) on, "
-        f"Thor from {FIRST_OF_THOR.name}: before that use the wheels that NVIDIA builds for its "
-        f"JetPack{own}"
-    )
-
-
-def torchvision_left_out(told: Told) -> str | None:
-    build = told.found.build
-    row = told.catalog.release_of(build.torch) if build else None
-    if row is None or build is None or build.torchvision == row.torchvision:
-        return None
-    python = told.machine.python.version
-    return f"torchvision {row.torchvision} excludes Python {python}, and is left out"
-
-
-def other_vendor(told: Told) -> str | None:
-    there = vendors_of(told.machine)
-    for maker in MAKERS if told.situation.presence == "none" else ():
-        if maker.noted and maker.id in there:
+def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:
+    """What the catalog does not know of the machine, and what is not for torch's wheels."""
+    catalog, driver, chips = host.catalog, host.driver, []
+    if driver and catalog.driver_is_newer(driver):
+        newest = max(row.branch for row in catalog.branches)
+        as_of = f"the catalog of {catalog.as_of}"
+        yield f"driver {driver} is newer than {as_of}: it counts as branch {newest}"
+    for gpu in host.gpus:
+        known = gpu.compute_capability
+        chips += [known] if known else []
+        if known and catalog.is_newer_gpu(known):
+            yield (
+                f"{gpu.name} (compute capability {known}) is newer than the catalog of "
+                f"{catalog.as_of}: try `gpusetup resolve --refresh`, or a nightly build of torch"
+            )
+        if catalog.ends_before((gpu,), driver):
+            last = catalog.last_branch(known)
+            yield f"driver {driver} no longer knows {gpu.name}: {last} is its last branch"
+    places = {"the system": machine.os.family, "the architecture": machine.os.machine}
+    if guessed := [name for name, value in places.items() if value is None]:
+        yield (f"{' and '.join(guessed)} is not known: Linux on x86_64 is assumed if it is missing")
+    jetpack = host.jetpack
+    if jetpack and runs_ordinary_wheels(jetpack, chips):
+        yield f"{jetpack.name} (CUDA {jetpack.cuda}) runs torch's own aarch64 wheels"
+    elif host.board:
+        own = f" (for {jetpack.name}: {jetpack.wheels})" if jetpack and jetpack.wheels else ""
+        yield (
+            f"a Jetson runs torch's own aarch64 wheels from {UNIFIED.name} (CUDA {UNIFIED.cuda}) "
+            f"on, Thor from {FIRST_OF_THOR.name}: before that use the wheels that NVIDIA builds "
+            f"for its JetPack{own}"
+        )
+    for maker in MAKERS if host.presence == "none" else ():
+        if maker.noted and maker.id in vendors_of(machine):
             only = "but only NVIDIA GPUs are fitted here"
-            return f"an {maker.name} GPU was found: {maker.noted}, {only}"
-    return None
+            yield f"an {maker.name} GPU was found: {maker.noted}, {only}"
 
 
-def conda_instead(told: Told) -> str | None:
-    conda = told.found.conda
-    if told.found.build is not None or conda is None or not conda.cuda:
-        return None
-    return (
-        f"conda has torch {conda.torch} with CUDA {conda.cuda} that fits "
-        f"({conda.channel}): `gpusetup resolve --installer conda`"
-    )
-
-
-def conda_older(told: Told) -> str | None:
-    """If conda's channels are behind the wheels, for who uses conda."""
-    wheels, conda, channels = told.found.build, told.found.conda, told.situation.channels
-    if channels == WHEELS and told.machine.python.manager != "conda":
-        return None
-    if channels == CONDA_CHANNELS:
-        by_wheels = replace(told.situation, channels=WHEELS)
-        wheels, conda = best_build(by_wheels, told.catalog), wheels
-    if wheels is None or conda is None or parsed(conda.torch) >= parsed(wheels.torch):
-        return None
-    return (
-        f"conda ({conda.channel}) answers an older torch: {conda.torch} ({conda.backend}) "
-        f"instead of {wheels.torch} ({wheels.backend})"
-    )
-
-
-def build_inferred(told: Told) -> str | None:
-    build = told.found.build
-    if build is None or build.status != "inferred":
-        return None
-    why = build.note or "concluded from neighbouring releases"
-    return f"what is known of torch {build.torch} {build.backend} is inferred: {why}"
-
-
-NOTES: tuple[Note, ...] = (
-    torch_unknown,
-    never_together,
-    no_gpu,
-    gpu_unknown,
-    driver_unknown,
-    driver_newer,
-    capability_newer,
-    capability_unknown,
-    driver_without_gpu,
-    guessed,
-    jetson,
-    torchvision_left_out,
-    other_vendor,
-    conda_instead,
-    conda_older,
-    build_inferred,
-)
+def _of_conda(
+    build: TorchBuild | None, conda: TorchBuild | None, host: Situation, machine: Snapshot
+) -> Iterator[str]:
+    """conda's channels in place of the wheels, or behind them, for who uses conda."""
+    wheels = build
+    if host.channels == CONDA_CHANNELS:
+        wheels, conda = pick(replace(host, channels=WHEELS)), build
+    if conda and conda.cuda and build is None:
+        yield (
+            f"conda has torch {conda.torch} with CUDA {conda.cuda} that fits ({conda.channel}): "
+            "`gpusetup resolve --installer conda`"
+        )
+    uses = host.channels == CONDA_CHANNELS or machine.python.manager == "conda"
+    if uses and wheels and conda and parsed(conda.torch) < parsed(wheels.torch):
+        yield (
+            f"conda ({conda.channel}) answers an older torch: {conda.torch} ({conda.backend}) "
+            f"instead of {wheels.torch} ({wheels.backend})"
+        )

@@ -1,4 +1,4 @@
-"""A decision in the public documents: the newest beside the answer, and mirrors. Pure."""
+"""A decision in the public documents: the newest next to the answer, and mirrors. Pure."""
 
 from __future__ import annotations
 
@@ -12,34 +12,20 @@ from gpusetup.resolver.companions import family_there, versions_of
 from gpusetup.resolver.least import Decision, crosses
 
 
-def offered(resolution: Resolution) -> Offer | None:
-    """A resolution in short; None where nothing fits."""
-    build = resolution.build
-    if build is None:
-        return None
-    return Offer(
-        torch=build.torch,
-        torchvision=build.torchvision,
-        torchaudio=build.torchaudio,
-        backend=build.backend,
-        index_url=resolution.index_url,
-        driver_floor=build.driver_floor,
-    )
-
-
 def newest_of(decision: Decision, machine: Snapshot) -> Offer | None:
-    """The newest that `install --upgrade` would take; None where that would leave torch's maker.
+    """The newest that `install --upgrade` would take; None if that would leave torch's maker.
 
-    It is what conda's channels have, where conda has installed torch.
+    It is what conda's channels have, if conda has installed torch.
     """
-    newest = decision.newest
+    newest, held = decision.newest, decision.held
     theirs = machine.python.manager == "conda" and machine.torch.installer == "conda"
     if theirs and machine.origin != "report" and newest.conda is not None:
         newest = replace(newest, build=newest.conda, index_url=None)
-    offer, held = offered(newest), decision.held
-    if offer is None or (held is not None and crosses(held.backend, offer.backend)):
+    build = newest.build
+    if build is None or (held is not None and crosses(held.backend, build.backend)):
         return None
-    return offer
+    own = ("torch", "torchvision", "torchaudio", "backend", "driver_floor")
+    return Offer(**{name: getattr(build, name) for name in own}, index_url=newest.index_url)
 
 
 def at_root(resolution: Resolution, root: str) -> Resolution:
@@ -47,19 +33,13 @@ def at_root(resolution: Resolution, root: str) -> Resolution:
     build = resolution.build
     if root == INDEX_ROOT or build is None or build.channel != "pytorch":
         return resolution
-    return replace(
-        resolution,
-        index_root=root,
-        index_url=index_url(build.backend, root),
-        fallbacks=tuple(
-            replace(choice, index_url=index_url(choice.backend, root))
-            for choice in resolution.fallbacks
-        ),
-    )
+    url = index_url(build.backend, root)
+    fallbacks = (replace(c, index_url=index_url(c.backend, root)) for c in resolution.fallbacks)
+    return replace(resolution, index_root=root, index_url=url, fallbacks=tuple(fallbacks))
 
 
 def new_folder(machine: Snapshot, other: str = ".venv-gpu") -> str:
-    """The folder of a new environment beside the target, which may be `.venv` itself."""
+    """The folder of a new environment next to the target, which may be `.venv` itself."""
     python = machine.python
     inside = re.sub(r"[/\\](?:bin|Scripts)[/\\][^/\\]*$", "", python.executable or "")
     own = re.split(r"[/\\]", (python.prefix or inside).rstrip("/\\"))[-1]
@@ -76,10 +56,10 @@ def in_new_environment(
     build = decision.resolution.build
     if build is None or not build.pythons:  # a build that no index is known to have
         return ()
-    named: tuple[str, ...] = ()
-    if decision.how not in ("first", "newest", "upgrade"):
-        named = ("--torch", build.torch)
+    named: tuple[str, ...] = ("--torch", build.torch)
     if decision.how == "refused" or request not in (None, Request()):
-        named = ("--torch", build.torch, "--backend", build.backend)
+        named = (*named, "--backend", build.backend)
+    elif decision.how in ("first", "newest", "upgrade"):
+        named = ()
     known = versions_of(build)
     return (*named, *(name for name in family_there(machine)[1:] if name in known))

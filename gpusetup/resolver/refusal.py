@@ -14,7 +14,7 @@ from gpusetup.resolver.least import Decision
 
 
 class Reason(Frozen):
-    """One of the usual reasons, and what to type where it is the one."""
+    """One of the usual reasons, and what to type if it is the one."""
 
     because: str
     command: tuple[str, ...]
@@ -22,22 +22,24 @@ class Reason(Frozen):
 
 def told(decision: Decision, machine: Snapshot, catalog: Catalog) -> str:
     """What is there, and that it stays."""
-    held, version = decision.held, machine.torch.version
-    assert held is not None
-    guess = concluded(machine, catalog)
+    guess, whose = concluded(machine, catalog), _maker(decision)
     why = f"{guess[0].upper()}{guess[1:]}. " if guess else ""
-    whose = maker_of(held.backend)
     if whose is None:
         return f"{why}No GPU is seen that another build would be for: it was left as it is"
-    build = f"{why}torch {version} is a build for {BY_ID[whose].name} GPUs"
-    if serves_its_maker(decision, machine):
-        return f"{build}, which is here; no other build for it is known: it was left as it is"
-    return f"{build}, and this machine shows none: it was left as it is"
+    here = "and this machine shows none"
+    if _serves_its_maker(decision, machine):
+        here = "which is here; no other build for it is known"
+    build = f"torch {machine.torch.version} is a build for {BY_ID[whose].name} GPUs"
+    return f"{why}{build}, {here}: it was left as it is"
 
 
-def serves_its_maker(decision: Decision, machine: Snapshot) -> bool:
+def _maker(decision: Decision) -> str | None:
+    return maker_of(decision.held.backend) if decision.held else None
+
+
+def _serves_its_maker(decision: Decision, machine: Snapshot) -> bool:
     """Whether a GPU of the maker is there that the installed torch is for (AMD's, Intel's)."""
-    maker = maker_of(decision.held.backend) if decision.held else None
+    maker = _maker(decision)
     return is_seen_only(maker) and maker in vendors_of(machine)
 
 
@@ -49,29 +51,25 @@ def reasons(
 ) -> tuple[Reason, ...]:
     """The usual reasons; `target` are the words that name the environment, `packages` what was
     asked for besides."""
-    held, newest = decision.held, decision.newest.build
-    assert held is not None
-    install, maker = ("gpusetup", "install", *target, *packages), maker_of(held.backend)
-    differs = newest is not None and newest.backend != held.backend
-    backend = newest.backend if newest is not None and differs else "cpu"
-    gpu = machine.gpus[0].name if machine.gpus else "an NVIDIA GPU"
-    uses = (
-        f"the GPU to be used is {gpu}" if is_judged(maker_of(backend)) else "the CPU is to be used"
-    )
+    newest, maker = decision.newest.build, _maker(decision)
+    held = decision.held.backend if decision.held else ""
+    install = ("gpusetup", "install", *target, *packages)
+    backend = newest.backend if newest and newest.backend != held else "cpu"
+    uses = "the CPU is to be used"
+    if is_judged(maker_of(backend)):
+        gpu = machine.gpus[0].name if machine.gpus else "an NVIDIA GPU"
+        uses = f"the GPU to be used is {gpu}"
     other = Reason(because=uses, command=(*install, "--backend", backend))
-    if serves_its_maker(decision, machine) and not machine.gpus:
+    if _serves_its_maker(decision, machine) and not machine.gpus:
         return (other,)
-    host = ("--backend", held.backend) if is_seen_only(maker) else ("--gpu", "NAME")
+    host = ("--backend", held) if is_seen_only(maker) else ("--gpu", "NAME")
     whose = BY_ID[maker or nvidia.MAKER.id].name
+    image = "this image is built on a machine without its GPU"
+    silent = f"the {whose} GPU is here and its driver is missing or does not answer"
     return (
-        Reason(
-            because="this image is built on a machine without its GPU", command=(*install, *host)
-        ),
+        Reason(because=image, command=(*install, *host)),
         other,
-        Reason(
-            because=f"the {whose} GPU is here and its driver is missing or does not answer",
-            command=("gpusetup", "doctor", *target),
-        ),
+        Reason(because=silent, command=("gpusetup", "doctor", *target)),
     )
 
 
@@ -81,7 +79,6 @@ def nothing_fits(resolution: Resolution) -> Unsatisfiable:
     asked = [r for r in resolution.rejections if not r.reason.startswith("is not the ")]
     reasons = [f"{r.torch} {r.backend}: {r.reason}" for r in asked[:5]]
     return Unsatisfiable(
-        "No PyTorch build fits this machine"
-        + "".join(f"\n  {why}" for why in (*resolution.notes, *reasons)),
+        "\n  ".join(("No PyTorch build fits this machine", *resolution.notes, *reasons)),
         hint=f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None,
     )

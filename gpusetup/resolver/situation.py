@@ -10,10 +10,9 @@ from gpusetup.catalog.builds import Catalog, Channel, completed
 from gpusetup.catalog.facts import JetPack
 from gpusetup.catalog.jetpack import board_of, jetpack_of
 from gpusetup.catalog.pci_names import board
-from gpusetup.catalog.rows import Dropped
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Gpu, PciDevice, Snapshot, visible_gpus
+from gpusetup.model.machine import Gpu, Snapshot, visible_gpus
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import allows, parsed
 
@@ -23,16 +22,17 @@ if TYPE_CHECKING:
 CONDA_CHANNELS: tuple[Channel, ...] = ("conda-pytorch", "conda-forge")
 WHEELS: tuple[Channel, ...] = ("pytorch",)
 CHANNELS = (*WHEELS, *CONDA_CHANNELS)
-"""Of the same torch the one from the former channel is taken."""
+"""Of the same torch the one from the previous channel is taken."""
 
 
 class Situation(Frozen):
-    """What the constraints look at: the machine and the request, parsed once."""
+    """What the constraints look at: the machine, the request and the catalog, parsed once."""
 
+    catalog: Catalog
     family: str
     machine: str
-    wsl: bool
-    """Whether the driver's number is the Windows host's."""
+    floors: str
+    """Whose numbers the driver has: `windows` on WSL."""
     python: str | None
     """`3.11`, `3.13t`; None when unknown."""
     python_bits: int | None
@@ -51,67 +51,61 @@ class Situation(Frozen):
     gpus: tuple[Gpu, ...]
     first_drivers: tuple[tuple[str, str], ...]
     """GPUs that no driver listed, and the first driver that knows each: `("RTX 5090", "570")`."""
-    dropped: tuple[Dropped, ...]
-    """What libraries of later torch leave out, of the architectures that are here."""
     presence: Literal["some", "none", "unknown"]
-    """Whether there is an NVIDIA GPU; `none` only where a source said so."""
+    """Whether there is an NVIDIA GPU; `none` only if a source said so."""
     torch: str | None
-    """Its specifier; None: any."""
-    torch_text: str | None
+    """As it was asked for."""
     backend: str
     channels: tuple[Channel, ...]
-    catalog_as_of: str
     assumed_driver: str | None = None
     """What an unknown driver is taken to reach; None for a known one."""
+
+    def takes(self, torch: str) -> bool:
+        """Whether the request allows a torch."""
+        return _allows(self.torch, torch)
 
 
 def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situation:
     """Snapshot and request as the constraints read them."""
-    torch = _plain(request.torch)
-    gpus = gpus_to_serve(snapshot, catalog)
-    board = board_of(snapshot)
-    jetpack = jetpack_of(board)
-    driver = snapshot.driver
-    unknown = not (driver.version or driver.cuda or board)
-    first = first_drivers(snapshot, catalog)
+    os, driver, gpus = snapshot.os, snapshot.driver, gpus_to_serve(snapshot, catalog)
+    jetson = board_of(snapshot)
+    jetpack, first = jetpack_of(jetson), first_drivers(snapshot, catalog)
+    floors, presence = _floors(snapshot), "some" if gpus else "unknown"
+    cuda = driver.cuda or (jetpack and jetpack.cuda)
+    if not (driver.cuda or driver.version) and (snapshot.gpus == () or os.family == "macos"):
+        presence = presence.replace("unknown", "none")
+    assumed = None
+    if not (driver.version or driver.cuda or jetson):
+        # The last CUDA major but one, and what each GPU needs to start.
+        families = sorted((f for row in catalog.families if (f := row.on(floors))), key=parsed)
+        known = (*families[-2:-1], *(one for _, one in first))
+        assumed = max(known, key=parsed, default=None)
     return Situation(
-        family=snapshot.os.family or "linux",
-        machine=snapshot.os.machine or "x86_64",
-        wsl=bool(snapshot.os.wsl),
+        catalog=catalog,
+        family=os.family or "linux",
+        machine=os.machine or "x86_64",
+        floors=floors,
         python=python_tag(snapshot),
         python_bits=snapshot.python.bits,
-        libc=snapshot.os.libc,
-        macos=snapshot.os.version if snapshot.os.family == "macos" else None,
+        libc=os.libc,
+        macos=os.version if os.family == "macos" else None,
         driver=driver.version,
-        driver_cuda=driver.cuda
-        or (jetpack.cuda if jetpack else None)
-        or _cuda_of_driver(driver.version, snapshot, catalog),
-        trusts_cuda=driver.version is None
-        or snapshot.container.cuda_compat_path is not None
-        or board is not None,
+        driver_cuda=cuda or (catalog.driver_cuda(driver.version) if driver.version else None),
+        trusts_cuda=not driver.version or bool(snapshot.container.cuda_compat_path or jetson),
         jetpack=jetpack,
-        board=board,
-        gpus=gpus,
+        board=jetson,
+        gpus=tuple(Gpu(name=g.name, compute_capability=g.compute_capability) for g in gpus),
         first_drivers=first,
-        dropped=_dropped(gpus, catalog),
-        presence=_presence(snapshot, gpus),
-        torch=torch,
-        torch_text=request.torch,
+        presence=presence,  # type: ignore[arg-type]
+        torch=request.torch,
         backend=label_of(request.torch) or request.backend,
         channels=CONDA_CHANNELS if request.installer == "conda" else WHEELS,
-        catalog_as_of=catalog.as_of,
-        assumed_driver=_assumed_driver(snapshot, first, catalog) if unknown else None,
+        assumed_driver=assumed,
     )
 
 
-def _assumed_driver(
-    snapshot: Snapshot, first: tuple[tuple[str, str], ...], catalog: Catalog
-) -> str | None:
-    """What an unknown driver is taken to reach: the floor of the last CUDA major but one, and the
-    first driver of each GPU, without which it does not start."""
-    family = "windows" if snapshot.os.wsl else snapshot.os.family or "linux"
-    floors = sorted((f for row in catalog.families if (f := row.on(family))), key=parsed)
-    return max((*floors[-2:-1], *(one for _, one in first)), key=parsed, default=None)
+def _floors(snapshot: Snapshot) -> str:
+    return "windows" if snapshot.os.wsl else snapshot.os.family or "linux"
 
 
 def python_tag(snapshot: Snapshot) -> str | None:
@@ -125,17 +119,17 @@ def python_tag(snapshot: Snapshot) -> str | None:
     return f"{major}.{minor}{'t' if free else ''}"
 
 
-def _cuda_of_driver(version: str | None, snapshot: Snapshot, catalog: Catalog) -> str | None:
-    return catalog.driver_cuda(version, snapshot.os.family or "linux") if version else None
-
-
 def gpus_to_serve(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
-    """The GPUs to serve: the visible ones; all where a variable hides every one; else PCI's."""
+    """The GPUs to serve: the visible ones; all if a variable hides every one; else PCI's."""
     present = tuple(gpu for gpu in snapshot.gpus or () if not gpu.lost)
-    if present:
-        return tuple(completed(gpu, catalog)[0] for gpu in visible_gpus(snapshot) or present)
-    nvidia = judged_on(snapshot.pci_devices)
-    return tuple(completed(Gpu(name=_on_the_bus(device)), catalog)[0] for device in nvidia)
+    found = (present and visible_gpus(snapshot)) or present
+    if not found:  # a board by its id, else by its PCI name: `GA107M [GeForce RTX 3050]`
+        seen = [
+            d.name or board(d.device_id) or "NVIDIA GPU" for d in judged_on(snapshot.pci_devices)
+        ]
+        names = (name.partition("[")[2].partition("]")[0] or name for name in seen)
+        found = tuple(Gpu(name=name) for name in names)
+    return tuple(completed(gpu, catalog)[0] for gpu in found)
 
 
 def first_drivers(snapshot: Snapshot, catalog: Catalog) -> tuple[tuple[str, str], ...]:
@@ -145,39 +139,13 @@ def first_drivers(snapshot: Snapshot, catalog: Catalog) -> tuple[tuple[str, str]
     """
     if board_of(snapshot):
         return ()
-    family = "windows" if snapshot.os.wsl else snapshot.os.family or "linux"
-    found = ((gpu.name, catalog.first_driver(gpu, family)) for gpu in _unlisted(snapshot, catalog))
-    return tuple(dict.fromkeys((name, first) for name, first in found if first))
-
-
-def _dropped(gpus: tuple[Gpu, ...], catalog: Catalog) -> tuple[Dropped, ...]:
-    majors = {gpu.compute_capability.major for gpu in gpus if gpu.compute_capability}
-    return tuple(row for row in catalog.dropped if row.major in majors)
-
-
-def _unlisted(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
-    """GPUs that are only named, or seen on the PCI bus by a driver that lists none."""
-    named = tuple(
-        gpu for gpu in snapshot.gpus or () if not (gpu.uuid or gpu.nvml_index is not None)
-    )
+    gpus, floors = gpus_to_serve(snapshot, catalog), _floors(snapshot)
     if snapshot.gpus:
-        return tuple(completed(gpu, catalog)[0] for gpu in named if not gpu.lost)
-    return tuple(gpu for gpu in gpus_to_serve(snapshot, catalog) if gpu.compute_capability)
-
-
-def _on_the_bus(device: PciDevice) -> str:
-    """A board by its id, else by what stands in its PCI name: `GA107M [GeForce RTX 3050]`."""
-    name = device.name or board(device.device_id) or "NVIDIA GPU"
-    inside = name.partition("[")[2].partition("]")[0]
-    return inside or name
-
-
-def _presence(snapshot: Snapshot, gpus: tuple[Gpu, ...]) -> Literal["some", "none", "unknown"]:
-    if gpus:
-        return "some"
-    if snapshot.driver.version or snapshot.driver.cuda:
-        return "unknown"
-    return "none" if snapshot.gpus == () or snapshot.os.family == "macos" else "unknown"
+        present = (gpu for gpu in snapshot.gpus if not gpu.lost)
+        gpus = tuple(completed(gpu, catalog)[0] for gpu in present)
+    unlisted = (gpu for gpu in gpus if not gpu.uuid and gpu.nvml_index is None)
+    found = ((gpu.name, catalog.first_driver(gpu, floors)) for gpu in unlisted)
+    return tuple(dict.fromkeys((name, first) for name, first in found if first))
 
 
 def _plain(text: str | None) -> str | None:
@@ -191,7 +159,7 @@ def _plain(text: str | None) -> str | None:
 
 
 def specifier(text: str | None) -> SpecifierSet | None:
-    """The torch that is asked for; UsageError where the text is no version or specifier.
+    """The torch that is asked for; UsageError if the text is no version or specifier.
 
     A bare version means that version, `2.5` its newest patch; a local label is set aside.
 
@@ -217,19 +185,9 @@ def label_of(text: str | None) -> str | None:
     return text.partition("+")[2].strip().lower() or None if text else None
 
 
-def is_allowed(torch: str, situation: Situation) -> bool:
-    """Whether the request allows a torch."""
-    return situation.torch is None or _allows(situation.torch_text, torch)
-
-
-def is_any_allowed(situation: Situation, catalog: Catalog) -> bool:
-    """Whether the request allows any torch that the catalog knows."""
-    return any(is_allowed(row.torch, situation) for row in catalog.releases)
-
-
 @lru_cache(maxsize=4096)
 def _allows(asked: str | None, torch: str) -> bool:
-    """The same, with a memory: every row of the catalog asks it of every machine."""
+    """With a memory: every row of the catalog asks it of every machine."""
     wanted = _plain(asked)
     try:
         return wanted is None or allows(wanted, torch)

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from gpusetup.configs.settings import NOTHING, name_of, truth, unquoted
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import own_word
 from gpusetup.tune.search import Trial
-
-if TYPE_CHECKING:
-    from gpusetup.configs.config import Config
 
 Plain = int | float | bool | str | None
 
@@ -89,26 +84,8 @@ class TuneAnswer(Frozen):
     diff: str = ""
     preset: str | None = None
     """The text of `--preset`."""
-    flags: str | None = None
-    """The line of `--flags`."""
     written: str | None = None
     interrupted: bool = False
-
-
-def flags_of(config: Config) -> str:
-    """The settings as flags, by their own names; a switch that is off has none.
-
-    >>> from gpusetup.configs.config import read_config
-    >>> flags_of(read_config(b"batch_size: 8\\namp: true\\ncompile: no\\nrun: 'my run'", "a.yaml"))
-    "--batch_size 8 --amp --run 'my run'"
-    """
-    words: list[str] = []
-    for one in config.settings:
-        listed = any(isinstance(part, int) for part in one.path)
-        if one.kind == "scalar" and not listed and (on := truth(one)) is not False:
-            value = [] if on else [own_word(unquoted(one.text))]
-            words += [f"--{name_of(one.path)}", *value] if one.text not in NOTHING else []
-    return " ".join(words)
 
 
 def difference(name: str, before: str, after: str) -> str:

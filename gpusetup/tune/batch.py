@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.configs.keys import Loop
-from gpusetup.configs.settings import Setting, in_words, names_in, whole
+from gpusetup.configs.settings import Setting, in_words, name_of, names_in, unquoted, whole
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config import question_of
@@ -25,7 +25,7 @@ from gpusetup.tune.case import (
     place,
     written_over,
 )
-from gpusetup.tune.refusals import batchnorm, counted, other_unit, refusal
+from gpusetup.tune.refusals import batchnorm, counted, refusals
 from gpusetup.tune.trainers import trainer_in
 
 BY_PLAN = "`gpusetup plan --from-config`"
@@ -107,7 +107,7 @@ class Split(Frozen):
     partner: Setting | None
     steps: int
     derived: bool
-    """Whether a global batch beside it lets the trainer work the accumulation out by itself."""
+    """Whether a global batch in the same map lets the trainer derive the accumulation."""
 
     @property
     def effective(self) -> int:
@@ -120,42 +120,46 @@ class Split(Frozen):
 
 def batch(case: Case) -> Iterator[Part]:
     """Each batch with its accumulation: another split of the same effective batch."""
+    wanted = _wanted(case)
     for setting, key in case.found:
         size = whole(setting)
         if key.role != "batch":
             continue
-        if said := other_unit(case, setting):
-            yield f"{place(setting)} is left as it is: {said}"
+        if unit := next(filter(_is_no_sample, case.named("batch_type")), None):
+            yield f"{place(setting)} is left as it is: {place(unit)} counts {unquoted(unit.text)}"
         elif size is None:
             yield no_number(setting)
         elif size < 1:
             yield f"{place(setting)} is {size}: that is no batch size"
         elif key.written:
             split = _split_of(case, setting, size)
-            yield from list(_judged(case, split)) or _left(case, split)
-        elif (wanted := _wanted(case)) and size > wanted.most:
+            yield from list(_judged(case, split, wanted)) or _left(case, split, wanted)
+        elif wanted and size > wanted.most:
             yield (
                 f"{in_words(setting.path)} is {size}; {wanted.source} says {wanted}: the trainer"
                 f" derives other settings from it ({key.source}), so it is not written"
             )
         elif not key.source.startswith("Trinity"):
-            yield from _left(case, _split_of(case, setting, size))
+            yield from _left(case, _split_of(case, setting, size), wanted)
+
+
+def _is_no_sample(unit: Setting) -> bool:
+    return unquoted(unit.text).lower() not in ("sample", "samples", "sents", "sentence", "static")
 
 
 def _split_of(case: Case, setting: Setting, size: int) -> Split:
     """The accumulation that goes with a batch is in the same map, else the only one there is."""
 
-    def beside(one: Setting) -> bool:
+    def together(one: Setting) -> bool:
         return one.document == setting.document and one.path[:-1] == setting.path[:-1]
 
-    several = len(case.having("batch")) > 1
     there = [one for one in case.having("accumulation") if one.document == setting.document]
-    same = [one for one in there if beside(one)]
-    derived = not same and any(map(beside, case.having("total")))
+    same = [one for one in there if together(one)]
+    derived = not same and any(map(together, case.having("total")))
     here = same or ([] if derived else there)
     partner = here[0] if len(here) == 1 else None
     steps = (whole(partner) or 0) if partner else 1
-    if partner and several and not same:
+    if partner and not same and len(case.having("batch")) > 1:
         steps = 0
     return Split(setting=setting, size=size, partner=partner, steps=steps, derived=derived)
 
@@ -174,14 +178,14 @@ def _long(case: Case) -> bool:
     return any((whole(one) or 0) > MARKED_LENGTH for one in case.having("length"))
 
 
-def _left(case: Case, split: Split) -> Iterator[str]:
-    """Why a batch stays that nothing was said of; nothing where the answer says so already."""
+def _left(case: Case, split: Split, wanted: Wanted | None) -> Iterator[str]:
+    """Why a batch stays; nothing if the answer says so already."""
     if not case.facts.gpus or cannot_fit(case):
         return
-    now, wanted = _verdict(case, split.size), _wanted(case)
+    now = _verdict(case, split.size)
     why = f"neither {BY_PLAN} nor a mark of the guides can judge this config. {MEASURE_IT}"
-    if case.option.fixed_beside or elsewhere(case):
-        why = case.option.fixed_beside or "another file says how the model is sharded"
+    if case.fixed or elsewhere(case):
+        why = case.fixed or "another file says how the model is sharded"
     elif now:
         why = now.reason + (f". {MEASURE_IT}" if now.verdict == "close" else "")
     elif wanted and wanted.least <= split.size <= wanted.most and not _long(case):
@@ -189,9 +193,9 @@ def _left(case: Case, split: Split) -> Iterator[str]:
     yield f"{split.name} stays {split.size}: {why}"
 
 
-def _judged(case: Case, split: Split) -> Iterator[Part]:
-    """Another split, or why not; nothing where it is as it should be."""
-    measured, wanted = case.option.measured, _wanted(case)
+def _judged(case: Case, split: Split, wanted: Wanted | None) -> Iterator[Part]:
+    """Another split, or why not; nothing if it is as it should be."""
+    measured, effective = case.option.measured, split.effective
     if measured is None:
         if cannot_fit(case) or elsewhere(case):
             return
@@ -201,7 +205,7 @@ def _judged(case: Case, split: Split) -> Iterator[Part]:
             return
     if wanted is None or wanted.least <= split.size <= wanted.most:
         return
-    too_small = split.size < wanted.least
+    too_small, most = split.size < wanted.least, min(wanted.most, effective)
     if too_small and measured is None and _long(case):
         return
     if split.steps < 1:
@@ -212,139 +216,131 @@ def _judged(case: Case, split: Split) -> Iterator[Part]:
             f"{split.name}: the mark for such a card is {wanted} ({wanted.source}); nothing is"
             f" raised unmeasured: {MEASURE_IT}"
         )
-    elif too_small and split.effective < wanted.least:
+    elif too_small and effective < wanted.least:
         yield from _grown(case, split, wanted)
-    else:
-        yield from _into(case, split, wanted)
+    elif (micro := _divisors(effective, most)[0]) * 4 < most:
+        near = effective - effective % wanted.most or wanted.most
+        yield (
+            f"{split.name}: {effective} has no divisor near {wanted.most}; an effective batch of"
+            f" {near} would split well, but it is another experiment"
+        )
+    elif micro != split.size:
+        yield from _same_batch(case, split, micro, wanted.source)
+
+
+def _divisors(number: int, most: int) -> list[int]:
+    """The divisors of a number up to a size, the largest first."""
+    return [size for size in range(most, 0, -1) if number % size == 0]
 
 
 def _by_plan(case: Case, split: Split, now: BatchVerdict) -> Iterator[Part]:
     """The largest clear split; a batch that is close is left as it is."""
     if split.effective > MOST_SPLIT or now.verdict == "close":
         return
-    sizes = (size for size in range(split.effective, 0, -1) if split.effective % size == 0)
+    sizes = _divisors(split.effective, split.effective)
     verdicts = ((size, _verdict(case, size, split.effective // size)) for size in sizes)
     best = next((size for size, one in verdicts if one and one.verdict == "clear"), None)
     if best is None:
         yield f"{split.name}: {now.reason}, and no smaller one is clear: try 1, or {BY_PLAN}"
     elif best != split.size:
-        yield from _written(case, split, best, f"{BY_PLAN}, clear on this card")
+        yield from _same_batch(case, split, best, f"{BY_PLAN}, clear on this card")
 
 
-def _into(case: Case, split: Split, wanted: Wanted) -> Iterator[Part]:
-    """The largest piece of the effective batch up to a size."""
-    effective, most = split.effective, wanted.most
-    micro = next(size for size in range(min(most, effective), 0, -1) if effective % size == 0)
-    if micro * 4 < min(most, effective):
-        near = effective - effective % most or most
-        yield (
-            f"{split.name}: {effective} has no divisor near {most}; an effective batch of {near}"
-            " would split well, but it is another experiment"
-        )
-    elif micro != split.size:
-        yield from _written(case, split, micro, wanted.source)
-
-
-def _written(case: Case, split: Split, micro: int, source: str) -> Iterator[Part]:
-    """The batch, its accumulation and what counts micro-batches: all of them or none."""
-    steps = split.effective // micro
-    pieces = f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
-    more, refused = carried(case, split, (micro, split.effective), source)
-    if said := refusal(case) or refused:
-        yield f"{split.name} stays {split.size} ({pieces} by {source}): {said}"
-        return
-    reason = f"{pieces} keeps the effective batch of {split.effective} on a GPU"
+def _same_batch(case: Case, split: Split, micro: int, source: str) -> Iterator[Part]:
+    """The same effective batch in other pieces."""
+    reason = f"{_pieces(split.effective, micro)} keeps the effective batch of {split.effective} on"
+    reason += " a GPU"
     if split.derived:
         reason += " (the trainer derives the accumulation from the global batch)"
-    why = Why(reason=reason, source=source)
-    both = list(written_over(case, split.setting, str(micro), why))
-    if split.partner:
-        both += written_over(case, split.partner, str(steps), why)
-    elif not split.derived:
-        added = added_key(case, "accumulation", str(steps), reason)
-        if not added:
-            yield (
-                f"{split.name} is {split.effective}; {source} says {micro} with {steps} steps of"
-                " accumulation. No accumulation key that is known stands here, so nothing is"
-                " written: a smaller batch alone is another experiment"
-            )
-            return
-        both += added
-    yield from _all_or_none([*both, *more])
-    if not source.startswith(BY_PLAN):
-        found = batchnorm(case)
-        yield (
-            f"BatchNorm ({in_words(found.path)}) sees the other pieces, as it was allowed to"
-            if found
-            else "The same effective batch in other pieces gives the same gradient, except for"
-            " layers that look across the batch (BatchNorm, of which nothing is said here)"
-        )
-
-
-def _all_or_none(parts: list[Part]) -> list[Part]:
-    return [part for part in parts if isinstance(part, str)] or parts
+    parts = _written(case, split, (micro, split.effective), Why(reason=reason, source=source))
+    yield from parts
+    if any(isinstance(one, str) for one in parts) or source.startswith(BY_PLAN):
+        return
+    found = batchnorm(case)
+    yield (
+        f"BatchNorm ({in_words(found.path)}) sees the other pieces, as it was allowed to"
+        if found
+        else "The same effective batch in other pieces gives the same gradient, except for"
+        " layers that look across the batch (BatchNorm, of which nothing is said here)"
+    )
 
 
 def _grown(case: Case, split: Split, wanted: Wanted) -> Iterator[Part]:
     """More than the effective batch ran: only with `--grow-batch`."""
-    target = wanted.least
+    target, before = wanted.least, split.effective
     word = (
-        f"a batch {target / split.effective:.3g} times as large is another experiment: scale the"
+        f"a batch {target / before:.3g} times as large is another experiment: scale the"
         " learning rate with it for SGD, by its square root for Adam, and warm up"
     )
     if not case.option.grow:
         yield f"{split.name}: {target} ran here (`--grow-batch`); {word}"
         return
-    more, refused = carried(case, split, (target, target), wanted.source)
-    if said := refused or refusal(case):
-        yield f"{split.name} stays {split.size}, though {target} ran here: {said}"
-        return
-    reason = f"--grow-batch: from an effective batch of {split.effective} to {target}"
-    why = Why(reason=reason, source=wanted.source)
-    both = list(written_over(case, split.setting, str(target), why))
-    if split.partner and split.steps > 1:
-        both += written_over(case, split.partner, "1", why)
-    yield from _all_or_none([*both, *more])
-    rates = ", ".join(in_words(one.path) for one in case.having("learning-rate"))
-    yield f"{rates or 'The learning rate'} is not written: {word}"
+    reason = f"--grow-batch: from an effective batch of {before} to {target}"
+    parts = _written(case, split, (target, target), Why(reason=reason, source=wanted.source))
+    yield from parts
+    if not any(isinstance(one, str) for one in parts):
+        rates = ", ".join(in_words(one.path) for one in case.having("learning-rate"))
+        yield f"{rates or 'The learning rate'} is not written: {word}"
+
+
+def _pieces(effective: int, micro: int) -> str:
+    steps = effective // micro
+    return f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
+
+
+def _written(case: Case, split: Split, after: tuple[int, int], why: Why) -> list[Part]:
+    """The batch, its accumulation and what counts micro-batches: all of them, or why not.
+
+    `after`: the new micro-batch, and the new effective batch.
+    """
+    micro, effective = after
+    steps = effective // micro
+    more = list(carried(case, split, after, why.source))
+    for said in (*refusals(case), *more):
+        if isinstance(said, str):
+            pieces = _pieces(effective, micro)
+            return [f"{split.name} stays {split.size} ({pieces} by {why.source}): {said}"]
+    both = [*written_over(case, split.setting, str(micro), why)]
+    if split.partner:
+        both += written_over(case, split.partner, str(steps), why)
+    elif steps > 1 and not split.derived:
+        added = added_key(case, "accumulation", str(steps), why.reason)
+        if not added:
+            return [
+                f"{split.name} is {split.effective}; {why.source} says {micro} with {steps} steps"
+                " of accumulation. No accumulation key that is known stands here, so nothing is"
+                " written: a smaller batch alone is another experiment"
+            ]
+        both += added
+    return [part for part in both if isinstance(part, str)] or [*both, *more]
 
 
 # --- what goes with it --------------------------------------------------------------------------
 
 
-def carried(
-    case: Case, split: Split, after: tuple[int, int], source: str
-) -> tuple[list[Part], str | None]:
-    """What counts micro-batches, changed with them; or why the change must not be made.
-
-    `after`: the new micro-batch, and the new effective batch.
-    """
+def carried(case: Case, split: Split, after: tuple[int, int], source: str) -> Iterator[Part]:
+    """What counts micro-batches, changed with them; a sentence if the change must not be made."""
     trainer = trainer_in(case.config) or Loop(name="this trainer")
     micro, effective = after
-    parts: list[Part] = []
     for one in counted(case):
-        name, samples = str(one.path[-1]).lstrip("-").replace("-", "_"), (whole(one) or 0)
+        name, samples = name_of(one.path), (whole(one) or 0) * split.size
         if name in trainer.micro.split():
-            samples *= split.size
-            why = f"it counts micro-batches: the same {samples} samples in pieces of {micro}"
             if not samples or samples % micro:
-                return [], (
-                    f"{place(one)} counts micro-batches, and {samples} samples are no whole number"
-                    f" of {micro}"
+                yield (
+                    f"{place(one)} counts micro-batches, and {samples or whole(one) or 0} samples"
+                    f" are no whole number of {micro}"
                 )
-            value = str(samples // micro)
-            found = Why(reason=why, source=trainer.source or source)
-            parts += written_over(case, one, value, found)
-            if any(isinstance(part, str) for part in parts):
-                return [], f"{place(one)} counts micro-batches and cannot be changed in place"
+                continue
+            reason = f"it counts micro-batches: the same {samples} samples in pieces of {micro}"
+            why = Why(reason=reason, source=trainer.source or source)
+            yield from written_over(case, one, str(samples // micro), why)
         elif trainer.steps == "unknown" and name not in trainer.updates.split():
-            return [], (
+            yield (
                 f"{place(one)} counts steps, and whether these are micro-batches or updates is not"
                 " known here: change both by hand"
             )
         elif effective != split.effective:
-            return [], (
+            yield (
                 f"{place(one)} counts updates, and each would see {effective} samples instead of"
                 f" {split.effective}"
             )
-    return parts, None

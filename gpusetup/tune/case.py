@@ -63,8 +63,6 @@ class Option(Frozen):
     """Whether BatchNorm may see other pieces of the batch."""
     no_gain: frozenset[str] = frozenset()
     """What `--benchmark` measured to bring nothing here: `amp`, `workers`, `compile`."""
-    fixed_beside: str | None = None
-    """Why another file holds the batch and the precision too, as a sentence."""
 
 
 class Proposed(Frozen):
@@ -120,6 +118,8 @@ class Case(Frozen):
     found: tuple[Found, ...]
     changed: Config | None = None
     """The config once everything but its batch is changed."""
+    fixed: str | None = None
+    """Why another file holds the batch and the precision too, as a sentence."""
 
     def having(self, *roles: str) -> list[Setting]:
         return [setting for setting, key in self.found if key.role in roles]

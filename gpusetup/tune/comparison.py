@@ -12,7 +12,7 @@ GAIN = 1.03
 
 
 def gains(row: Row, before: Row) -> bool:
-    """Whether a step is faster than the other's range, by the mark and by its own range.
+    """Whether all of a step's range is above the other's, and its speed by the mark.
 
     >>> quiet = Row(name="base", batch=8, status="ok", samples_per_second=100.0, spread_percent=0.0)
     >>> gains(replace(quiet, samples_per_second=104.0), quiet)
@@ -22,14 +22,9 @@ def gains(row: Row, before: Row) -> bool:
     """
     if row.spread_percent is None or before.spread_percent is None:
         return False
-    most = reach(before)[1]
-    return reach(row)[0] > most and (row.samples_per_second or 0.0) >= GAIN * most
-
-
-def reach(row: Row) -> tuple[float, float]:
-    """The slowest and the fastest of the range that is printed."""
-    speed, part = row.samples_per_second or 0.0, (row.spread_percent or 0.0) / 200
-    return speed * (1 - part), speed * (1 + part)
+    speed = row.samples_per_second or 0.0
+    most = (before.samples_per_second or 0.0) * (1 + before.spread_percent / 200)
+    return speed * (1 - row.spread_percent / 200) > most and speed >= GAIN * most
 
 
 def compared(rows: Sequence[Row]) -> Iterator[Row]:

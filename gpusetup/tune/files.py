@@ -1,12 +1,11 @@
 """The config file itself: read, written in one step, and put back.
 
-`--in-place` keeps the bytes that stood there in a file beside it, with the hash of what was
-written, so that `--undo` never overwrites what somebody changed since.
+`--in-place` keeps a second file with the hash of what it writes and the bytes that stood there, so
+that `--undo` never overwrites what somebody changed since.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import tempfile
@@ -15,18 +14,9 @@ from pathlib import Path
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput, GpuSetupError
-from gpusetup.model.frozen import Frozen
 from gpusetup.system.refused import blocked_by_files, refused
 
 SUFFIX = ".gpusetup-undo"
-
-
-class Undo(Frozen):
-    """What stood in a config before it was changed in place."""
-
-    schema: str = "gpusetup.tune-undo/1"
-    written_sha256: str
-    before_base64: str
 
 
 def read_bytes(path: str) -> bytes:
@@ -68,43 +58,37 @@ def write_tuned(source: str, target: str | None, before: bytes, after: bytes) ->
     What stood there before the first of several changes stays the one that is kept, as long as
     nobody else changed the file in between.
     """
-    from gpusetup.model.codec import to_json
-
     if target and not (named_file.is_there(target) and Path(target).samefile(source)):
         write_bytes(target, after)
         return target
     if before == after:
         return None
-    kept = _kept(source)
-    first = base64.b64encode(before).decode()
-    if kept is not None and kept.written_sha256 == _hash(before):
-        first = kept.before_base64
-    undo = Undo(written_sha256=_hash(after), before_base64=first)
-    write_bytes(undo_path(source), to_json(undo).encode())
+    written, first = _kept(source)
+    first = first if written == _hash(before) else before
+    write_bytes(undo_path(source), _hash(after) + b"\n" + first)
     write_bytes(source, after)
     return source
 
 
-def _kept(path: str) -> Undo | None:
-    """What an earlier change kept; None where there is none, or it cannot be read."""
-    from gpusetup.model.codec import from_json
-
+def _kept(path: str) -> tuple[bytes, bytes]:
+    """The hash of what was written, and what stood there before; b"" and b"" without a change."""
     with suppress(GpuSetupError):
-        return from_json(read_bytes(undo_path(path)), Undo, what=undo_path(path))
-    return None
+        written, _, before = read_bytes(undo_path(path)).partition(b"\n")
+        return written, before
+    return b"", b""
 
 
 def put_back(path: str) -> None:
-    """Undo the last change in place. `BadInput` where there is none, or the file changed since."""
-    undo, kept = _kept(path), undo_path(path)
-    if undo is None:
+    """Undo the last change in place. `BadInput` if there is none, or the file changed since."""
+    (written, before), kept = _kept(path), undo_path(path)
+    if not written:
         raise BadInput(f"There is nothing to undo for {path}", hint=f"{kept} cannot be read")
-    if _hash(read_bytes(path)) != undo.written_sha256:
+    if _hash(read_bytes(path)) != written:
         raise BadInput(
             f"{path} was changed after gpusetup wrote it: nothing was put back",
             hint=f"what stood there before is kept in {kept}",
         )
-    write_bytes(path, base64.b64decode(undo.before_base64))
+    write_bytes(path, before)
     Path(kept).unlink()
 
 
@@ -113,5 +97,5 @@ def undo_path(path: str) -> str:
     return str(target.with_name(target.name + SUFFIX))
 
 
-def _hash(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
+def _hash(raw: bytes) -> bytes:
+    return hashlib.sha256(raw).hexdigest().encode()

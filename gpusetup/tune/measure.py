@@ -1,8 +1,8 @@
 """The measuring of one `gpusetup tune`: the batch search, or the acceleration guide's table.
 
-The table: the config as it is, then each step added. A step stays when it is faster by more than
-both ranges that are printed, also once what it is compared with ran again; the last row measures
-all that stayed together. What was measured before a Ctrl-C is kept and answered.
+The table: the config as it is, then each step added. A step stays if it is faster by more than both
+ranges that are printed; the last row measures all that stayed together, beside a second run of the
+first one. What was measured before a Ctrl-C is kept and answered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.tune.answer import Row, Setup, TuneAnswer
 from gpusetup.tune.bench import Bench, Job, Say, check_code, refuse_errors
 from gpusetup.tune.case import Option
-from gpusetup.tune.comparison import cause, compared, gains, marks, reach
+from gpusetup.tune.comparison import cause, compared, gains, marks
 from gpusetup.tune.search import FIRST, Goal, Trial, answer, fastest, leak, stopped
 from gpusetup.tune.trainers import meant
 
@@ -161,17 +161,9 @@ class Session:
         return Row(name=name, samples=trial.samples, loss_steps=steps, **plain(setup), **shown)
 
     def added(self, name: Any, setup: Setup) -> Row:
-        """A step; where it gains, also against a second run of what it was added to."""
+        """A step, kept if it gains; mixed precision only if its loss is a number."""
         row, before = self.measured(name, setup), self.best()
-        if gains(row, before):
-            again = self.measured(before.name, setup_of(before))
-            if again.spread_percent is not None:  # its range holds both runs
-                ends = sorted((*reach(before), *reach(again)))
-                speed = (ends[0] + ends[-1]) / 2
-                spread = 100 * (ends[-1] - ends[0]) / speed
-                wide = replace(before, samples_per_second=speed, spread_percent=spread)
-                self.rows[self.rows.index(before)] = before = wide
-            row = replace(row, kept=gains(row, before))
+        row = replace(row, kept=gains(row, before))
         if name != "+AMP" or row.status != "ok" or before.loss is None:
             return row
         row = replace(row, loss_fp32=before.loss)
@@ -180,8 +172,10 @@ class Session:
         return replace(row, kept=False, detail=f"the loss is no number in {row.amp}")
 
     def together(self, row: Row) -> Row:
-        """The last row; where a second run does not bear out what was kept, nothing is."""
-        if gains(row, self.rows[0]):
+        """The last row; unless it is faster than the first one in both of its runs, nothing is
+        kept."""
+        first = self.rows[0]
+        if gains(row, first) and gains(row, self.measured("base", setup_of(first))):
             return row
         self.rows[:] = [
             replace(one, kept=False, detail=TAKEN_BACK) if one.kept else one for one in self.rows

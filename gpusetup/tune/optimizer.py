@@ -90,7 +90,8 @@ class BatchSizeOptimizer:
                 trials: list[Trial] = []
                 bench.find(goal, trials, say, speed=True)
         size = fastest(trials, goal, busy=target_gpu_util)
-        smallest = self._agreed(size or 0)  # before anything is raised: the other ranks wait for it
+        # before anything is raised: the other ranks wait for it
+        smallest = agreed(size or 0, self.config.get("store"))
         refuse_errors(job, trials)
         if size is None:
             raise Unsatisfiable(
@@ -107,13 +108,6 @@ class BatchSizeOptimizer:
             return 0
         trained = (one for one in self.model.parameters() if one.requires_grad)
         return sum(one.numel() * one.element_size() for one in trained)
-
-    def _agreed(self, size: int) -> int:
-        """The smallest size of all ranks, where torchrun started several; 0 where one has none."""
-        world = int(os.environ.get("WORLD_SIZE", "1"))
-        if world < 2 or "RANK" not in os.environ:
-            return size
-        return agreed(size, self.config.get("store"), int(os.environ["RANK"]), world)
 
 
 def told(line: str) -> None:
@@ -171,11 +165,14 @@ def own_device() -> str:
     return f"cuda:{local}" if torch.cuda.device_count() > int(local) else "auto"
 
 
-def agreed(size: int, store: Any, rank: int, world: int) -> int:
-    """The smallest size of all ranks, over torch's store, before any collective; 0: one has none.
+def agreed(size: int, store: Any = None) -> int:
+    """The smallest size of all ranks that torchrun started, before any collective; 0: one has none.
 
     None: the store of the default group, else the one at MASTER_ADDR that torchrun's ranks share.
     """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world < 2 or "RANK" not in os.environ:
+        return size
     import torch.distributed as dist
 
     if store is None and dist.is_initialized():
@@ -185,7 +182,7 @@ def agreed(size: int, store: Any, rank: int, world: int) -> int:
             STORES.append(next(iter(dist.rendezvous("env://")))[0])
         store = STORES[0]
     place = f"gpusetup/batch/{next(ROUNDS)}"
-    store.set(f"{place}/{rank}", str(size))
+    store.set(f"{place}/{os.environ['RANK']}", str(size))
     return min(int(store.get(f"{place}/{one}")) for one in range(world))
 
 
@@ -216,12 +213,10 @@ def auto_optimize_config(
     Raises `BadInput` for what is no config.
     """
     from gpusetup.tune.files import read_bytes, write_tuned
-    from gpusetup.tune.refusals import fixed_beside
 
     raw, name = read_bytes(str(source)), Path(source).name
     config = read_config(raw, name)
-    option = Option(grow=grow_batch, fixed_beside=fixed_beside(str(source), config))
-    proposal = propose(config, facts_of(_machine(machine)), option)
+    proposal = propose(config, facts_of(_machine(machine)), Option(grow=grow_batch))
     tuned = changed(config, proposal.edits)
     write_tuned(str(source), str(target), raw, tuned.raw)
     return TunedConfig(tree_of(tuned), proposal)
@@ -229,21 +224,21 @@ def auto_optimize_config(
 
 def tree_of(config: Config) -> dict[str, Any]:
     """The first document's settings as they nest; what stands behind an alias is left out."""
-    found: dict[tuple[str | int, ...], Any] = {(): {}}
+    tree: dict[str, Any] = {}
+    nodes: dict[tuple[str | int, ...], Any] = {(): tree}
     for setting in config.settings:
         path = setting.path
-        if setting.document == 0 and path and setting.kind != "alias" and path not in found:
-            for depth in range(len(path)):  # of Python's `a.b = 1` nothing says what `a` is
-                inner = found.setdefault(path[:depth], {})
-                if depth and isinstance(found[path[: depth - 1]], dict):
-                    found[path[: depth - 1]].setdefault(path[depth - 1], inner)
-            around, value = found[path[:-1]], value_of(setting)
-            found[path] = value
-            if isinstance(around, list):
+        if setting.document or setting.kind == "alias":
+            continue
+        for depth in range(1, len(path) + 1):  # of Python's `a.b = 1` nothing says what `a` is
+            key, value = path[:depth], value_of(setting) if depth == len(path) else {}
+            around = nodes[key[:-1]]
+            if key not in nodes and isinstance(around, list):
                 around.append(value)
-            elif isinstance(around, dict):
-                around[path[-1]] = value
-    return dict(found[()])
+            elif key not in nodes and isinstance(around, dict):
+                around[key[-1]] = value
+            nodes.setdefault(key, value)
+    return tree
 
 
 def _machine(name: str | None) -> Any:

@@ -6,6 +6,7 @@ from gpusetup.configs.config import Config, changed
 from gpusetup.model.frozen import replace
 from gpusetup.tune.batch import batch, cannot_fit
 from gpusetup.tune.case import MEASURED, Case, Facts, Option, Proposal, Proposed
+from gpusetup.tune.refusals import fixed_by_another
 from gpusetup.tune.rules import RULES, several_gpus
 from gpusetup.tune.trainers import meant
 
@@ -15,7 +16,8 @@ NOTHING_ASKED = Option()
 def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Proposal:
     """Every rule's changes and words, in the file's order."""
     found = tuple(one for one in meant(config) if not one[1].plan)
-    case = Case(config=config, facts=facts, option=option, found=found)
+    fixed = fixed_by_another(config)
+    case = Case(config=config, facts=facts, option=option, found=found, fixed=fixed)
     parts = [part for rule in RULES for part in rule(case)]
     if option.interrupted:
         parts = [one for one in parts if isinstance(one, str) or one.change.source == MEASURED]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-from gpusetup import named_file
-from gpusetup.configs.config import Config, read_config
+from gpusetup.configs.config import Config
 from gpusetup.configs.keys import not_training
-from gpusetup.configs.settings import Setting, in_words, name_of, truth, unquoted, whole
-from gpusetup.errors import GpuSetupError
+from gpusetup.configs.settings import Setting, name_of, truth, unquoted, whole
 from gpusetup.tune.case import Case, place
 from gpusetup.tune.trainers import trainer_in
 
@@ -68,25 +65,18 @@ GOES_WITH = {
 
 def batchnorm(case: Case) -> Setting | None:
     """The setting that says that the model has BatchNorm; None where nothing does."""
-    own_norm = any(True for _ in case.named("cnn_module_norm", "conv_norm_type"))
     for one in case.config.settings:
         name, value = name_of(one.path).lower(), unquoted(one.text).rpartition(".")[2]
         said = name in NORM_KEYS and NORM.match(value)
-        if said and own_norm and value.lower().endswith("conformer"):
-            continue  # it says itself which norm it has
         if one.kind == "scalar" and (said or (name in NORM_SWITCHES and truth(one))):
             return one
     return None
 
 
-def refusal(case: Case) -> str | None:
-    """The first reason against another micro-batch."""
-    return next(_refusals(case), None)
-
-
-def _refusals(case: Case) -> Iterator[str]:
-    if case.option.fixed_beside:
-        yield case.option.fixed_beside
+def refusals(case: Case) -> Iterator[str]:
+    """The reasons against another micro-batch, in the order of their weight."""
+    if case.fixed:
+        yield case.fixed
     trainer = trainer_in(case.config)
     for one in case.config.settings:
         name, text = name_of(one.path), unquoted(one.text)[:200]
@@ -113,56 +103,22 @@ def _refusals(case: Case) -> Iterator[str]:
         )
 
 
-COUNTED_BY = re.compile(r"(?i)^(?:numel|length|folded|dynamic|tokens?|frames?|bins)$")
-BUDGETS = ("batch_bins", "max_tokens", "batch_tokens", "tokens_per_batch", "batch_frames")
-"""Names of a batch that is counted in tokens, frames or elements."""
-
-
-def other_unit(case: Case, batch: Setting) -> str | None:
-    """Why the loader does not read this batch: it counts another unit (espnet, fairseq)."""
-    budget = next((one for one in case.named(*BUDGETS) if (whole(one) or 0) > 0), None)
-    by = f", by {in_words(budget.path)}" if budget else ""
-    unit = f"the loader counts its batch in another unit than samples{by}"
-    for one in case.named("batch_type"):
-        if COUNTED_BY.match(unquoted(one.text)):
-            return f"batch_type (line {one.line}) is {unquoted(one.text)}: {unit}"
-    if budget and budget.path[:-1] == batch.path[:-1] and whole(batch) is None:
-        return f"{place(budget)} rules: {unit}"
-    return None
-
-
 # --- the other file that holds a batch and a precision too ----------------------------------------
 
-HELD = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 DEEPSPEED = ("zero_optimization", "train_micro_batch_size_per_gpu")
 
 
-def fixed_beside(path: str, config: Config) -> str | None:
+def fixed_by_another(config: Config) -> str | None:
     """Why the batch and the precision of a config must stay: an HF config and its DeepSpeed JSON
-    must agree, or the trainer refuses to start. None where they may change.
+    must agree, or the trainer refuses to start. None if they may change.
 
-    >>> fixed_beside("train.yaml", Config(name="train.yaml", text="", format="yaml", settings=()))
+    >>> fixed_by_another(Config(name="train.yaml", text="", format="yaml", settings=()))
     """
-    names = [one for one in config.settings if one.path == ("deepspeed",) and ".json" in one.text]
-    if any(one.path[-1:] == (name,) for one in config.settings for name in DEEPSPEED):
-        auto = next((one for one in config.settings if unquoted(one.text) == "auto"), None)
-        return f"{place(auto)} is auto: the trainer's own config decides" if auto else None
-    if not names:
-        return None
-    named = unquoted(names[0].text)
-    places = (Path(path).parent / named, Path(named))
-    file = next((one for one in places if named_file.is_there(one)), None)
-    if file is None:
-        return f"{named} holds a batch too, perhaps, and it is not here: both must agree"
-    try:
-        found = read_config(file.read_bytes(), file.name)
-    except (OSError, GpuSetupError):
-        return f"{named} cannot be read: its batch and this one must agree"
-    held = [
-        place(one)
-        for one in found.settings
-        if (name_of(one.path) in HELD and whole(one) is not None)
-        or (one.path[-2:] in (("fp16", "enabled"), ("bf16", "enabled")) and "auto" not in one.text)
-    ]
-    said = f"{named} says {', '.join(held[:3])} too, and both must agree"
-    return f"{said}: write `auto` there, or change both" if held else None
+    own = not {name_of(one.path) for one in config.settings}.isdisjoint(DEEPSPEED)
+    for one in config.settings:
+        text = unquoted(one.text)
+        if own and text == "auto":
+            return f"{place(one)} is auto: the trainer's own config decides"
+        if one.path == ("deepspeed",) and ".json" in text:
+            return f"{text} holds a batch and a precision too: change both by hand"
+    return None

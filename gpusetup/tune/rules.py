@@ -147,7 +147,7 @@ def precision(case: Case) -> Iterator[Part]:
     """Mixed precision where a key for it stands in the config and the GPU gains by it."""
     measured, kind = case.option.amp, half(case.facts)
     capability = case.facts.capability or ((8, 0) if measured else None)
-    if capability is None or "amp" in case.option.no_gain or case.option.fixed_beside:
+    if capability is None or "amp" in case.option.no_gain or case.fixed:
         return
     if capability < (7, 0) and not measured:
         if case.having(*AMP):
@@ -161,26 +161,21 @@ def precision(case: Case) -> Iterator[Part]:
         why = Why(reason="it trains faster", source=MEASURED)
     on = any(map(truth, case.having("amp", "bf16", "fp16")))
     for setting, key in case.found:
-        if key.role in ("amp", kind) and truth(setting) is False and (key.role == "amp" or not on):
+        text, switch = unquoted(setting.text).lower(), truth(setting)
+        if key.role in ("amp", kind) and switch is False and (key.role == "amp" or not on):
             yield from written_over(case, setting, _switch(case, setting, kind), why)
             on = True
-        elif key.role == "precision" and unquoted(setting.text) in ("32", "32-true"):
+        elif key.role == "precision" and text in ("32", "32-true"):
             value = "bf16-mixed" if kind == "bf16" else "16-mixed"
             yield from written_over(case, setting, value, why)
-        elif kind == "bf16" and key.role == "fp16" and truth(setting):
-            yield f"{in_words(setting.path)} is on: bf16 needs no loss scaling on this GPU"
         elif (
             kind == "fp16"
             and key.role in AMP
-            and (
-                unquoted(setting.text).lower().startswith("bf16")
-                or (key.role == "bf16" and truth(setting))
-            )
+            and (text.startswith("bf16") or (key.role == "bf16" and switch))
         ):
             yield (
-                f"{place(setting)} asks for bf16, for which this GPU has no tensor cores (they came"
-                " with capability 8.0): fp16 with loss scaling is its 16-bit type, where the"
-                " trainer takes it; the loss may differ, so it is left"
+                f"{place(setting)} asks for bf16, which this GPU computes slowly (before capability"
+                " 8.0): use fp16 with loss scaling. Left as it is, because the loss may differ"
             )
 
 
@@ -194,22 +189,18 @@ def _switch(case: Case, setting: Setting, kind: str) -> str:
 
 
 def compiling(case: Case) -> Iterator[Part]:
-    """`torch.compile` only where it was measured to be faster; it needs Triton."""
-    facts, measured = case.facts, case.option.compile
-    able = facts.family == "linux" and (facts.capability or (0, 0)) >= (7, 0) and not facts.jetson
-    if measured:
+    """`torch.compile` only if it was measured to be faster."""
+    if case.option.compile:
         why = "fused kernels: fewer passes over memory; the first step takes minutes"
         yield from _switched_on(case, "compile", Why(reason=why, source=MEASURED))
     elif "compile" not in case.option.no_gain:
-        said = "torch.compile needs Triton (Linux, sm_70)"
-        if able:
-            said = (
-                "torch.compile makes some models faster, others slower (sizes that change), and"
-                " fails with some; `--benchmark` measures it"
-            )
         for setting in case.having("compile"):
             if truth(setting) is False:
-                yield f"{in_words(setting.path)} stays off: {said}"
+                yield (
+                    f"{in_words(setting.path)} stays off: torch.compile makes some models faster,"
+                    " others slower (sizes that change), and fails with some; `--benchmark`"
+                    " measures it"
+                )
 
 
 def without_key(case: Case) -> Iterator[Part]:
@@ -239,16 +230,14 @@ def allocator(case: Case) -> Iterator[Part]:
     facts, there = case.facts, case.having("allocator")
     if facts.family != "linux" or facts.wsl or facts.jetson or not facts.gpus:
         return
-    gain, source = "segments that grow leave no holes between them", "resources guide; torch.cuda"
-    why = Why(reason=gain, source=f"{source} memory notes")
+    gain = "segments that grow leave no holes between them"
+    why = Why(reason=gain, source="resources guide; torch.cuda memory notes")
     for setting in there:
         if setting.text in NOTHING:
             yield from written_over(case, setting, EXPANDABLE, why)
-        elif "expandable_segments" not in setting.text:
-            yield f"{in_words(setting.path)}: {EXPANDABLE} may be added to it; {gain}"
     if not there:
         yield (
-            f"Where memory is tight: PYTORCH_CUDA_ALLOC_CONF={EXPANDABLE} (torch 2.9 and newer also"
+            f"If memory is tight: PYTORCH_CUDA_ALLOC_CONF={EXPANDABLE} (torch 2.9 and newer also"
             f" read PYTORCH_ALLOC_CONF) before the start; {gain}"
         )
 

@@ -9,10 +9,10 @@ the third jumps to just below the limit, the last one proves. Only a size that r
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import Frozen
 
 FIRST = 2
 """The first size, where none is named: what holds only a handful runs out of memory at more."""
@@ -121,71 +121,38 @@ def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
 
 NOISE, NOISE_FLOOR = 0.015, 0.002
 """How far one reading of a peak may be off: at most, and at least."""
+Room = tuple[float, float, float]
+"""Where a line crosses the limit, with both of its readings off in the worse, no and the better
+direction."""
 
 
-class Room(Frozen):
-    """Between which sizes the largest one lies, as far as the lines tell."""
+def room_above(ran: Sequence[Trial], limit: int) -> Room:
+    """Between which sizes the largest one lies: the line of one phase that crosses the limit first.
 
-    low: float
-    middle: float
-    high: float
-
-
-def room_above(ran: Sequence[Trial], goal: Goal, failed: bool) -> Room:
-    """Where the lines through the trials cross the limit: the first one counts.
-
-    The last trial is the largest that ran within the limit. After a size `failed`, which the lines
-    may have promised, the steepest are believed.
+    The last trial is the largest that ran within the limit; each line goes through it.
     """
-    names = set.intersection(*(set(trial.phases) for trial in ran))
-    phases = [[(one.batch, one.phases[name]) for one in ran] for name in names]
-    phases = phases or [[(one.batch, one.peak_bytes or 0) for one in ran]]
-    if len(ran) == 1:  # no line: what stands without a batch is its other end
-        phases = [[(0, ran[0].static_bytes or 0), *points] for points in phases]
-    off = _error(ran)
-    room = _least([_crossing(points, off, goal.limit_bytes, failed) for points in phases])
-    return room if len(ran) > 1 else replace(room, high=math.inf)
-
-
-def _least(rooms: Sequence[Room]) -> Room:
-    return Room(
-        low=min(room.low for room in rooms),
-        middle=min(room.middle for room in rooms),
-        high=min(room.high for room in rooms),
-    )
-
-
-def _error(trials: Sequence[Trial]) -> float:
-    """How far the mean of a trial's readings may be off, as a part of it.
-
-    2.5 standard deviations of the mean of `readings` values spread evenly over +-noise.
-    """
-    noise = max(NOISE_FLOOR, *(1.25 * (trial.noise or 0) for trial in trials))
-    return min(NOISE, noise * 2.5 / math.sqrt(3 * min(trial.readings for trial in trials)))
-
-
-def _crossing(
-    points: Sequence[tuple[int, int]], off: float, limit: int, steepest: bool = False
-) -> Room:
-    """Where the lines through the last point and each other one, above it if any, cross.
-
-    >>> _crossing([(0, 100), (10, 200)], 0.0, 1000)
-    Room(low=90.0, middle=90.0, high=90.0)
-    """
-    *others, last = points
-    others = [one for one in others if one[0] > last[0]] or others
-    rooms = [_through(one, last, off, limit) for one in others]
-    if steepest:
-        return _least(rooms)
-    best = min(rooms, key=lambda room: room.high - room.low)
-    low, high = max(room.low for room in rooms), min(room.high for room in rooms)
-    if low > high:  # no one line goes through them all: a step lies between
-        return best
-    return Room(low=low, middle=min(max(best.middle, low), high), high=high)
+    last = ran[-1]
+    noise = max(NOISE_FLOOR, *(1.25 * (one.noise or 0) for one in ran))
+    # 2.5 standard deviations of the mean of readings that spread evenly over +-noise
+    off = min(NOISE, noise * 2.5 / math.sqrt(3 * min(one.readings for one in ran)))
+    rooms = []
+    for phase in set.intersection(*(set(one.phases) for one in ran)) or {""}:
+        points = [(one.batch, one.phases.get(phase, one.peak_bytes or 0)) for one in ran]
+        if len(ran) == 1:  # no line: what stands without a batch is its other end
+            points.insert(0, (0, last.static_bytes or 0))
+        *others, end = points
+        others = [one for one in others if one[0] > end[0]] or others
+        lines = [_through(one, end, off, limit) for one in others]
+        rooms.append(min(lines, key=lambda line: line[2] - line[0]))
+    low, middle, high = map(min, zip(*rooms, strict=True))
+    return low, middle, high if len(ran) > 1 else math.inf
 
 
 def _through(first: tuple[int, int], last: tuple[int, int], off: float, limit: int) -> Room:
-    """With both readings `off` in the worse, no and the better direction."""
+    """
+    >>> _through((0, 100), (10, 200), 0.0, 1000)
+    (90.0, 90.0, 90.0)
+    """
 
     def reach(sign: int) -> float:
         left = limit - last[1] * (1 + sign * off)
@@ -194,7 +161,7 @@ def _through(first: tuple[int, int], last: tuple[int, int], off: float, limit: i
         return last[0] + (most if slope / (last[0] - first[0]) > 0 else math.inf if left > 0 else 0)
 
     low, middle, high = (reach(sign) for sign in (1, 0, -1))
-    return Room(low=min(low, high), middle=middle, high=max(low, high))
+    return min(low, high), middle, max(low, high)
 
 
 # --- the largest --------------------------------------------------------------------------------
@@ -205,15 +172,15 @@ AIM = 0.985
 """Where the jump lands at most: workspaces and kinks between phases have room above it."""
 AFTER_FAILURE = 0.55
 """After a failure only this part of the way to the size that failed is gone."""
-SETTLED, SETTLED_LINE = 0.04, 0.03
+SETTLED = 0.035
 """After a failure the answer may lie this far below that size, or below where the lines end: a
 second failure costs more than it can bring."""
-TOLERANCE = 0.024
+TOLERANCE = 0.025
 """Else it may lie this far below the largest size that is possible."""
 NEAR = 0.12
 """Not further above a size that ran, the smallest one that settles the search is tried."""
 BEND = 0.15
-"""So many samples a line may be off where the answer is a handful."""
+"""So many samples a line may be off if the answer is a handful."""
 FURTHEST = 128
 """No size is tried that is more than this many times one that ran."""
 UNBOUNDED = 1 << 40
@@ -230,42 +197,26 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     if not good:
         return min(goal.start, most) if bad is None else max(1, bad // 8)
     best, failed = good[-1].batch, bad is not None and not over
-    room = room_above([*over, *good], goal, failed)
-    bend = BEND if bad is None and room.high * SETTLED < 1 else 0
-    top = math.floor(min(room.high + bend, most))
+    low, middle, high = room_above([*over, *good], goal.limit_bytes)
+    bend = BEND if bad is None and high * SETTLED < 1 else 0
+    top = math.floor(min(high + bend, most))
     settles = math.ceil((1 - TOLERANCE) * top)
-    enough = math.ceil(min((1 - SETTLED) * most, (1 - SETTLED_LINE) * room.high))
+    enough = math.ceil((1 - SETTLED) * min(most, high))
     if best >= min(top, settles) or (failed and best >= enough):
         return None
-    if failed:
-        wanted = _from_below(best, most + 1, room, enough)
-        wanted = max(wanted, best + (settles - best) // 3)
-    elif room.low >= most:  # memory is no limit: `largest` is
+    if failed and enough <= min((1 + NEAR) * best, middle):
+        wanted: float = enough
+    elif failed:
+        wanted = best + (min(low, most + 1) - best) * AFTER_FAILURE
+    elif low >= most:  # memory is no limit: `largest` is
         wanted = min(top, best * FURTHEST)
-    elif math.isinf(room.high) or best < FAR * room.middle:
-        wanted = _jump(best, room)
+    elif math.isinf(high) or best < FAR * middle:
+        # below even the steepest line that the readings allow; one trial's line starts too low
+        reach = math.sqrt(low * middle) if math.isinf(high) else low
+        wanted = best + (min(reach, best * FURTHEST) - best) * AIM
     else:  # the size that settles it if it runs, unless it would likely not run
-        low, middle = (math.floor(min(one, settles)) for one in (room.low, room.middle))
-        either_way = best >= (1 - TOLERANCE) * (settles - 1)  # a failure there settles it too
-        wanted = settles if either_way else max(low, middle)
-    return min(max(wanted, best + 1), top)
-
-
-def _jump(best: int, room: Room) -> int:
-    """From far below, to where even the steepest line that the readings allow stays below `AIM`.
-
-    One trial's line starts too low, which already shortens it.
-    """
-    one_trial = min(math.sqrt(room.low * room.middle), 4 * room.low)
-    reach = one_trial if math.isinf(room.high) else room.low
-    return math.floor(best + (min(reach, best * FURTHEST) - best) * AIM)
-
-
-def _from_below(best: int, bad: int, room: Room, enough: int) -> int:
-    """Towards a size that failed, or at once to the one that settles the search."""
-    if enough <= min((1 + NEAR) * best, room.middle):
-        return enough
-    return math.floor(best + (min(room.low, bad) - best) * AFTER_FAILURE)
+        wanted = min(middle, settles)
+    return min(max(math.floor(wanted), best + 1), top)
 
 
 # --- the fastest --------------------------------------------------------------------------------
@@ -302,14 +253,8 @@ def fastest(trials: Sequence[Trial], goal: Goal, *, busy: float | None = None) -
     >>> fastest([run(8, 50.0), run(16, 97.0), run(32, 100.0)], Goal(limit_bytes=1))
     16
     """
-    timed = list(_timed(trials, goal))
-    enough = [one for one, _, used in timed if busy and used >= busy]
-    most = max((speed for _, speed, _ in timed), default=0.0)
-    return min(enough or (one for one, speed, _ in timed if speed >= KNEE * most), default=None)
-
-
-def _timed(trials: Sequence[Trial], goal: Goal) -> Iterator[tuple[int, float, float]]:
-    """(size, samples a second, percent of the time that the GPU was busy)."""
-    for one in trials:
-        if fits(one, goal) and one.samples_per_second:
-            yield one.batch, one.samples_per_second, one.utilization_percent or 0.0
+    ran = [one for one in trials if fits(one, goal) and one.samples_per_second]
+    least = KNEE * max((one.samples_per_second or 0.0 for one in ran), default=0.0)
+    enough = [one.batch for one in ran if busy and (one.utilization_percent or 0.0) >= busy]
+    knee = [one.batch for one in ran if (one.samples_per_second or 0.0) >= least]
+    return min(enough or knee, default=None)

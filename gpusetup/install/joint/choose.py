@@ -1,13 +1,12 @@
-"""The set that goes together: uv is asked with every torch that fits, and the table of companions
-rules out what uv cannot know."""
+"""The set that goes together: uv is asked with each torch that fits, the newest first, and the
+table of companions rules out what uv cannot know."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 
@@ -15,14 +14,14 @@ from packaging.requirements import Requirement
 
 from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companion_table import companion_table
+from gpusetup.catalog.companions import beside
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.fetching.page import require_pages
-from gpusetup.install.joint.compile import Answer, Locked, Uv, glibc_of, listed
+from gpusetup.install.joint.compile import Answer, Locked, Uv, glibc_of
 from gpusetup.install.joint.places import Places
 from gpusetup.install.joint.stand_ins import page_file, write_stand_ins
 from gpusetup.install.joint.table import Joint, builds_for
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Cell, HeldBack, JointPackage, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.companions import FAMILY
@@ -57,17 +56,13 @@ def choose_together(
 
     Unsatisfiable if none goes together; Blocked if an index does not answer.
     """
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
-        uv = Uv(places, asked.machine, Path(folder))
-        newest = pool.submit(listed, asked.names, uv)
-        is_listed = pool.submit(lambda: not places.named or bool(uv.ask(("torch",)).packages))
-        search = _Search(asked, uv, newest.result, is_listed.result())
-        found = search.nearest(prefer, behind_days) if prefer else None
-        found = found or search.best(prefer)
+    with tempfile.TemporaryDirectory() as folder:
+        search = Search(asked, Uv(places, asked.machine, Path(folder)))
+        found = search.found(prefer, behind_days)
         held = tuple(search.held_back(found))
         return Joint(
             build=found.build,
-            packages=_packages(asked, found, uv),
+            packages=search.packages(found),
             hashes={
                 one.name: one.hashes
                 for one in found.answer.packages
@@ -76,88 +71,109 @@ def choose_together(
             held_back=held,
             matrix=tuple(search.matrix(found)) if explain else (),
             refused=tuple(one for one in held if found.late.get(one.package, 0) > YEAR),
-            notes=tuple(_notes(asked.machine, newest.result())),
+            notes=tuple(search.notes()),
         )
 
 
-class _Set(Frozen):
-    """A torch and what goes with it, as uv answers; the builds among which it was chosen."""
+class Set(Frozen):
+    """A torch and what goes with it, as uv answers."""
 
     build: TorchBuild
     answer: Answer
-    builds: tuple[TorchBuild, ...]
     late: Mapping[str, int]
     """What was asked for in any version and is not at its newest -> how many days it is behind."""
 
 
-class _Search:
+class Search:
     """One joint question."""
 
-    def __init__(self, asked: Asked, uv: Uv, newest: Callable[[], Answer], is_listed: bool) -> None:
-        self.asked, self.uv, self._newest, self._is_listed = asked, uv, newest, is_listed
+    def __init__(self, asked: Asked, uv: Uv) -> None:
+        self.asked, self.uv = asked, uv
+        self.tried: dict[TorchBuild, Answer] = {}
 
-    def _set(self, build: TorchBuild, answer: Answer, builds: Sequence[TorchBuild] = ()) -> _Set:
-        free = [name_of(word) for word in self.asked.words if is_free(word)]
-        days = {name: days_behind(answer, self._newest(), name) for name in free}
-        late = {name: behind for name, behind in days.items() if behind}
-        return _Set(build=build, answer=answer, builds=(*builds, build), late=late)
+    @cached_property
+    def newest(self) -> Answer:
+        """Each package by itself, at its newest release for this Python and system."""
+        found = (self.uv.ask((name,)) for name in self.asked.names)
+        return Answer(packages=tuple(one for answer in found for one in answer.packages))
 
-    def _ask(self, builds: Sequence[TorchBuild], words: Sequence[str], *limits: str) -> Answer:
-        """What goes together with any torch of some builds."""
-        torches = {build.torch for build in builds}
-        known = (row.torch for row in self.asked.catalog.releases)
-        holes = [f"torch!={torch}" for torch in known if torch not in torches]
-        span = [f"torch>={builds[-1].torch},<={builds[0].torch}", *holes]
-        span = [f"torch=={builds[0].torch}"] if len(builds) == 1 else span
-        name = "-".join(f"{build.torch}+{build.backend}" for build in builds)
-        folder = self.uv.folder / f"{abs(hash(name))}"
-        links = str(folder)
+    @cached_property
+    def is_listed(self) -> bool:
+        """Whether the user's indexes have torch."""
+        return not self.uv.places.named or bool(self.uv.ask(("torch",)).packages)
+
+    def ask(self, build: TorchBuild, words: Iterable[str], *, limited: bool = True) -> Answer:
+        """What goes with a build."""
+        folder = self.uv.folder / f"{build.torch}+{build.backend}"
         if not folder.is_dir():
             catalog, python = self.asked.catalog, self.uv.python
-            write_stand_ins(folder, builds, catalog, python, listed=self._is_listed)
-        return self.uv.ask((*words, "torch"), (*span, *limits), links)
-
-    def beside(self, build: TorchBuild) -> _Set | None:
-        """The set with one build; None if there is none."""
-        answer = self._with(build, self.asked.words)
-        return None if answer.reason else self._set(build, answer)
-
-    def nearest(self, there: TorchBuild, behind_days: int) -> _Set | None:
-        """The set with the torch that is there, else with the next newer one that goes with all;
-        one that is yet to come is only tried itself."""
-        later = [
-            build
-            for build in reversed(candidates(self.asked, self.asked.projects))
-            if behind_days and parsed(build.torch) > parsed(there.torch)
-        ]
-        sets = filter(None, map(self.beside, (there, *later)))
-        return next((s for s in sets if max(s.late.values(), default=0) <= behind_days), None)
-
-    def _with(self, build: TorchBuild, words: Sequence[str]) -> Answer:
-        projects = companion_table().projects
+            write_stand_ins(folder, build, catalog, python, listed=self.is_listed)
+        projects = companion_table().projects if limited else ()
         limits = [text for one in projects for text in limits_beside(self.asked, one, build)]
-        return self._ask((build,), words, *limits)
+        return self.uv.ask((*words, "torch"), (f"torch=={build.torch}", *limits), folder)
 
-    def any(self, words: Sequence[str], prefer: TorchBuild | None) -> _Set | str:
-        """The set with the newest torch that goes, or why there is none: uv is asked with every
-        torch, then with each build of the one that it takes and what our table forbids beside it.
-        """
-        asked = replace(self.asked, words=tuple(words))
-        builds, reason = builds_for(asked, asked.projects, prefer), ""
-        tried = {build.torch: build for build in reversed(builds)}
-        while tried:
-            newest_first = tuple(reversed(tried.values()))
-            answer = self._ask(newest_first, words)
-            if answer.reason:
-                return reason or answer.reason
-            torch = answer.version("torch")
-            for build in (one for one in builds if one.torch == torch):
-                own = self._with(build, words)
-                if not own.reason:
-                    return self._set(build, own, newest_first)
-                reason = reason or self._by_table(answer, build) or own.reason
-            del tried[torch]
-        return reason
+    def sets(self, builds: Iterable[TorchBuild]) -> Iterator[Set]:
+        """The set of each torch that has one; builds that differ in nothing are asked for once."""
+        free = [word for word in map(Requirement, self.asked.words) if not word.specifier]
+        names = [name_of(str(word)) for word in free if not word.url]
+        known: set[object] = set()
+        for build in builds:
+            audio = beside(self.asked.catalog, "torchaudio", build)
+            alike = (build.torch, build.cuda_major, build.torchvision, audio)
+            if not known & {build.torch, alike}:
+                known.add(alike)
+                answer = self.tried[build] = self.ask(build, self.asked.words)
+                late = {name: days_behind(answer.of(name), self.newest.of(name)) for name in names}
+                if not answer.reason:
+                    known.add(build.torch)
+                    yield Set(build=build, answer=answer, late={n: d for n, d in late.items() if d})
+
+    def found(self, prefer: TorchBuild | None, behind_days: int) -> Set:
+        """The newest torch with which all is at its newest; else the fewest releases of years ago,
+        then the fewest that are behind, by the fewest days."""
+        if prefer is not None:
+            later = [
+                build
+                for build in reversed(candidates(self.asked, self.asked.projects))
+                if behind_days and parsed(build.torch) > parsed(prefer.torch)
+            ]
+            for one in self.sets((prefer, *later)):
+                if max(one.late.values(), default=0) <= behind_days:
+                    return one
+        sets: list[Set] = []
+        for one in self.sets(builds_for(self.asked, self.asked.projects, prefer)):
+            sets.append(one)
+            if not one.late:
+                break
+        if not sets:
+            raise self._none()
+
+        def rank(one: Set) -> tuple[int, ...]:
+            days = one.late.values()
+            return sum(d > YEAR for d in days), len(days), sum(days)
+
+        return min(sets, key=rank)
+
+    def _none(self) -> Unsatisfiable:
+        """Why nothing goes together: our table, else uv in its own words."""
+        words, names = self.asked.words, self.asked.names
+        require_pages(names, self.uv.places.indexes)
+        plain = ((build, self.ask(build, words, limited=False)) for build in self.tried)
+        by_table = (self._by_table(answer, build) for build, answer in plain)
+        said = next(filter(None, by_table), None)
+        for build in self.tried if said is None else ():
+            links = self.uv.folder / f"{build.torch}+{build.backend}"
+            said = said or self.uv.ask(words, (), links).reason or self.tried[build].reason
+        hint = (
+            "nothing was changed; is it spelled so? If it has no wheel, "
+            f"`uv pip install --no-build-isolation {names[0]}` builds it"
+        )
+        return Unsatisfiable(
+            f"No torch that fits this machine goes together with {' and '.join(words)}: {said}",
+            hint="nothing was changed; leave one of them out, or name another version"
+            if len(words) > 1
+            else hint,
+        )
 
     def _by_table(self, answer: Answer, build: TorchBuild) -> str | None:
         """Why our table does not take a package of an answer beside a build."""
@@ -165,114 +181,72 @@ class _Search:
         reasons = (refused(self.asked, name, answer.version(name), build) for name in names)
         return next(filter(None, reasons), None)
 
-    def best(self, prefer: TorchBuild | None) -> _Set:
-        """uv's own set, or one in which something that was asked for is newer: the fewest releases
-        of years ago, then the fewest that are behind, by the fewest days."""
-        found = self.any(self.asked.words, prefer)
-        if isinstance(found, str):
-            require_pages(self.asked.names, self.uv.places.indexes)
-            raise Unsatisfiable(
-                f"No torch that fits this machine goes together with "
-                f"{' and '.join(self.asked.words)}: {found}",
-                hint="nothing was changed; leave one of them out, or name another version"
-                if len(self.asked.words) > 1
-                else "nothing was changed; is it spelled so? If it has no wheel, "
-                f"`uv pip install --no-build-isolation {self.asked.names[0]}` builds it",
-            )
-        sets = [found]
-        for name in found.late:
-            with suppress(Unsatisfiable):
-                words = (*self.asked.words, f"{name}>={self._newest().version(name)}")
-                other = self.any(words, prefer)
-                sets += () if isinstance(other, str) else (other,)
-
-        def rank(one: _Set) -> tuple[int, ...]:
-            days = one.late.values()
-            return sum(d > YEAR for d in days), len(days), sum(days)
-
-        return min(sets, key=rank)
-
-    def held_back(self, found: _Set) -> Iterator[HeldBack]:
+    def held_back(self, found: Set) -> Iterator[HeldBack]:
         """What is not at its newest, and what holds it: the table, or uv in its own words."""
-        build = found.build
-        exact = {name: f"{name}=={found.answer.version(name)}" for name in self.asked.names}
+        build, answer = found.build, found.answer
+        exact = {name: f"{name}=={answer.version(name)}" for name in self.asked.names}
         first = next(iter(candidates(replace(self.asked, words=()), ())), build)
         if parsed(first.torch) > parsed(build.torch):
             by = none_beside(self.asked, self.asked.projects, first)
-            by = by or self._by_table(found.answer, first)
-            by = by or self._with(first, [*exact.values()]).reason
-            by = by or f"torch {first.torch} goes with other releases of them"
-            yield HeldBack(package="torch", at=build.torch, by=by)
+            by = by or self._by_table(answer, first) or self.ask(first, exact.values()).reason
+            other = f"torch {first.torch} goes with other releases of them"
+            yield HeldBack(package="torch", at=build.torch, by=by or other)
         for name in found.late:
-            late, at = self._newest().version(name), found.answer.version(name)
-            by = refused(self.asked, name, late, build)
+            late = self.newest.version(name)
             words = {**exact, name: f"{name}=={late}"}
-            by = by or self._with(build, [*words.values()]).reason
-            yield HeldBack(package=name, at=at, by=by or f"{name} {late} goes with other releases")
+            by = refused(self.asked, name, late, build) or self.ask(build, words.values()).reason
+            other = f"{name} {late} goes with other releases"
+            yield HeldBack(package=name, at=answer.version(name), by=by or other)
 
-    def matrix(self, found: _Set) -> Iterator[Cell]:
+    def matrix(self, found: Set) -> Iterator[Cell]:
         """Each word with the newest torch of each minor, the chosen one among them."""
         minors: dict[tuple[int, ...], TorchBuild] = {}
-        for build in found.builds:
+        for build in self.tried:
             minors.setdefault(parsed(build.torch).release[:2], build)
         shown = dict.fromkeys((*[*minors.values()][:MINORS_SHOWN], found.build))
         for word, build in product(self.asked.words, shown):
-            answer, name = self._with(build, [word]), name_of(word)
-            yield Cell(
-                package=name,
-                torch=build.torch,
-                backend=build.backend,
-                version=answer.version(name) or None,
-                reason=answer.reason,
-            )
+            answer, name = self.ask(build, [word]), name_of(word)
+            version = answer.version(name) or None
+            cell = Cell(package=name, torch=build.torch, backend=build.backend, version=version)
+            yield replace(cell, reason=answer.reason)
+
+    def notes(self) -> Iterator[str]:
+        os = self.asked.machine.os
+        if os.family == "linux" and not (os.libc or "").startswith("glibc "):
+            taken = glibc_of(self.asked.machine)
+            yield f"the C library is not known and is taken as glibc {taken}: `--glibc`"
+        if undated := [one.name for one in self.newest.packages if one.published is None]:
+            yield f"the index does not say when {', '.join(undated)} came: how old is not judged"
+
+    def packages(self, found: Set) -> tuple[JointPackage, ...]:
+        """The whole set: torch's family, what was asked for, then the rest by name."""
+        order = {name: place for place, name in enumerate((*FAMILY, *self.asked.names))}
+        rows = sorted(found.answer.packages, key=lambda one: (order.get(one.name, 99), one.name))
+        return tuple(self._package(found.build, one) for one in rows)
+
+    def _package(self, build: TorchBuild, one: Locked) -> JointPackage:
+        from gpusetup.install.credentials import without_credentials
+
+        project = companion_table().project(one.name)
+        file = page_file(project, one.version, self.uv.python)
+        index = index_url(build.backend) if one.name in FAMILY else one.index
+        return JointPackage(
+            name=one.name,
+            version=labelled(one.name, one.version, build),
+            index_url=None if file or index is None else without_credentials(index),
+            file=file,
+            declared=project is None or project.declares,
+            asked=one.name in self.asked.names,
+            extras=extras_of(self.asked.words, one.name),
+        )
 
 
-def is_free(word: str) -> bool:
-    """Whether no version limits a requirement."""
-    said = Requirement(word)
-    return not (said.specifier or said.url)
-
-
-def days_behind(answer: Answer, newest: Answer, name: str) -> int:
+def days_behind(here: Locked, newest: Locked) -> int:
     """How many days before its newest release a package's came."""
-    at, last = answer.version(name), newest.version(name)
-    if not last or parsed(parsed(at).base_version) >= parsed(parsed(last).base_version):
+    at, last = (parsed(parsed(one.version).base_version) for one in (here, newest))
+    if not newest.version or at >= last:
         return 0
-    came, came_last = answer.published(name), newest.published(name)
-    if not (came and came_last):
+    if not (here.published and newest.published):
         return 1
-    return max(1, (date.fromisoformat(came_last) - date.fromisoformat(came)).days)
-
-
-def _notes(machine: Snapshot, newest: Answer) -> Iterator[str]:
-    known = (machine.os.libc or "").startswith("glibc ")
-    if machine.os.family == "linux" and not known:
-        yield f"the C library is not known and is taken as glibc {glibc_of(machine)}: `--glibc`"
-    if undated := [one.name for one in newest.packages if one.published is None]:
-        yield f"the index does not say when {', '.join(undated)} came: how old is not judged"
-
-
-def _packages(asked: Asked, found: _Set, uv: Uv) -> tuple[JointPackage, ...]:
-    """The whole set: torch's family, what was asked for, then the rest by name."""
-    order = {name: place for place, name in enumerate((*FAMILY, *asked.names))}
-    rows = sorted(
-        found.answer.packages, key=lambda one: (order.get(one.name, len(order)), one.name)
-    )
-    return tuple(_package(asked, found.build, one, uv) for one in rows)
-
-
-def _package(asked: Asked, build: TorchBuild, one: Locked, uv: Uv) -> JointPackage:
-    from gpusetup.install.credentials import without_credentials
-
-    project = companion_table().project(one.name)
-    file = page_file(project, one.version, uv.python) if project else None
-    index = None if one.index is None else without_credentials(one.index)
-    return JointPackage(
-        name=one.name,
-        version=labelled(one.name, one.version, build),
-        index_url=None if file else index_url(build.backend) if one.name in FAMILY else index,
-        file=file,
-        declared=project is None or project.declares,
-        asked=one.name in asked.names,
-        extras=extras_of(asked.words, one.name),
-    )
+    came, came_last = (date.fromisoformat(one.published or "") for one in (here, newest))
+    return max(1, (came_last - came).days)

@@ -1,5 +1,5 @@
-"""`install PACKAGE…`: torch is chosen with the packages that are to stand on it, before the plan is
-made; one that our table names by its exact file becomes a wheel like the others."""
+"""`install PACKAGE…`: torch is chosen with the packages that need it, before the plan is made; one
+that our table names by its exact file becomes a wheel like the others."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from gpusetup.install.request import InstallRequest
 from gpusetup.install.target.find import Target
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import JointPackage, Request, TorchBuild
+from gpusetup.model.resolution import Request
 from gpusetup.resolver.joint import Asked, by_name, name_of
 from gpusetup.resolver.least import crosses
 
@@ -34,57 +33,52 @@ def with_set(
     wanted: Request,
     target: Target,
 ) -> Task:
-    """The task with the torch that goes with the packages. One that is there stays if nothing
-    beside it would be a release of years ago.
+    """The task with the torch that goes with the packages, each at the version that goes with it.
+    A torch that is there stays if nothing beside it would be a release of years ago.
 
     Unsatisfiable if none does, or only with an old release of one of them.
     """
     build, stays = task.resolution.build, not task.decision.moves
     if not asked.packages or job.wheels:
         return task
-    if not stays:
-        joint = _chosen(request, job, task.machine, asked, wanted, build)
-        return _with_joint(request, job, task, asked, joint, target)
-    if build is None or not build.pythons:  # one that no index is known to have
+    if stays and (build is None or not build.pythons):  # one that no index is known to have
         return task
     free = Request(torch=request.torch, backend=request.backend)
-    joint = _chosen(request, job, task.machine, asked, free, build, behind_days=YEAR)
-    same = (joint.build.torch, joint.build.backend) == (build.torch, build.backend)
-    if same and not any(one.file for one in joint.packages):
-        return task
-    moved = _with_joint(request, job, task, asked, joint, target)
-    words = " and ".join(asked.packages)
-    return (
-        moved
-        if same
-        else replace(
-            moved,
-            why=f"beside torch {task.machine.torch.version} {words} would be old, or not come",
-        )
-    )
-
-
-def _chosen(
-    request: InstallRequest,
-    job: Job,
-    machine: Snapshot,
-    asked: RequestedPackages,
-    wanted: Request,
-    prefer: TorchBuild | None,
-    *,
-    behind_days: int = 0,
-) -> Joint:
-    catalog = known_catalog(machine, job.talk, request.index_root)
-    companions = (name for name in asked.named if name != "torch")
-    beside = dict(asked.beside)
-    words = (*asked.packages, *(f"{name}{beside.get(name, '')}" for name in companions))
+    catalog = known_catalog(task.machine, job.talk, request.index_root)
+    versions = dict(asked.beside)
+    companions = (f"{name}{versions.get(name, '')}" for name in asked.named if name != "torch")
+    words = by_name((*asked.packages, *companions))
     job.talk(f"Which versions go together: {without_logins(', '.join(words))} ...")
-    question = Asked(machine=machine, request=wanted, catalog=catalog, words=by_name(words))
+    question = Asked(
+        machine=task.machine, request=free if stays else wanted, catalog=catalog, words=words
+    )
     places = users_places(job.environ, Path.home())
-    joint = choose_together(question, places, prefer=prefer, behind_days=behind_days)
+    joint = choose_together(question, places, prefer=build, behind_days=YEAR if stays else 0)
     if joint.refused:
         raise Unsatisfiable(*refusal(joint))
-    return joint
+    same = (build and build.torch, build and build.backend) == (
+        joint.build.torch,
+        joint.build.backend,
+    )
+    chosen = _exact(asked, joint)
+    if same:
+        if stays and not chosen.files:
+            return task
+        missing = {*chosen.family} - {*(target.installed if stays else ())}
+        family = tuple(name for name in FAMILY if name in {*task.asked.family, *missing})
+        fresh = replace(task.asked, family=family, packages=chosen.packages, files=chosen.files)
+        return replace(task, asked=fresh, said=_said(joint))
+    held = task.decision.held  # the backend is named too, unless that would leave a maker's GPUs
+    leaves = held is not None and crosses(held.backend, joint.build.backend)
+    backend = request.backend if leaves else joint.build.backend
+    exact = Request(torch=f"=={joint.build.torch}", backend=backend)
+    fresh_target = target.venv is not None
+    moved = decide(request, job.talk, task.machine, chosen, exact, fresh=fresh_target)
+    why = next((one.by for one in joint.held_back if one.package == "torch"), moved.why)
+    if stays:
+        there, names = task.machine.torch.version, " and ".join(asked.packages)
+        why = f"beside torch {there} {names} would be old, or not come"
+    return replace(moved, why=why, said=_said(joint))
 
 
 def refusal(joint: Joint) -> tuple[str, str]:
@@ -97,38 +91,6 @@ def refusal(joint: Joint) -> tuple[str, str]:
     )
 
 
-def _with_joint(
-    request: InstallRequest,
-    job: Job,
-    task: Task,
-    asked: RequestedPackages,
-    joint: Joint,
-    target: Target,
-) -> Task:
-    """The task with the set's torch, each package at the version that goes with it."""
-    chosen = _exact(asked, joint)
-    old = task.resolution.build
-    same = old is not None and (old.torch, old.backend) == (joint.build.torch, joint.build.backend)
-    if same:
-        missing = set(chosen.family) - set(() if task.decision.moves else target.installed)
-        there = {*task.asked.family, *missing}
-        family = tuple(name for name in FAMILY if name in there)
-        fresh = replace(task.asked, family=family, packages=chosen.packages, files=chosen.files)
-        return replace(task, asked=fresh, said=_said(joint))
-    wanted = _wanted(request, task, joint.build)
-    is_fresh = target.venv is not None
-    moved = decide(request, job.talk, task.machine, chosen, wanted, fresh=is_fresh)
-    held = next((one.by for one in joint.held_back if one.package == "torch"), None)
-    return replace(moved, why=held or moved.why, said=_said(joint))
-
-
-def _wanted(request: InstallRequest, task: Task, build: TorchBuild) -> Request:
-    """The build by name; its backend too, unless that would leave a maker's GPUs unasked."""
-    held = task.decision.held
-    leaves = held is not None and crosses(held.backend, build.backend)
-    return Request(torch=f"=={build.torch}", backend=request.backend if leaves else build.backend)
-
-
 def _said(joint: Joint) -> tuple[str, ...]:
     held = (f"{one.package} stays at {one.at}: {one.by}" for one in joint.held_back)
     return (*held, *joint.notes)
@@ -137,25 +99,17 @@ def _said(joint: Joint) -> tuple[str, ...]:
 def _exact(asked: RequestedPackages, joint: Joint) -> RequestedPackages:
     """The words at the versions of the set; torch's companions that it needs among the family."""
     rows = {one.name: one for one in joint.packages}
-    there = {*asked.family, *(name for name in rows if name in FAMILY)}
-    named = {name_of(word): word for word in asked.packages}
-    files = [one for one in joint.packages if one.file]
-    words = (word for name, word in named.items() if name not in {one.name for one in files})
+    files = {one.name: f"{one.name} @ {one.file}" for one in joint.packages if one.file}
+    words = []
+    for word in asked.packages:
+        said, row = Requirement(word), rows.get(name_of(word))
+        extras = f"[{','.join(sorted(said.extras))}]" if said.extras else ""
+        if row and row.version and not said.url:
+            word = f"{said.name}{extras}=={row.version}"
+        words += [word] if name_of(word) not in files else []
     return replace(
         asked,
-        family=tuple(name for name in FAMILY if name in there),
-        packages=tuple(_pinned(word, rows.get(name_of(word))) for word in words),
-        files=tuple(f"{one.name} @ {one.file}" for one in files),
+        family=tuple(name for name in FAMILY if name in {*asked.family, *rows}),
+        packages=tuple(words),
+        files=tuple(files.values()),
     )
-
-
-def _pinned(word: str, one: JointPackage | None) -> str:
-    """
-    >>> _pinned("jax[cuda13]>=0.7", JointPackage(name="jax", version="0.8.1"))
-    'jax[cuda13]==0.8.1'
-    """
-    said = Requirement(word)
-    if one is None or not one.version or said.url:
-        return word
-    extras = f"[{','.join(sorted(said.extras))}]" if said.extras else ""
-    return f"{said.name}{extras}=={one.version}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -45,73 +45,64 @@ class Answer(Frozen):
     packages: tuple[Locked, ...] = ()
     reason: str | None = None
 
-    def version(self, name: str) -> str:
-        """The public version of a package; "" if it is not in the set."""
-        found = (one.version for one in self.packages if one.name == name)
-        return next(found, "").partition("+")[0]
+    def of(self, name: str) -> Locked:
+        """A package, its version public; an empty row if it is not in the set."""
+        return next(
+            (one for one in self.packages if one.name == name), Locked(name=name, version="")
+        )
 
-    def published(self, name: str) -> str | None:
-        return next((one.published for one in self.packages if one.name == name), None)
+    def version(self, name: str) -> str:
+        return self.of(name).version.partition("+")[0]
 
 
 class Uv:
     """uv with the user's own indexes, asked for one machine; each question once."""
 
     def __init__(self, places: Places, machine: Snapshot, folder: Path) -> None:
-        self.places, self.folder = places, folder
+        self.places, self.folder, self.machine = places, folder, machine
         self.python = (python_tag(machine) or "3.12").rstrip("t")
-        self._platform, self._macos = platform_of(machine), macos_of(machine)
         self.ask = cache(self._ask)
 
     def _ask(
-        self,
-        wants: tuple[str, ...],
-        constraints: tuple[str, ...] = (),
-        links: str | None = None,
-        *,
-        alone: bool = False,
+        self, wants: tuple[str, ...], limits: tuple[str, ...] = (), links: Path | None = None
     ) -> Answer:
-        """What goes together. `links`: a folder of stand-ins; `alone`: without dependencies.
+        """What goes together; without limits and links each by itself. `links`: a folder of
+        stand-ins.
 
         Raises what `complaint` makes of an index that does not answer.
         """
         from gpusetup.install.complaints import complaint
+        from gpusetup.install.settings.uv_config import parse_toml
 
-        file = self.folder / f"constraints-{abs(hash(constraints))}.txt"
-        file.write_text("\n".join((*constraints, "")), encoding="utf-8")
+        file = self.folder / f"limits-{abs(hash(limits))}.txt"
+        file.write_text("\n".join((*limits, "")), encoding="utf-8")
+        platform, more = platform_of(self.machine)
         argv: tuple[str, ...] = (
             *(self.places.uv, "pip", "compile", "--format", "pylock.toml", "--no-build", "--quiet"),
             *("--no-header", "--no-annotate", "--python-version", self.python),
             # Ours builds nothing: without it uv asks each Python of the machine for its version.
-            *("--python", sys.executable, "--python-platform", self._platform),
-            *("--constraints", str(file), *(("--no-deps",) if alone else ()), "-"),
+            *("--python", sys.executable, "--python-platform", platform),
+            *("--constraints", str(file), *(() if links else ("--no-deps",)), "-"),
         )
-        environment = dict(self.places.environment)
+        environment = {**self.places.environment, **more}
         if links is not None:
-            environment = with_links(environment, links)
-        if self._macos:
-            environment["MACOSX_DEPLOYMENT_TARGET"] = self._macos
-        text = "\n".join((*wants, ""))
-        said = run(argv, timeout=SECONDS, environment=environment, stdin=text)
+            environment = {**with_links(environment, str(links)), **more}
+        said = run(argv, timeout=SECONDS, environment=environment, stdin="\n".join((*wants, "")))
         if said.ok:
-            return _answer(said.stdout, Path(links).as_uri() if links else None)
+            own = links.as_uri() if links else "-"
+            rows = parse_toml(said.stdout)["packages"]
+            return Answer(packages=tuple(_locked(row, own) for row in rows))
         problem = complaint("uv finds no set", said)
         if not isinstance(problem, Unsatisfiable):
             raise problem
-        return Answer(reason=sentence(said.stderr))
+        return Answer(reason=sentence(problem.message))
 
 
-def _answer(lock: str, links: str | None) -> Answer:
-    from gpusetup.install.settings.uv_config import parse_toml
-
-    return Answer(packages=tuple(_locked(row, links) for row in parse_toml(lock)["packages"]))
-
-
-def _locked(row: Mapping[str, Any], links: str | None) -> Locked:
+def _locked(row: Mapping[str, Any], links: str) -> Locked:
     wheels = row.get("wheels", ())
     urls = [str(one.get("url", "")) for one in wheels]
     here = bool(urls) and all(url.startswith("file:") for url in urls)
-    real = not (links and any(url.startswith(links) for url in urls))
+    real = not any(url.startswith(links) for url in urls)
     times = [when for one in wheels if isinstance(when := one.get("upload-time"), datetime)]
     return Locked(
         name=row["name"],
@@ -128,38 +119,24 @@ def sentence(text: str) -> str:
     >>> sentence("  No solution found:\\n  ╰─▶ Because a==1 depends on b==2,\\n      it fails.")
     'Because a==1 depends on b==2, it fails.'
     """
-    from gpusetup.install.complaints import plain_lines
-    from gpusetup.install.credentials import without_logins
-
-    plain = " ".join(re.sub("[\\u00d7╰─▶├│]", " ", plain_lines(without_logins(text))).split())
+    plain = " ".join(re.sub("[\\u00d7╰─▶├│]", " ", text).split())
     return plain[max(0, plain.find("Because ")) :]
 
 
-def platform_of(machine: Snapshot) -> str:
-    """uv's name of a platform: `x86_64-manylinux_2_35`."""
+def platform_of(machine: Snapshot) -> tuple[str, dict[str, str]]:
+    """uv's name of a platform, `x86_64-manylinux_2_35`, and what else tells it the system."""
     family, own = machine.os.family or "linux", machine.os.machine or "x86_64"
     if family == "windows":
-        return f"{own}-pc-windows-msvc"
+        return f"{own}-pc-windows-msvc", {}
     if family == "macos":
-        return f"{own}-apple-darwin"
-    minor = int(glibc_of(machine).partition(".")[2] or 35)
-    return f"{own}-manylinux_2_{next((one for one in GLIBCS if one <= minor), GLIBCS[-1])}"
-
-
-def macos_of(machine: Snapshot) -> str | None:
-    """The macOS that wheels are sought for; None on another system."""
-    if machine.os.family != "macos":
-        return None
-    found = re.match(r"\d+(\.\d+)?", machine.os.version or "")
-    return found[0] if found else USUAL_MACOS
+        found = re.match(r"\d+(\.\d+)?", machine.os.version or "")
+        return f"{own}-apple-darwin", {
+            "MACOSX_DEPLOYMENT_TARGET": found[0] if found else USUAL_MACOS
+        }
+    minor = int(glibc_of(machine).partition(".")[2])
+    return f"{own}-manylinux_2_{next((one for one in GLIBCS if one <= minor), GLIBCS[-1])}", {}
 
 
 def glibc_of(machine: Snapshot) -> str:
     found = re.fullmatch(r"glibc (\d+\.\d+)", machine.os.libc or "")
     return found[1] if found else USUAL_GLIBC
-
-
-def listed(names: Sequence[str], uv: Uv) -> Answer:
-    """Each package by itself, at its newest release for this Python and system."""
-    found = (uv.ask((name,), alone=True) for name in names)
-    return Answer(packages=tuple(one for answer in found for one in answer.packages))

@@ -1,9 +1,9 @@
-"""The folder of stand-ins for a joint question: torch's family of each build that is tried, and
+"""The folder of stand-ins for a joint question: torch's family of the build that is tried, and
 wheels that lie on release pages. They hold nothing but METADATA."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from gpusetup.catalog.builds import Catalog
@@ -12,41 +12,32 @@ from gpusetup.catalog.companions import beside
 from gpusetup.catalog.default_wheels import default_backend
 from gpusetup.install.fetching.hollow_wheel import stand_in
 from gpusetup.install.fetching.wheels import Wheel
-from gpusetup.model.frozen import Frozen
 from gpusetup.model.resolution import TorchBuild
 
 NEEDS = ("filelock", "typing-extensions>=4.10", "sympy", "networkx", "jinja2", "fsspec")
 """What every torch of the last years asks for besides its CUDA."""
-
-
-class StandIn(Frozen):
-    """A wheel by name only."""
-
-    name: str
-    version: str
-    requires: tuple[str, ...] = ()
+StandIn = tuple[str, str, tuple[str, ...]]
+"""Name, version, and what it requires."""
 
 
 def write_stand_ins(
-    folder: Path, builds: Sequence[TorchBuild], catalog: Catalog, python: str, *, listed: bool
-) -> str:
+    folder: Path, build: TorchBuild, catalog: Catalog, python: str, *, listed: bool
+) -> None:
     """A folder for `--find-links`. `listed`: the user's indexes have torch."""
-    folder.mkdir(exist_ok=True)
-    family = (one for build in builds for one in _family(build, catalog, listed=listed))
-    majors = {build.cuda_major for build in builds}
+    folder.mkdir()
     pages = (
         _of_page(project, wheel)
         for project in companion_table().projects
         for wheel in project.releases
-        if on_page(wheel, builds[0], python) and wheel.cuda in majors
+        if python in wheel.pythons.split()
+        and f"{build.os}-{build.machine}" in wheel.on.split()
+        and wheel.cuda == build.cuda_major
     )
-    for one in (*family, *pages):
-        filename = f"{one.name.replace('-', '_')}-{one.version}-py3-none-any.whl"
-        head = f"Metadata-Version: 2.1\nName: {one.name}\nVersion: {one.version}\n"
-        metadata = head + "".join(f"Requires-Dist: {need}\n" for need in one.requires)
-        wheel = Wheel(name=one.name, version=one.version, filename=filename, url="")
-        stand_in(wheel, metadata, folder)
-    return str(folder)
+    for name, version, requires in (*_family(build, catalog, listed=listed), *pages):
+        filename = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
+        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        metadata = head + "".join(f"Requires-Dist: {need}\n" for need in requires)
+        stand_in(Wheel(name=name, version=version, filename=filename, url=""), metadata, folder)
 
 
 def _family(build: TorchBuild, catalog: Catalog, *, listed: bool) -> Iterator[StandIn]:
@@ -54,38 +45,30 @@ def _family(build: TorchBuild, catalog: Catalog, *, listed: bool) -> Iterator[St
     own METADATA says more."""
     same = default_backend(catalog, build.torch, build.os, build.machine) == build.backend
     label = f"+{build.backend}" if build.labelled else ""
+    exact = f"torch=={build.torch}"
     if not label and listed:
         return
-    if not (same and listed):
-        needs = NEEDS if listed else ()  # what it really needs is on the same index, or nowhere
-        yield StandIn(name="torch", version=f"{build.torch}{label}", requires=needs)
-    exact = f"torch=={build.torch}"
+    if not (same and listed):  # what it really needs is on the same index, or on none
+        yield "torch", f"{build.torch}{label}", NEEDS if listed else ()
     if build.torchvision:
         vision = (exact, "numpy", "pillow>=5.3.0,!=8.3.*")
-        yield StandIn(name="torchvision", version=f"{build.torchvision}{label}", requires=vision)
+        yield "torchvision", f"{build.torchvision}{label}", vision
     if known := beside(catalog, "torchaudio", build):
         audio = companion_table().project("torchaudio")
         row = row_of(audio, known) if audio else None
         needs_torch = f"torch{row.torch}" if row and row.torch else exact
-        yield StandIn(name="torchaudio", version=f"{known}{label}", requires=(needs_torch,))
-
-
-def on_page(wheel: ReleaseWheel, build: TorchBuild, python: str) -> bool:
-    """Whether a release page has the wheel for this Python and platform."""
-    platform = f"{build.os}-{build.machine}"
-    return python in wheel.pythons.split() and platform in wheel.on.split()
+        yield "torchaudio", f"{known}{label}", (needs_torch,)
 
 
 def _of_page(project: Project, wheel: ReleaseWheel) -> StandIn:
     label = wheel.filename("3.0").partition("+")[2].partition("-")[0].lower()
     version = f"{wheel.version}+{label}" if label else wheel.version
-    needs = (f"torch=={wheel.torch}.*", *wheel.requires)
-    return StandIn(name=project.name, version=version, requires=needs)
+    return project.name, version, (f"torch=={wheel.torch}.*", *wheel.requires)
 
 
-def page_file(project: Project, version: str, python: str) -> str | None:
+def page_file(project: Project | None, version: str, python: str) -> str | None:
     """The URL of the wheel on the release page that a stand-in was for."""
-    for wheel in project.releases:
-        if project.page and _of_page(project, wheel).version == version:
+    for wheel in project.releases if project and project.page else ():
+        if project and project.page and _of_page(project, wheel)[1] == version:
             return project.page.format(version=wheel.version) + wheel.filename(python)
     return None

@@ -50,36 +50,33 @@ def builds_for(
             f"{project.name} {reason}",
             hint=f"nothing was changed; instead: {project.way_out(case)}",
         )
-    builds = candidates(asked, projects, prefer)
-    if not builds:
-        raise _nothing_fits(asked, projects)
-    return builds
+    builds, bare = candidates(asked, projects, prefer), replace(asked, words=())
+    if builds:
+        return builds
+    if fitting := candidates(bare, ()):
+        raise _not_with_these(asked, projects, fitting[0])
+    every = resolve(asked.machine, asked.request, asked.catalog).rejections
+    near = [one for one in every if not one.reason.startswith(("is not the ", "is a CPU"))]
+    why = [f": torch {one.torch} of {one.backend} {one.reason}" for one in (*near, *every)][:1]
+    raise Unsatisfiable(
+        f"No torch build fits this machine and these packages{''.join(why)}",
+        hint="`gpusetup resolve --explain` without packages says why each torch does not",
+    )
 
 
-def _nothing_fits(asked: Asked, projects: Sequence[Project]) -> Unsatisfiable:
-    """Why no build fits: the packages, or the machine and the request."""
-    fitting = candidates(replace(asked, words=()), ())
-    if not fitting:
-        every = resolve(asked.machine, asked.request, asked.catalog).rejections
-        near = [one for one in every if not one.reason.startswith(("is not the ", "is a CPU"))]
-        one = next(iter(near or every), None)
-        why = f": torch {one.torch} of {one.backend} {one.reason}" if one else ""
-        return Unsatisfiable(
-            f"No torch build fits this machine and these packages{why}",
-            hint="`gpusetup resolve --explain` without packages says why each torch does not",
-        )
-    newest = fitting[0]
-    driver = asked.machine.driver.version
+def _not_with_these(asked: Asked, projects: Sequence[Project], newest: TorchBuild) -> Unsatisfiable:
+    """A torch fits the machine, and no release of a package loads beside one."""
+    driver, bare = asked.machine.driver.version, replace(asked, words=())
     there = f" (driver {driver})" if driver else ""
-    here = f"the newest that fits here{there} is torch {newest.torch} of {newest.backend}"
     index = index_url(newest.backend)
-    without = [one for one in projects if none_beside(replace(asked, words=()), (one,), newest)]
+    without = [one for one in projects if none_beside(bare, (one,), newest)]
     ways = [f"for {one.name}: {one.way_out('CUDA', index)}" for one in without]
     later = candidates(replace(asked, machine=replace(asked.machine, driver=Driver())), projects)
     if later and later[0].driver_floor and later[0].cuda_major != newest.cuda_major:
         ways.append(f"or a driver for CUDA {later[0].cuda_major}: {later[0].driver_floor} or newer")
     return Unsatisfiable(
-        f"Nothing that goes together loads here: {none_beside(asked, projects, newest)}; {here}",
+        f"Nothing that goes together loads here: {none_beside(asked, projects, newest)}; the "
+        f"newest that fits here{there} is torch {newest.torch} of {newest.backend}",
         hint="; ".join(("nothing was changed", *ways)),
     )
 
@@ -108,11 +105,11 @@ def _not_asked(asked: Asked, word: str, build: TorchBuild) -> JointPackage | Non
     beside a torch; None if it takes none."""
     name = name_of(word)
     project, limits = companion_table().project(name), Requirement(word).specifier
-    if project is not None:
-        row = row_beside(asked, project, build)
-        if row is None:
-            return None
-        limits &= SpecifierSet(row.versions) if row.torch or row.cuda else SpecifierSet()
+    row = row_beside(asked, project, build) if project else None
+    if project and row is None:
+        return None
+    if row and (row.torch or row.cuda):
+        limits &= SpecifierSet(row.versions)
     return JointPackage(
         name=name,
         version=None,

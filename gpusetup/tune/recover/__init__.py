@@ -57,27 +57,37 @@ class CannotRecover(GpuSetupError):
     exit_code = 1
 
 
-class Remembered(Frozen):
-    """The micro-batch that fitted, and when a larger one is tried again."""
+class Known:
+    """What earlier batches of a model taught."""
 
-    micro: int
-    calls: int = 0
-    wait: int = FIRST_WAIT
+    def __init__(self) -> None:
+        self.checked = False
+        """Whether the model holds all that its loss trains."""
+        self.micro: int | None = None
+        """The largest micro-batch that fitted after memory ran out."""
+        self.calls, self.wait = 0, FIRST_WAIT
+        """Batches since a larger one was tried, and after how many the next one is."""
+        self.checks: dict[Any, tuple[int, str | None]] = {}
+        """Code of the step -> its split batches, and what comparing samples with halves found."""
+
+    def starts(self, count: int) -> int:
+        """The micro-batch that is tried first."""
+        if self.micro is None:
+            return count
+        return min(count, self.micro * 2 if self.calls >= self.wait else self.micro)
+
+    def learn(self, micro: int, count: int, failed: bool) -> None:
+        before = self.micro
+        if before is None:
+            self.micro = micro if failed else None
+        elif failed or count > before:
+            if failed:  # a try at more, or less fits now
+                self.wait = min(self.wait * 2, LAST_WAIT) if micro == before else FIRST_WAIT
+            self.calls = 0 if failed or micro > before else self.calls + 1
+            self.micro = micro
 
 
-class Checked(Frozen):
-    """How often a step's batches were split, and what the comparisons found."""
-
-    calls: int = 0
-    found: str | None = None
-
-
-REMEMBERED: weakref.WeakKeyDictionary[torch.nn.Module, Remembered] = weakref.WeakKeyDictionary()
-"""Model -> the largest micro-batch that fitted after memory ran out."""
-CHECKED: weakref.WeakKeyDictionary[torch.nn.Module, dict[Any, Checked]] = (
-    weakref.WeakKeyDictionary()
-)
-"""Model -> code of the step -> what comparisons of some samples with their halves found."""
+KNOWN: weakref.WeakKeyDictionary[torch.nn.Module, Known] = weakref.WeakKeyDictionary()
 
 
 def recover_from_oom(
@@ -125,6 +135,7 @@ def recover_from_oom(
 
             case = Case(step=step, cut=cut, sums=reduction == "sum", weight=weight)
             one = _Attempts(case, batch, count, undo, backward)
+            one.known = KNOWN.setdefault(model, one.known)
             done = one.until_it_fits(model, allow, smallest, say)
         except BaseException:
             undo.everything()
@@ -151,7 +162,7 @@ class _Attempts:
         backward: Callable[[torch.Tensor], None],
     ) -> None:
         self.case, self.batch, self.count = case, batch, count
-        self.undo, self.backward, self.told = undo, backward, Told()
+        self.undo, self.backward, self.told, self.known = undo, backward, Told(), Known()
 
     def until_it_fits(
         self,
@@ -160,10 +171,8 @@ class _Attempts:
         smallest: int,
         say: Callable[[str], None],
     ) -> Recovered:
-        known, undo = REMEMBERED.get(model), self.undo
-        micro, attempts = self.count, 0
-        if known is not None:
-            micro = min(micro, known.micro * 2 if known.calls >= known.wait else known.micro)
+        undo, before = self.undo, self.known.micro
+        micro, attempts = self.known.starts(self.count), 0
         if micro < self.count:
             _refuse(what_differs(model, allow), None)
         while True:
@@ -186,8 +195,8 @@ class _Attempts:
             problem = None  # nothing of the failed attempt is held while the next one runs
             micro = max(smallest, -(-micro // 2))
         differs = self.differs(model) if micro < self.count else []
-        _remember(model, micro, self.count, attempts > 1)
-        if attempts > 1 and (known is None or micro < known.micro):
+        self.known.learn(micro, self.count, attempts > 1)
+        if attempts > 1 and (before is None or micro < before):
             same = f"but {'; '.join(differs)}" if differs else "with the same gradient"
             say(
                 f"out of memory with {self.count} samples: went on in micro-batches of {micro},"
@@ -223,8 +232,9 @@ class _Attempts:
 
     def whole(self) -> torch.Tensor:
         loss = self.case.loss(self.batch)
-        if not self.undo.looked_outside():
-            self.undo.outside(loss)
+        if not self.known.checked:
+            self.undo.check(loss)
+            self.known.checked = True
         with self.undo.steps_refused():
             self.backward(loss)
         return loss.detach()
@@ -239,7 +249,7 @@ class _Attempts:
             # As much as the whole batch counts, if each part did as the first one, by its samples.
             expected = expected or weight * (1.0 if self.case.sums else self.count / (stop - start))
             total += weight
-            self.undo.outside(loss)
+            self.undo.check(loss)
             counted = loss * (weight / expected)
             with self.undo.steps_refused():
                 self.backward(counted)
@@ -269,30 +279,15 @@ class _Attempts:
     def checked(self, model: torch.nn.Module) -> str | None:
         """Whether loss and gradient of some samples are those of their halves: tried at the first
         batch that is split, the second, the fourth and so on, each time on other samples."""
-        known = CHECKED.setdefault(model, {})
         code = getattr(self.case.step, "__code__", None)
-        before = known.get(code, Checked())
-        calls, found = before.calls + 1, before.found
-        micro = max(2, min(self.told.parts[0].samples, MOST_CHECKED))
+        calls, found = self.known.checks.get(code, (0, None))
+        calls, micro = calls + 1, max(2, min(self.told.parts[0].samples, MOST_CHECKED))
         if calls & (calls - 1) == 0 and found is None and micro <= self.count:
             start = calls.bit_length() * micro % (self.count - micro + 1)
             with self.undo.as_now():
                 found = off_by(self.case, start, micro, model)
-        known[code] = Checked(calls=calls, found=found)
+        self.known.checks[code] = calls, found
         return found
-
-
-def _remember(model: torch.nn.Module, micro: int, count: int, failed: bool) -> None:
-    known = REMEMBERED.get(model)
-    if known is None and failed:
-        REMEMBERED[model] = Remembered(micro=micro)
-    elif known is not None and (failed or count > known.micro):
-        wait, calls = known.wait, known.calls + 1
-        if failed:  # a try at more, or less fits now
-            wait = min(wait * 2, LAST_WAIT) if micro == known.micro else FIRST_WAIT
-        if failed or micro > known.micro:
-            calls = 0
-        REMEMBERED[model] = Remembered(micro=micro, calls=calls, wait=wait)
 
 
 def _refuse(reasons: list[str], problem: BaseException | None) -> None:

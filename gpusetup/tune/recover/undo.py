@@ -11,7 +11,7 @@ import gc
 import random
 import sys
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,11 +20,6 @@ import torch.distributed as dist
 
 from gpusetup.errors import UsageError
 from gpusetup.tune.recover.parts import NORMS
-
-OUTSIDE: weakref.WeakKeyDictionary[torch.nn.Module, list[weakref.ref[torch.Tensor]]] = (
-    weakref.WeakKeyDictionary()
-)
-"""Model -> the tensors outside of it that its losses gave a gradient; absent: not looked yet."""
 
 
 def leaves_of(loss: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -114,45 +109,32 @@ class Undo:
     """Gradients, random numbers and buffers around the attempts of one batch.
 
     Gradients that are there already are set aside, so that an attempt that fails half-way can be
-    dropped, also those of parameters outside the model; random numbers (torch's, Python's, numpy's)
-    go back to where they were; of the buffers, those of BatchNorm are copied, those assigned anew
-    are put back, and any other that an attempt changed makes it refuse to go on.
+    dropped; random numbers (torch's, Python's, numpy's) go back to where they were; of the buffers,
+    those of BatchNorm are copied, those that were replaced are put back, and any other that an
+    attempt changed makes it refuse to go on.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._model = model
-        known = [one for ref in OUTSIDE.get(model, ()) if (one := ref()) is not None]
-        if model in OUTSIDE:
-            OUTSIDE[model] = [weakref.ref(one) for one in known]
-        self.parameters = [p for p in model.parameters() if p.requires_grad] + known
-        self._refuse_hooks(self.parameters)
-        self.buffers, self._random, self.random_moved = Buffers(model), Randomness(), False
-        self._aside: list[torch.Tensor | None] = []
-        self._set_aside(self.parameters)
-
-    def _refuse_hooks(self, parameters: Iterable[torch.Tensor]) -> None:
-        if any(getattr(one, "_post_accumulate_grad_hooks", None) for one in parameters):
+        self.parameters = [one for one in model.parameters() if one.requires_grad]
+        if any(getattr(one, "_post_accumulate_grad_hooks", None) for one in self.parameters):
             raise UsageError(
                 "A hook works on the gradients during the backward (an optimizer in it?)",
                 hint="out of memory half-way through could not be taken back",
             )
-
-    def _set_aside(self, parameters: Iterable[torch.Tensor]) -> None:
-        for one in parameters:
-            self._aside.append(one.grad)
+        self.buffers, self._random, self.random_moved = Buffers(model), Randomness(), False
+        self._aside = [one.grad for one in self.parameters]
+        for one in self.parameters:
             one.grad = None
 
-    def outside(self, loss: torch.Tensor) -> None:
-        """Take parameters outside the model under the same care, before the backward."""
-        known = {id(p) for p in self.parameters}
-        found = [one for one in leaves_of(loss) if id(one) not in known]
-        self._refuse_hooks(found)
-        OUTSIDE.setdefault(self._model, []).extend(weakref.ref(one) for one in found)
-        self.parameters += found
-        self._set_aside(found)
-
-    def looked_outside(self) -> bool:
-        return self._model in OUTSIDE
+    def check(self, loss: torch.Tensor) -> None:
+        """Refuse a loss that gives a gradient to what the model does not hold."""
+        known = {id(one) for one in self.parameters}
+        if any(id(one) not in known for one in leaves_of(loss)):
+            raise UsageError(
+                "The loss trains parameters that are not in the model",
+                hint="put all of them into it: `model=torch.nn.ModuleList([model, head])`",
+            )
 
     @contextmanager
     def steps_refused(self) -> Iterator[None]:

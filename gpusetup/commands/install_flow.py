@@ -1,0 +1,354 @@
+"""The ways of `gpusetup install`: each makes a plan, shows it, asks, and carries it out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gpusetup.causes.torch import INSTALL_UNFINISHED
+from gpusetup.commands.common import gather
+from gpusetup.install import conda
+from gpusetup.install.answers import plan_answer, unchanged_answer
+from gpusetup.install.credentials import without_logins
+from gpusetup.install.decide import Task, decide
+from gpusetup.install.described import describe
+from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
+from gpusetup.install.execute import execute
+from gpusetup.install.fetching.wheels import unhashed
+from gpusetup.install.job import new_job
+from gpusetup.install.joint.coming import with_set
+from gpusetup.install.log import Log
+from gpusetup.install.make_plan import plan_task
+from gpusetup.install.packages import RequestedPackages, requested_packages
+from gpusetup.install.plan import Plan
+from gpusetup.install.proof import prove_task
+from gpusetup.install.recovery import (
+    recover_unfinished,
+    target_folder,
+    torch_family_in,
+    undo_changes,
+)
+from gpusetup.install.request import InstallRequest, resolved, resolver_request
+from gpusetup.install.switching.journal import STORE, UNDO, read_journal
+from gpusetup.install.switching.lock import locked
+from gpusetup.install.switching.switch import undo as undo_files
+from gpusetup.install.switching.transaction import undo_known
+from gpusetup.install.target.disk_space import disk_need
+from gpusetup.install.target.find import (
+    Target,
+    base_interpreter,
+    check_leaving,
+    check_target,
+    layout_of,
+    read_target,
+    venv_to_make,
+)
+from gpusetup.install.target.in_use import users_of
+from gpusetup.install.target.place import refuse_unnamed_base
+from gpusetup.model.documents import DoneStep, InstallAnswer
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.shell import OWN_SYSTEM
+from gpusetup.probe.target import choose_target
+from gpusetup.render import install as screens
+from gpusetup.render.clock import CLOCK
+from gpusetup.render.console import Console
+from gpusetup.render.language import Row, Screen, plain, section
+from gpusetup.render.progress import fetching
+from gpusetup.resolver.companions import environment_of
+from gpusetup.system.signals import interruptible
+from gpusetup.system.system import System
+
+Done = tuple[InstallAnswer, str, bool]
+"""What was done, as a document and as text, and whether it is what was asked for."""
+
+
+class Session:
+    """One run of `install`: what was asked, where it is shown, and its log."""
+
+    def __init__(self, options: Namespace, out: Console, log: Log) -> None:
+        self.options, self.out = options, out
+        self.request = request_of(options)
+        self.job = new_job(log, self.talk, partial(fetching, out.talk))
+
+    def talk(self, text: str) -> None:
+        self.out.talk(plain(text))
+
+    def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> int:
+        """Show what will be done, ask, do it; the exit code."""
+        if self.request.dry_run:
+            self.out.answer(planned, screen)
+            return 0
+        self.out.talk(screen)
+        if not self.request.yes and not agreed():
+            self.out.talk("Nothing was changed.")
+            return 1
+        answer, text, ok = do()
+        self.out.answer(answer, text)
+        return 0 if ok else 1
+
+
+def agreed() -> bool:
+    CLOCK.end()
+    sys.stderr.write("Proceed? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def request_of(options: Namespace) -> InstallRequest:
+    """The options that the phases of an installation read."""
+
+    def frozen(value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+    given = vars(options)
+    return InstallRequest(**{name: frozen(given[name]) for name in InstallRequest.__annotations__})
+
+
+# --- into an environment, by uv -----------------------------------------------------------------
+
+
+def install(session: Session) -> int:
+    """Decide, plan, show, ask; then `execute` locks, fetches, replaces, proves, and keeps the new
+    packages or puts the previous ones back."""
+    request, job = session.request, session.job
+    target, machine = _read(session)
+    asked = requested_packages(request.packages, target.installed, environment_of(machine))
+    if asked.left_out:
+        job.talk(asked.left_out_words)
+    theirs = machine.python.manager == "conda" and machine.torch.installer == "conda"
+    program = conda.conda_program(os.environ)
+    if theirs and program and not (request.wheelhouse or request.venv):
+        return _install_by_conda(session, target, _decided(session, machine, asked, True), program)
+    if request.download:
+        return _download(session, target, machine, asked)
+    wanted = resolver_request(request, asked)
+    if request.wheelhouse:
+        wanted = use_wheelhouse(job, target, request.wheelhouse, wanted)
+    task = decide(request, job.talk, machine, asked, wanted, fresh=target.venv is not None)
+    if task.is_done:
+        verdict = _proof_of_what_is_there(session, target, task)
+        if verdict is not None:
+            return _unchanged(session, target, task, verdict or None)
+        task = task.again()
+    refuse_unnamed_base(task.machine, task.elsewhere)
+    target.require_changeable(task.elsewhere)
+    task = with_set(request, job, task, asked, wanted, target)
+    task, plan = plan_task(request, job, target, task)
+    if not plan.wheels:
+        return _unchanged(session, target, task)
+
+    def done() -> Done:
+        outcome = execute(job, System(), target, plan, verify=not request.no_verify)
+        answer = plan_answer(job, plan, task, outcome)
+        kept = outcome.kept and read_journal(Path(plan.target, STORE), UNDO) is not None
+        undo = f"gpusetup install --undo --python {plan.target}" if kept else None
+        return answer, screens.end_screen(answer, undo=undo), outcome.kept
+
+    planned = plan_answer(job, plan, task)
+    return session.carry_out(planned, _plan_screen(plan, planned), done)
+
+
+def _read(session: Session) -> tuple[Target, Snapshot]:
+    """The target and the machine around it, both read after an interrupted installation was ended:
+    what it leaves is not what there is."""
+    request, options = session.request, session.options
+    recover_unfinished(target_folder(request), session.talk, dry_run=request.dry_run)
+    venv = request.venv
+    if venv is not None:
+        is_new = venv_to_make(venv)
+        options.python, venv = (base_interpreter(), venv) if is_new else (venv, None)
+    machine = gather(options, session.out, need_target=True)
+    return read_target(System(), machine.python.executable, venv), machine
+
+
+def _decided(session: Session, machine: Snapshot, asked: RequestedPackages, by_conda: bool) -> Task:
+    wanted = resolver_request(session.request, asked, by_conda=by_conda)
+    return decide(session.request, session.talk, machine, asked, wanted)
+
+
+def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dict[str, Any] | None:
+    """None if it has to be installed again; else what verify said, empty if it was not asked. What
+    a dry run found interrupted is never right: that is ended first."""
+    if any(event.kind == INSTALL_UNFINISHED.id for event in task.machine.events):
+        return None
+    if session.request.no_verify or session.request.dry_run:
+        return {}
+    verdict: dict[str, Any] = prove_task(session.job, target, task) or {}
+    if verdict.get("verdict", "passed") == "passed":
+        return verdict
+    session.out.talk("The right build is there but fails its test: it will be installed again.")
+    return None
+
+
+def _unchanged(
+    session: Session, target: Target, task: Task, verdict: dict[str, Any] | None = None
+) -> int:
+    answer = unchanged_answer(session.job, target, task, verdict)
+    session.out.answer(answer, screens.end_screen(answer, notes=task.notes))
+    return 0
+
+
+def _plan_screen(plan: Plan, answer: InstallAnswer) -> Screen:
+    breaks = [
+        f"{name} {version} requires {need}: it stays, and may fail"
+        for name, version, need in plan.breaks
+    ]
+    passed_over = [f"{name} is passed over: {why}" for name, why in plan.passed_over]
+    told = {
+        "packages": without_logins(", ".join(plan.packages)),
+        "stays": ", ".join(plan.pinned),
+        "created": "the environment is new" if plan.venv else None,
+        "fallback": screens.fallback(plan.fallbacks),
+        "disk": screens.disk(plan.wheels, disk_need(plan.target, 0).free_bytes),
+    }
+    return screens.plan_screen(
+        answer,
+        told,
+        screens.downloads(plan.wheels, plan.before),
+        warnings=(*breaks, *screens.in_use(plan.used_by)),
+        notes=(*passed_over, *plan.notes, *unhashed(plan.wheels)),
+    )
+
+
+# --- by conda, mamba or micromamba, where torch is theirs ---------------------------------------
+
+
+def _install_by_conda(session: Session, target: Target, task: Task, program: str) -> int:
+    """Another installer would leave two torches in one place."""
+    request, job = session.request, session.job
+    plan = conda.plan_by_conda(task, target, program)
+    if task.is_done:
+        answer = conda.conda_answer(job, plan, "unchanged")
+        session.out.answer(answer, screens.end_screen(answer, notes=task.notes))
+        return 0
+    if not request.dry_run:
+        conda.require_cuda_seen(plan, task.machine)
+    build, planned = task.resolution.build, conda.conda_answer(job, plan, "planned")
+    said = "" if request.yes and not request.dry_run else conda.conda_says(plan)
+    screen = screens.plan_screen(
+        planned,
+        {"from": f"{build.backend} of {build.channel}" if build else None},
+        section("conda says", [Row(f"  {line}", hang=4) for line in said.splitlines()]),
+        warnings=screens.in_use(plan.used_by),
+        notes=task.resolution.notes,
+    )
+
+    def done() -> Done:
+        outcome = conda.execute_conda(job, plan, verify=not request.no_verify)
+        answer = conda.conda_answer(job, plan, "planned", outcome)
+        kept = conda.read_undo(Path(plan.prefix, STORE))
+        undo = f"gpusetup install --undo --python {plan.prefix}" if kept else None
+        return answer, screens.end_screen(answer, undo=undo), outcome.kept
+
+    return session.carry_out(planned, screen, done)
+
+
+# --- `--undo` -----------------------------------------------------------------------------------
+
+
+def undo(session: Session) -> int:
+    """The packages that the last installation replaced come back."""
+    request, job, folder = session.request, session.job, target_folder(session.request)
+    ended = recover_unfinished(folder, session.talk, dry_run=request.dry_run)
+    if ended and ended.undoes == (ended.phase == "keeping"):  # that was the undo, or did it
+        before = ended.before if ended.undoes else ended.after
+        session.out.answer(*_undone(session, folder, before)[:2])
+        return 0
+    store, system = folder / STORE, System()
+    kept = conda.read_undo(store)
+    if kept:
+        step = conda.undo_known(store, kept)
+        planned = InstallAnswer(
+            state="planned",
+            target=str(folder),
+            before=conda.seen(conda.builds(conda.records(str(folder)))),
+            after=conda.seen(kept.packages),
+            steps=(DoneStep(argv=step.argv),),
+            log=str(job.log.path),
+        )
+
+        def facts_conda() -> Done:
+            conda.undo_by_conda(job, store, kept)
+            answer = replace(planned, state="restored", steps=tuple(job.done))
+            return answer, screens.end_screen(answer, "undone"), True
+
+        told = {"undo": f"revision {kept.reached} → {kept.revision}"}
+        return session.carry_out(planned, screens.plan_screen(planned, told), facts_conda)
+    layout = layout_of(system, choose_target(system, str(folder)).python)
+    check_target(layout)
+    journal = undo_known(store, layout)
+    check_leaving(layout, journal.after)
+    users = users_of(layout.libraries) if "torch" in journal.after else ()
+    planned = _undo_answer(session, folder, "planned", journal.after, journal.before)
+    facts: dict[str, str | None] = {"undo": undo_changes(journal), "change": None}
+    screen = screens.plan_screen(planned, facts, warnings=screens.in_use(users))
+
+    def undone() -> Done:
+        with interruptible(), locked(store, job.talk):
+            undo_files(job, layout)
+        job.log.line(f"undone: {undo_changes(journal)}")
+        return _undone(session, folder, journal.after)
+
+    return session.carry_out(planned, screen, undone)
+
+
+def _undone(session: Session, folder: Path, before: Any) -> Done:
+    answer = _undo_answer(session, folder, "restored", before, torch_family_in(folder))
+    return answer, screens.end_screen(answer, "undone"), True
+
+
+def _undo_answer(
+    session: Session, folder: Path, state: Any, before: Any, after: Any
+) -> InstallAnswer:
+    return InstallAnswer(
+        state=state,
+        target=str(folder),
+        before=dict(before),
+        after=dict(after),
+        steps=(),
+        log=str(session.job.log.path),
+    )
+
+
+# --- into a folder, and for a described machine -------------------------------------------------
+
+
+def _download(session: Session, target: Target, machine: Snapshot, asked: RequestedPackages) -> int:
+    """Fetch all that a new environment needs into a folder, with a manifest; change nothing."""
+    request, job = session.request, session.job
+    target.require_changeable()
+    resolution = resolved(machine, resolver_request(request, asked), job.talk, request.index_root)
+    plan = plan_download(request, job, target, resolution, asked, machine)
+    planned = plan_answer(job, plan, None)
+
+    def done() -> Done:
+        text = fetch_into_folder(job, plan)
+        return plan_answer(job, plan, None), plain(f"{text}\n"), True
+
+    return session.carry_out(planned, _plan_screen(plan, planned), done)
+
+
+def show_described(options: Namespace, out: Console) -> int:
+    """The commands as one would type them on the machine that is described; nothing is asked."""
+    machine = gather(options, out)
+    found = describe(request_of(options), lambda text: out.talk(plain(text)), machine)
+    answer = found.answer
+    if answer.state == "unchanged":
+        screen = screens.end_screen(answer, notes=found.notes)
+    else:
+        told = {
+            "packages": without_logins(", ".join(found.asked.packages)),
+            "stays": ", ".join(found.asked.pinned),
+            "backend": found.unlabelled,
+            "fallback": screens.fallback(found.fallbacks),
+        }
+        system = found.os_family or OWN_SYSTEM
+        screen = screens.plan_screen(answer, told, notes=found.notes, system=system)
+    out.answer(answer, screen)
+    return 0

@@ -1,0 +1,78 @@
+"""`gpusetup install --project`: pins and torch's index in a uv project's file."""
+
+from __future__ import annotations
+
+import difflib
+from argparse import Namespace
+from pathlib import Path
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.commands.common import gather
+from gpusetup.commands.install_flow import agreed, request_of
+from gpusetup.errors import UsageError
+from gpusetup.install.answers import versions_after
+from gpusetup.install.credentials import without_credentials
+from gpusetup.install.packages import requested_packages
+from gpusetup.install.project import (
+    edited,
+    overrides,
+    parse,
+    read_project,
+    versions_named,
+    write_project,
+)
+from gpusetup.install.request import resolved, resolver_request
+from gpusetup.installers.options import FAMILY
+from gpusetup.model.documents import InstallAnswer
+from gpusetup.model.frozen import replace
+from gpusetup.render.console import Console
+from gpusetup.render.install import project_screen
+from gpusetup.render.language import plain
+
+UNWRITTEN = (
+    "The index's user name and password are not written: uv reads them from ~/.netrc, or from "
+    "UV_INDEX_<NAME>_USERNAME and UV_INDEX_<NAME>_PASSWORD"
+)
+
+
+def edit_project(options: Namespace, out: Console) -> int:
+    """Show the diff of the project file, ask, write it. Nothing else is changed."""
+    if options.venv:
+        raise UsageError("`--project` and `--venv` exclude each other: one is a file for uv")
+    request, path = request_of(options), Path(options.project)
+    text, asked = read_project(path), requested_packages(request.packages, {})
+    if asked.packages:
+        raise UsageError(
+            f"`--project` pins the torch family only, not {', '.join(asked.packages)}",
+            hint=f"`uv add {' '.join(asked.packages)}` adds the rest",
+        )
+    before = versions_named(parse(text))
+    resolution = resolved(gather(options, out), resolver_request(request, asked))
+    root = without_credentials(request.root)
+    changed = edited(text, resolution, load_catalog(), packages=asked.family, root=root)
+    for line in (*overrides(parse(text)), *([UNWRITTEN] if root != request.root else ())):
+        out.talk(plain(line))
+    old, new = text.splitlines(keepends=True), changed.splitlines(keepends=True)
+    diff = "".join(difflib.unified_diff(old, new, str(path), str(path)))
+    there = versions_named(parse(changed))
+    after = versions_after(resolution, asked)
+    answer = InstallAnswer(
+        state="planned" if diff else "unchanged",
+        target=str(path),
+        before=before,
+        after={
+            name: version for name, version in after.items() if name in FAMILY and name in there
+        },
+        steps=(),
+        diff=diff,
+    )
+    if diff and not request.dry_run:
+        if not request.yes:
+            out.talk(project_screen(answer))
+            if not agreed():
+                out.talk("Nothing was changed.")
+                return 1
+        write_project(path, changed)
+        answer = replace(answer, state="installed")
+    out.answer(answer, project_screen(answer))
+    return 0

@@ -1,0 +1,114 @@
+"""The last failure that a program of a text reports, if no message of the GPU's stack explains it.
+
+An exception, or a line that a program marks as its error. A failure of ordinary Python (a key, a
+shape, a file, a name), and any other one whose words say nothing of a GPU, is the program's own;
+of the rest the text does not say why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpusetup.causes.programs import PROGRAM_FAILED
+from gpusetup.model.machine import Event
+from gpusetup.model.patterns import lazy
+from gpusetup.report.facts import Fact
+from gpusetup.report.text import Text
+
+FAILURE = lazy(
+    r"(?:^|[\s:(`])(?:(?:[A-Za-z_]\w{0,40}\.){0,8}(?P<name>[A-Z]\w{0,40}(?:Error|Exception|NotFound\w{0,5}|Failed))(?=:|$|[\]`')])"
+    r"|(?P<marked>\[?(?:[Ee]rror|ERROR|[Ff]atal|FATAL|[Ff]ailed)\b\]?(?=:|\]|\s-?\s?[A-Z]))"
+    r"|(?<!\w )(?:[Cc]annot|[Cc]ould not|[Ff]ailed to|unknown|[Ii]nvalid|[Pp]ermission denied|[Ii]llegal instruction|[Ss]egmentation fault)\b)"
+    r"(?P<message>.{0,300})$"
+)
+"""An exception, a line that is marked as an error, or one that begins as programs say it."""
+PASSED_ON = lazy(
+    r"ActorDied|RayActor|RayTask|ChildFailed|EngineDead|unavailable|Warning:|[Ee]rrors?: (?:0|None)\b"
+)
+"""What a program says because another one of its processes failed: that one says why."""
+ORDINARY = lazy(
+    r"^(?:Key|Value|Type|Attribute|Index|Name|UnboundLocal|FileNotFound|NotADirectory|JSONDecode|Unicode\w+|Unpickling"
+    r"|ModuleNotFound|Import|Syntax|Indentation|ZeroDivision|Assertion|HTTP|HfHubHTTP|GatedRepo|\w*EntryNotFound"
+    r"|RepositoryNotFound|Validation|Safetensor)Error$"
+)
+"""Classes of errors that the GPU's stack does not raise for itself."""
+WRAPS = lazy(
+    r"fail(?:ed|ure) to (?:start|load|import|init|launch|run|build)|initiali[sz]|\bdied\b|worker|process\b|unknown\.?$|unspecified"
+    r"|start$|internal|thread|timed? ?out|engine|exit(?:ed)? (?:code|status)|[Tt]ensor cores?|unhandled|fault|failed$",
+    re.I,
+)
+"""What an error says that only passes another one on, or may be anything."""
+STACK = lazy(
+    r"cu(?:da|dnn|blas|fft|rand|solver|sparse)|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|triton|ninja|\.so\b|\bdll\b"
+    r"|compil|symbol|kernel|memory|\bshm|flash_attn|\b_C\b|libtorch|torchvision|torchaudio|xformers|bitsandbytes|sycl|vulkan"
+    r"|\.(?:cuh?|h|hpp|cpp)\b|identifier|declared|pcie|_inductor|_dynamo|cupy|numba|wheel|abi\b|capabilit|\barch(?:e?s)?\b|accelerator|\bdevices?\b(?! argument)|\bg?loo\b|distributed|backend|'(?:gcc|cc|cl|g\+\+)'",
+    re.I,
+)
+"""Words of a failure that may be of the GPU's stack."""
+WORKING = lazy(
+    r"torch\.cuda\.\w+Tensor|\bcuda:\d|same device|two devices|is_available\(|_cuda\w*\" not implemented",
+    re.I,
+)
+"""What such a line says of a GPU that works."""
+COMPLAINT = lazy(
+    r"(?:cuda|gpus?\b|nvidia|nvml|cudnn|\bhip\b|rocm|\bxpu\b|driver)[^.\n:]{0,50}?(?:fail|error|not (?:found|available|support|detect|work|enabled|compiled)|unavailable|missing|mismatch|incompatible|too old|invalid|none\b|false\b)"
+    r"|(?:\bno|unable|cannot|can't|could not|fail(?:ed)?|error|without|missing|falling back)[^.\n]{0,40}?(?:cuda|\bgpus?\b|nvidia|nvml|cudnn|\bhip\b|rocm|\bxpu\b|driver)",
+    re.I,
+)
+"""A line that complains of the GPU's stack, in whatever words."""
+BUILDS = lazy(
+    r"setup\.py|pyproject|cpp_extension|build_meta|[Ff]ailed to build|[Bb]uilding wheel|to build wheel|no-build-isolation"
+)
+"""A build: what fails there may be the GPU's part of it."""
+NEEDS = lazy(
+    r"cannot import name|' has no attribute|No module named|No package metadata was found|distribution was not found|PackageNotFoundError: "
+    r"|\bis not (?:installed|installable)\b|must be installed to|not properly installed|seems to be not installed|error: (?!torch/)[\w/]{2,40}\.h(?:pp)?: No such file"
+    r"|cannot find -l|Could NOT find|COMPILER not set|\.so[.\d]*: cannot open shared|missing dependency|requires (?:the latest version of )?[`'\"]?\w+[`'\"]?(?:: `pip| ?>=)"
+    r"|not compatible with (?:this version of|PyTorch)|incompatible function arguments"
+)
+"""What says of itself that something is missing, or of another release: whatever it is for."""
+LONG_ENOUGH = 12
+LAST, BEFORE, AFTER = 400, 16, 3
+"""Lines that are looked at: of the text, before a failure and from it on."""
+SHOWN = 200
+
+
+def failures(text: Text) -> Iterator[Fact]:
+    """
+    >>> from gpusetup.report.text import text_of
+    >>> [event.values for event in failures(text_of("KeyError: 'qwen3'"))]
+    [{'exception': 'KeyError', 'own': 'yes'}]
+    >>> [event.values for event in failures(text_of("RuntimeError: CUDA does not start"))]
+    [{'exception': 'RuntimeError'}]
+    """
+    first = max(len(text.lines) - LAST, 0)
+    for number in range(len(text.lines) - 1, first - 1, -1):
+        line = text.lines[number].strip()
+        found, needs = FAILURE.search(line), NEEDS.search(line)
+        if not (found or needs) or PASSED_ON.search(line):
+            continue
+        before = text.lines[max(number - BEFORE, first) : number]
+        needed = line if needs else next((one for one in before[::-1] if NEEDS.search(one)), "")
+        near = "\n".join((*before, *text.lines[number : number + AFTER]))
+        name = (found and found["name"]) or "error"
+        stacks = BUILDS.search(near) or COMPLAINT.search(WORKING.sub("", near))
+        said = found and (found["name"] or found["marked"])
+        own = needed or (
+            said and not stacks and found and _is_its_own(name, line, found["message"])
+        )
+        values = {"exception": name, **({"own": "yes"} if own else {})}
+        if needed:
+            values["needs"] = "yes"
+        source = f"report, line {number + 1}"
+        text_of_it = (needed or line).strip()[:SHOWN]
+        yield Event(kind=PROGRAM_FAILED.id, values=values, source=source, text=text_of_it)
+        return
+
+
+def _is_its_own(name: str, line: str, message: str) -> bool:
+    """Whether the GPU's stack does not raise an error of this name and these words."""
+    if STACK.search(WORKING.sub("", line)):
+        return False
+    vague = len(message) < LONG_ENOUGH or WRAPS.search(message)
+    return bool(ORDINARY.search(name)) or not vague
