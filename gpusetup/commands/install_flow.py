@@ -222,14 +222,12 @@ def _plan_screen(plan: Plan, answer: InstallAnswer) -> Screen:
 def _install_by_conda(session: Session, target: Target, task: Task, program: str) -> int:
     """Another installer would leave two torches in one place."""
     request, job = session.request, session.job
-    plan = conda.plan_by_conda(task, target, program)
     if task.is_done:
-        answer = conda.conda_answer(job, plan, "unchanged")
-        session.out.answer(answer, screens.end_screen(answer, notes=task.notes))
-        return 0
+        return _unchanged(session, target, task)
+    plan = conda.plan_by_conda(task, target, program)
     if not request.dry_run:
         conda.require_cuda_seen(plan, task.machine)
-    build, planned = task.resolution.build, conda.conda_answer(job, plan, "planned")
+    build, planned = task.resolution.build, plan_answer(job, plan, task)
     said = "" if request.yes and not request.dry_run else conda.conda_says(plan)
     screen = screens.plan_screen(
         planned,
@@ -241,9 +239,10 @@ def _install_by_conda(session: Session, target: Target, task: Task, program: str
 
     def done() -> Done:
         outcome = conda.execute_conda(job, plan, verify=not request.no_verify)
-        answer = conda.conda_answer(job, plan, "planned", outcome)
-        kept = conda.read_undo(Path(plan.prefix, STORE))
-        undo = f"gpusetup install --undo --python {plan.prefix}" if kept else None
+        now = replace(plan, after=conda.seen(conda.builds(plan.target)))
+        answer = plan_answer(job, now, task, outcome)
+        kept = conda.read_undo(Path(plan.target, STORE))
+        undo = f"gpusetup install --undo --python {plan.target}" if kept else None
         return answer, screens.end_screen(answer, undo=undo), outcome.kept
 
     return session.carry_out(planned, screen, done)
@@ -267,7 +266,7 @@ def undo(session: Session) -> int:
         planned = InstallAnswer(
             state="planned",
             target=str(folder),
-            before=conda.seen(conda.builds(conda.records(str(folder)))),
+            before=conda.seen(conda.builds(str(folder))),
             after=conda.seen(kept.packages),
             steps=(DoneStep(argv=step.argv),),
             log=str(job.log.path),
