@@ -7,9 +7,9 @@ from gpusetup.catalog.default_wheels import usual_major
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.install.decide import Task
-from gpusetup.install.fetching.lock import Question, family_of, others_of
+from gpusetup.install.fetching.lock import Question, locked, require_no
 from gpusetup.install.fetching.wheelhouse import exact_in
-from gpusetup.install.fetching.wheels import TORCH_INDEX, Wheel
+from gpusetup.install.fetching.wheels import TORCH_INDEX
 from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.plan import Plan
@@ -94,12 +94,14 @@ def make_plan(
             constraints=_of_its_cuda(resolution.build),
         )
         try:
-            family = family_of(job, target, question) if question.family else ()
+            wheels = locked(job, target, question)
         except Unsatisfiable as problem:
+            if require_no(job, target, question):
+                raise
             passed.append((choice.backend, problem.message))
             continue
-        exact = tuple(f"{one.name}=={one.version}" for one in family)
-        others = others_of(job, target, replace(question, family=exact))
+        family = tuple(one for one in wheels if one.name in question.names)
+        others = tuple(one for one in wheels if one.name not in question.names)
         if not job.wheels:
             family = tuple(replace(wheel, source=TORCH_INDEX) for wheel in family)
         plan = Plan(
@@ -110,7 +112,7 @@ def make_plan(
             index_url=index,
             passed_over=tuple(passed),
             fallbacks=choices[place + 1 :],
-            family=_changing(family, target),
+            family=family,
             dependencies=others,
             packages=(*asked.packages, *asked.followers),
             pinned=asked.pinned,
@@ -163,12 +165,6 @@ def _of_its_cuda(build: TorchBuild | None) -> tuple[str, ...]:
     usual, table = usual_major(load_catalog(), build), companion_table()
     each = (cuda_constraints(one, build.cuda_major, usual) for one in table.projects)
     return tuple(text for texts in each for text in texts)
-
-
-def _changing(family: tuple[Wheel, ...], target: Target) -> tuple[Wheel, ...]:
-    """The wheels that are not installed at this very version; all where every one is (again)."""
-    there = target.installed
-    return tuple(w for w in family if there.get(w.name) != w.version) or family
 
 
 def _with_steps(job: Job, target: Target, plan: Plan) -> Plan:
