@@ -322,7 +322,7 @@ def _download(session: Session, target: Target, machine: Snapshot, asked: Reques
     """Fetch all that a new environment needs into a folder, with a manifest; change nothing."""
     request, job = session.request, session.job
     target.require_changeable()
-    resolution = resolved(machine, resolver_request(request, asked), job.talk, request.index_root)
+    resolution = resolved(machine, resolver_request(request, asked))
     plan = plan_download(request, job, target, resolution, asked, machine)
     planned = plan_answer(job, plan, None)
 

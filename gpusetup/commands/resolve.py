@@ -310,17 +310,9 @@ def _branch(options: Namespace, snapshot: Snapshot) -> str | None:
 
 
 def _catalog(options: Namespace, root: str, out: Console) -> Catalog:
-    """The catalog: with what the index lists now, or listed when it was last asked."""
+    """The catalog; with `--refresh` what the index lists now."""
     from gpusetup.catalog.file import load_catalog
-    from gpusetup.install.refresh import ask_root, keep, merged, saved_file, with_saved
+    from gpusetup.install.refresh import refreshed
 
     catalog = load_catalog()
-    if not options.refresh and (options.machine_from or not saved_file().exists()):
-        return catalog
-
-    if not options.refresh:
-        return with_saved(catalog, root, out.talk)
-    listed = ask_root(catalog, root, out.talk, options.backend)
-    if keep(listed):
-        out.talk("kept for `gpusetup install`, until the catalog is newer")
-    return merged(catalog, listed)
+    return refreshed(catalog, root, out.talk, options.backend) if options.refresh else catalog
