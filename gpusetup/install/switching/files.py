@@ -112,7 +112,7 @@ def files_below(top: str) -> Iterator[str]:
         yield top
 
 
-def link_hard(source: Path, copy: Path) -> None:
+def link_hard(source: str, copy: str) -> None:
     """The same file under another name; a copy if the disk has no hard links."""
     try:
         os.link(source, copy, follow_symlinks=False)

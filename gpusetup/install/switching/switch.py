@@ -131,7 +131,7 @@ def place(targets: Mapping[str, str], prefix: str) -> None:
         while folder not in changed and len(folder) >= len(prefix):
             changed.add(folder)
             folder = os.path.dirname(folder)
-        Path(source).rename(target)
+        os.rename(source, target)
     sync_folders(changed)
 
 
