@@ -1,20 +1,18 @@
-"""What the command line answers, for a program: `from gpusetup.api import diagnose, resolve`.
+"""The answers of the command line, for programs: `from gpusetup.api import diagnose, resolve`.
 
-Each function asks what its command asks and returns the document that the command prints under
-`--json`, as a typed value that cannot be changed, nor can a dict in it: the fields are those that
-`gpusetup COMMAND --schema` describes, and `to_plain` and `to_json` give the same as dicts or text.
-Nothing is printed; what the command line says on stderr on its way goes to the logger `gpusetup`,
-level INFO.
+Each function returns the document that its command prints with `--json`, as a typed value that
+you cannot change. `gpusetup COMMAND --schema` describes the fields; `to_plain` and `to_json` turn
+the value into dicts or text. The functions print nothing: messages that the command line writes to
+stderr go to the logger `gpusetup`, level INFO.
 
-An argument that a function does not know, or whose type it does not take, is a `TypeError`, as
-anywhere in Python. Every other failure is a `GpuSetupError` with `message`, `hint` (what to do, or
-None; its text holds both) and `exit_code`: what the command line prints as an error document is
-raised here. An answer that is no is an answer: `cause` of doctor, `torch` None of resolve, `fits`
-of plan and `verdict` of verify say it, and nothing is raised.
+An unknown argument, or one of the wrong type, raises `TypeError`. Every other failure raises a
+`GpuSetupError` with `message`, `hint` (what to do, or None; its text has both) and `exit_code`. A
+negative answer is an answer and raises nothing: read `cause` of doctor, `torch` None of resolve,
+`fits` of plan and `verdict` of verify.
 
-Answers about this machine are exact: their `snapshot` names folders and the user. What is to be
-shared comes from `gpusetup snapshot`. Names, keywords and documents of this module are stable,
-other modules are not. Importing it needs neither torch nor a GPU.
+Answers about this machine are exact: their `snapshot` names folders and the user. To share one, use
+`gpusetup snapshot`. Names, keywords and documents of this module are stable; other modules are not.
+The import needs neither torch nor a GPU.
 """
 
 from __future__ import annotations
@@ -77,19 +75,19 @@ def diagnose(
     driver: str | None = None,
     timeout: float | None = None,
 ) -> DoctorAnswer:
-    """What is wrong with a machine, this one where none is named, and the way out.
+    """Find the root cause of what is wrong with this machine, or another one, and the fix.
 
-    The target environment is the active one, as for the command line: `python=sys.executable` means
-    the one that this program runs in. Where the driver hangs it answers after `timeout` seconds.
+    The target is the active environment, as on the command line; `python=sys.executable` means the
+    environment of the calling program. If the driver hangs, it answers after `timeout` seconds.
     """
     return _answer("doctor", DoctorAnswer, locals())
 
 
 def read_report(text: str | bytes, *, torch: str | None = None) -> DoctorAnswer:
-    """What is wrong with the machine that somebody's text shows: as `gpusetup doctor --report`.
+    """Find what is wrong with the machine in a text, as `gpusetup doctor --report` does.
 
-    `text` is the report itself, as read or as bytes in whatever encoding, and of any size; no text
-    raises. It is data: nothing in it is obeyed.
+    `text` is the report itself: a string, or bytes in any encoding, of any size. No content
+    raises an error. The text is data: gpusetup follows no instruction in it.
     """
     if not isinstance(text, str | bytes | bytearray | memoryview):
         raise TypeError(f"read_report() takes a text or bytes, not {type(text).__name__}")
@@ -115,16 +113,16 @@ def resolve(
     refresh: bool = False,
     index: str | None = None,
 ) -> ResolveAnswer:
-    """Which build of torch fits a machine, this one or a described one, and why not the others.
+    """Choose the torch build for this machine or a described one, and say why not the others.
 
-    What is not given comes from this machine. With `packages` the whole set is chosen together, and
-    the user's own package index is asked over the network unless `offline`; so it is by `refresh`.
+    What you do not give comes from this machine. With `packages` the whole set is chosen together
+    and your package index is asked, unless `offline`; `refresh` asks it too.
     """
     return _answer("resolve", ResolveAnswer, locals())
 
 
 class PlanQuestion(TypedDict, total=False):
-    """What `plan` takes; each is the option of that name, and what is not given has its default."""
+    """The arguments of `plan`: each is the option of that name, with the same default."""
 
     machine: Machine
     model: str | Path
@@ -160,7 +158,7 @@ class PlanQuestion(TypedDict, total=False):
 
 
 class ServeQuestion(TypedDict, total=False):
-    """What `plan` takes with `serve`, which names the engine."""
+    """The arguments of `plan` with `serve`, which names the engine."""
 
     serve: Required[str]
     machine: Machine
@@ -180,9 +178,9 @@ def plan(**question: Unpack[ServeQuestion]) -> ServePlan: ...
 @overload
 def plan(**question: Unpack[PlanQuestion]) -> PlanAnswer: ...
 def plan(**question: Any) -> PlanAnswer | ServePlan:
-    """Whether a training, or with `serve` a server, fits on these GPUs, and with which recipe.
+    """Say whether a training (with `serve`: a server) fits on these GPUs, and with which recipe.
 
-    With `code` a child process traces one step of that code, which runs it. Sizes are GiB.
+    With `code` a child process runs and traces one step of that code. Sizes are GiB.
     """
     known = PlanQuestion if question.get("serve") is None else ServeQuestion
     for name in question.keys() - known.__annotations__.keys():
@@ -209,10 +207,10 @@ def verify(
     save_baseline: str | Path | None = None,
     junit: str | Path | None = None,
 ) -> VerifyAnswer:
-    """Proves by computing, in a child of the target's interpreter, that its torch works.
+    """Prove by computing, in a child of the target's Python, that its torch works.
 
-    `python=sys.executable` proves the torch of the environment that this program runs in. Blocks
-    until the checks are done. For one process: among ranks use `python -m gpusetup.verify`.
+    `python=sys.executable` proves the torch of the calling program's environment. Blocks until the
+    checks are done. One process only: for ranks use `python -m gpusetup.verify`.
     """
     return _answer("verify", VerifyAnswer, locals())
 

@@ -89,7 +89,7 @@ def text_of(raw: bytes, what: str | Path) -> str:
     except UnicodeDecodeError as problem:
         raise BadInput(
             f"{what} is not {problem.encoding.upper()} text: byte {problem.start}",
-            hint="save it anew, as UTF-8",
+            hint="save it as UTF-8",
         ) from problem
 
 

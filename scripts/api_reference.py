@@ -97,7 +97,7 @@ OWN_WORDS = {
     "machine": "instead of this machine: an example machine's name, a snapshot's `Path`, or a "
     "`Snapshot`",
     "text": "the report itself",
-    "*packages": "what is to stand on torch: `vllm`, `jax[cuda13]`; the user's own index is asked",
+    "*packages": "packages that use torch: `vllm`, `jax[cuda13]`; the user's own index is asked",
 }
 """What is said differently in Python."""
 

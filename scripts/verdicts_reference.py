@@ -40,13 +40,13 @@ def _whole() -> Iterator[str]:
     yield "| `good` | encoder, decoder: a video engine is the limit | `spread-the-streams` |\n"
     yield "| `null` | no utilisation is told (MIG) | `ask-dcgm` |\n"
     yield "| `null` | no utilisation is told by a card that has no MIG | `ask-the-driver` |\n"
-    yield "| `idle` | requests: a server that nobody asks | `send-more-requests` |\n"
+    yield "| `idle` | requests: a server without requests | `send-more-requests` |\n"
     yield "| `idle` | cells: a notebook holds the card | `release-between-cells` |\n"
     yield "| `idle` | failed: the command ended with an error | `read-its-error` |\n"
     yield "| `idle` | starting: young, or GPU memory rises | `watch-longer` |\n"
     yield "| `idle` | computes | `move-to-the-gpu` |\n"
     yield "| `idle` | held | `see-where-it-waits` |\n| `idle` | prepares | `prepare-once` |\n"
-    yield "| `idle` | unused, beside a command | `see-whether-torch-can` |\n"
+    yield "| `idle` | unused while a command runs | `see-whether-torch-can` |\n"
     yield "| `idle` | unused | `watch-the-command` |\n"
 
 

@@ -140,7 +140,7 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
     "words, told",
     [
         (["install", "--cpu"], "did you mean `--backend NAME`?"),
-        (["--strict", "doctor"], "options stand after the command"),
+        (["--strict", "doctor"], "options come after the command"),
         (["resolve", "--index", "https://m.example/whl/cu124"], "--backend cu124`"),
         (["doctor", "healthy"], "did you mean `--from MACHINE`?"),
         (["doctor", "--report", "https://x.example/1"], "nothing is fetched"),
@@ -170,7 +170,7 @@ def test_there_are_not_more_options_than_before() -> None:
 
 def test_a_text_to_the_letter_is_no_json(capsys: pytest.CaptureFixture[str]) -> None:
     listed = {name for name in every_command() if "--json" in parser_of(name).format_help()}
-    assert set(every_command()) - listed == {"completion", "mcp", "fleet slurm"}
+    assert set(every_command()) - listed == {"completion", "mcp"}
     assert main(["completion", "bash", "--json"]) == 2
     assert "has no option `--json`" in json.loads(capsys.readouterr().out)["message"]
 

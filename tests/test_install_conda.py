@@ -246,6 +246,6 @@ def test_a_driver_that_conda_would_refuse_is_told_before_it_is_run(
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "11.8")
     said = install(*WORDS, "--python", str(environment / "bin/python"), "--yes")
     assert said.exit == 3, said.err
-    assert "needs the virtual package __cuda, and this driver serves CUDA 11.8" in said.err
+    assert "needs the virtual package __cuda, and this driver supports CUDA 11.8" in said.err
     assert "set CONDA_OVERRIDE_CUDA=12" in " ".join(said.err.split())
     assert not (world.folder / "asked.jsonl").exists()

@@ -205,7 +205,7 @@ def test_a_move_that_fails_in_the_middle(
     monkeypatch.setattr(os, "rename", refused)
     said = install("--python", str(venv), *WANTED)
     check(said, venv, before, 3, "Permission denied")
-    assert "hint: the previous state was put back" in said.err
+    assert "hint: the previous state was restored" in said.err
 
 
 def test_the_proof_is_of_the_very_torch_that_was_installed(

@@ -264,7 +264,7 @@ REFUSED: dict[str, tuple[Form, str]] = {
     "a link to the system's torch": (link_to_the_systems_torch, LEADS_OUT),
     "its metadata is a link too": (link_with_its_metadata, LEADS_OUT),
     "moved to a larger disk": (moved_to_a_larger_disk, LEADS_OUT),
-    "a file where a folder comes": (a_file_where_a_folder_comes, "the previous state was put back"),
+    "a file where a folder comes": (a_file_where_a_folder_comes, "the previous state was restored"),
     "a folder where a file comes": (a_folder_where_a_file_comes, "is a folder"),
 }
 

@@ -81,7 +81,7 @@ def test_a_package_moves_torch_only_where_it_requires_that_and_says_so(
     said = install("big", "--python", str(venv), "--dry-run")
     assert said.exit == 0, said.err
     assert f"torch {newer}+cpu (now {TORCH}+cpu)" in said.out
-    assert f"beside torch {TORCH}+cpu big would be old, or not come" in said.out
+    assert f"with torch {TORCH}+cpu big would be old, or missing" in said.out
     assert install("big", "--python", str(venv), *YES).exit == 0
     assert versions_in(venv)["torch"] == f"{newer}+cpu"
 
@@ -290,7 +290,7 @@ def test_the_newest_is_not_offered_where_it_is_for_another_maker(
 def test_a_broken_install_is_installed_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["install", "--dry-run", "--from", there("half-installed")]) == 0
     text = capsys.readouterr().out
-    assert "its files are not all there" in text
+    assert "files are missing" in text
     assert "--reinstall-package=torch " in text
 
 

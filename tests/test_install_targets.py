@@ -49,7 +49,7 @@ def test_an_environment_that_somebody_else_made_meanwhile_is_not_taken_away(
     target = world.folder / "theirs"
     said = install("--venv", str(target), "--torch", TORCH, "--backend", "cpu", "--yes")
     assert said.exit == 3
-    assert "was made by something else in the meantime" in said.err
+    assert "was created by another program in the meantime" in said.err
     assert (target / "bin/python").exists()
     assert not (target / ".gpusetup").exists()
 

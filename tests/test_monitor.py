@@ -468,7 +468,7 @@ def test_a_recording_that_was_cut_is_judged_by_what_it_holds(
     ("text", "said"),
     [
         ("", "holds no sample"),
-        ("2026/11/20 06:00:00.000, 0, 45 %, 8123\n", "rows without their heading"),
+        ("2026/11/20 06:00:00.000, 0, 45 %, 8123\n", "rows without a heading"),
         ("hello\n{}\n", "line 1 is no JSON"),
         ("+-----+\n| NVIDIA-SMI 580.95.05 |\n", "`gpusetup doctor --report FILE`"),
         ("{}\n", "line 1 is no sample of `gpusetup monitor --json`"),

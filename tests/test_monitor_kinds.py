@@ -94,7 +94,7 @@ def test_advice_does_not_repeat_what_the_command_says(words: str, absent: str) -
         ("workers wait for a network file system, the disk is quiet", "over the network", True),
         ("a container's CPU quota holds the command back", "held back by its quota", True),
         ("the machine swaps: its memory is full, the disk reads and writes", "it swaps", True),
-        ("a collective hangs after healthy work, the run is killed", "stood still since", True),
+        ("a collective hangs after healthy work, the run is killed", "has not moved since", True),
         ("one card of eight falls off the bus, the ranks spin, the run ends with an error",
          "GPU 5 was lost at second", True),
     ],

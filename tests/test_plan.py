@@ -174,7 +174,7 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         (("--cells", str(CELLS), "--optimizer", "sgd"), "`--optimizer` says nothing to `--cells`"),
         (("--cells", "/nowhere.csv"), "/nowhere.csv cannot be read"),
         ((*MODEL, "--from", "no-such-machine"), "no-such-machine"),
-        ((*MODEL, *H20, "--weights", "fp8"), "are about serving"),
+        ((*MODEL, *H20, "--weights", "fp8"), "need a server"),
         ((*MODEL, *H20, "--serve", "--lora", "8"), "`--lora` says nothing to `--serve`"),
     ],
 )

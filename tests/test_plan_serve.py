@@ -64,7 +64,7 @@ def test_the_largest_context_and_concurrency_are_just_what_fits() -> None:
         ({"serve": "tgi"}, "is no engine"),
         ({"serve": "llama.cpp", "weights": "int4"}, "is no format"),
         ({"gpus": 5}, "do not divide"),
-        ({"model": "dinov2-large"}, "writes no text"),
+        ({"model": "dinov2-large"}, "does not generate text"),
     ],
 )
 def test_what_cannot_be_served_is_said(change: dict[str, Any], said: str) -> None:

@@ -282,7 +282,7 @@ print(recover_from_oom(lambda part: inside(part).mean(), torch.ones(4, 2), model
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=240, cwd=HERE.parent
     )
-    assert "torch.compile stands around DistributedDataParallel" in done.stdout, done.stderr[-2000:]
+    assert "torch.compile wraps DistributedDataParallel" in done.stdout, done.stderr[-2000:]
     assert "compile inside" in done.stdout and done.stdout.endswith("False\n")
 
 

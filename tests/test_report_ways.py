@@ -280,7 +280,7 @@ DELETED = "Runtime, Disconnect and delete runtime"
     [
         (f"docker run --rm --gpus 0 my/image python train.py\n{NO_DRIVER}", "container-no-gpu", ""),
         (f"docker run --rm --gpus 1 my/image python train.py\n{NO_DRIVER}", "", "container-no-gpu"),
-        (f"{TRACED}\n{LIBRARY}", "\nNot torch asks for it", "gpusetup install"),
+        (f"{TRACED}\n{LIBRARY}", "\nNot torch but another package", "gpusetup install"),
         (LIBRARY, "Else:", "mmcv"),
         (NO_DRIVER, "\nNo NVIDIA driver was found\n", ""),
         (f"RTX 4090\n{NO_DRIVER}", "RTX 4090", "\nNo NVIDIA driver was found\n"),
@@ -353,14 +353,14 @@ DELETED = "Runtime, Disconnect and delete runtime"
               "the data are from Kaggle",
               "https://colab.research.google.com/github/x/y")),
         (f"Kaggle notebook with P100\n{NO_KERNEL}",
-         "start the session anew (in the Run menu)|\n!gpusetup install --yes", ""),
+         "restart the session (in the Run menu)|\n!gpusetup install --yes", ""),
         (f"{LENT}\nAssertionError: Torch not compiled with CUDA enabled\ntorch 2.5.1+cpu",
-         "start the session anew (Runtime, Restart session)|\n!gpusetup install", ""),
+         "restart the session (Runtime, Restart session)|\n!gpusetup install", ""),
         (f"{LENT}\nThe detected CUDA version (12.2) mismatches the version that was used to compile "
          "PyTorch (11.7).", "until the session ends|\n%env CUDA_HOME=/usr/local/cuda-11.7", ""),
         (f"{LENT}\nFailed to initialize NVML: Driver/library version mismatch", DELETED, "sudo"),
         (f"{LENT}\nCUDA error: CUDA driver version is insufficient for CUDA runtime version",
-         "nobody can update it there", "sudo"),
+         "you cannot update it there", "sudo"),
         (f"{LENT}\n{XID_79}", DELETED, "sudo"),
     ],
 )  # fmt: skip

@@ -252,7 +252,7 @@ NEEDS = "image-needs-newer-driver"
         (event(NEEDS, needs_driver="545.23", driver="535.54"), "545.23", "570"),
         (event(UNKNOWN_TO, driver="470.xx"), "the branch that the message names", "proprietary"),
         (event(UNKNOWN_TO, driver="open"), "proprietary", "branch that the message"),
-        (event(UNKNOWN_TO, driver="550.54.14"), "branch and flavour", "branch that the message"),
+        (event(UNKNOWN_TO, driver="550.54.14"), "branch and modules", "branch that the message"),
         (event(BUILT, kernel="6.8.1-300.fc40.x86_64"),
          "sudo dnf install -y kernel-devel-6.8.1-300.fc40.x86_64", "apt install"),
         (event(BUILT, kernel="6.12.9-zen1-1-zen"),

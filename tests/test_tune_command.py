@@ -71,7 +71,7 @@ def test_in_place_writes_and_undo_puts_back_exactly(
     config.chmod(0o640)
     code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place")
     assert code == 0
-    assert out.splitlines()[-1] == "Written to train.yaml; `--undo` puts back what stood there"
+    assert out.splitlines()[-1] == "Written to train.yaml; `--undo` restores the previous text"
     assert b"batch_size: 16      # per GPU\n" in config.read_bytes()
     assert config.stat().st_mode & 0o777 == 0o640
     code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place", "--json")
@@ -112,7 +112,7 @@ def test_a_folder_that_takes_no_file_blocks_and_leaves_nothing(
 
 REFUSED = (
     ("x.yaml", b"a: 1\n\tb: 2\n", "x.yaml, line 2, column 1: a tab"),
-    ("x.yaml", b"batch_size: 1\nbatch_size: 2\n", "stands twice"),
+    ("x.yaml", b"batch_size: 1\nbatch_size: 2\n", "appears twice"),
     ("x.yaml", b"project: mine\nseed: 1\n", "x.yaml has no setting that is known"),
     ("x.yaml", b"", "known: accumulate_grad_batches, batch_size,"),
     ("x.json", b"{", "x.json, line 1, column 2: not JSON"),
@@ -271,7 +271,7 @@ def test_workers_of_a_loader_get_the_number_that_the_reason_gives_and_others_are
         assert change["to"] == 16 and "16" in change["source"]
         assert re.search(r"\b16 (usable cores|workers)", change["reason"])
     words = " ".join(answer["recommendations"])
-    assert loads or "does not stand below a loader" in words
+    assert loads or "is not below a loader" in words
 
 
 def test_a_model_that_cannot_fit_is_said_before_anything_else(

@@ -271,7 +271,7 @@ def test_a_new_key_is_a_line_of_its_own_with_the_indent_of_its_neighbour() -> No
     ("raw", "said"),
     [
         (b'{"a": 1,,}', "c.json, line 1, column "),
-        (b'{"a": 1, "a": 2}', "the key 'a' stands twice"),
+        (b'{"a": 1, "a": 2}', "the key 'a' appears twice"),
         (b"/ c\n{}", "line 1, column 1: not JSON"),
         (b"/* {}", "line 1, column 1: not JSON"),
         (b'{"a": NaN}', "not JSON"),

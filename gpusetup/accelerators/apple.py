@@ -9,7 +9,7 @@ MAKER = Maker(
     name="Apple",
     words=("apple",),
     models=r"\b(apple|m[1-9](\s?(pro|max|ultra))?)\b",
-    instead="that is Apple's: torch's build for macOS serves it, and needs no name "
+    instead="that is Apple's: torch's macOS build uses it and needs no name "
     "(`gpusetup resolve --os macos`)",
     device="mps",
 )

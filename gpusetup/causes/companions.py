@@ -16,9 +16,9 @@ from gpusetup.model.shell import Line
 TORCHVISION_MISMATCH = Cause(
     id="torchvision-mismatch",
     place=(Layer.LIBRARIES, 40),
-    title="torchvision belongs to another torch",
+    title="torchvision was built for another torch",
     means="Its operators are compiled against one release and one CUDA.",
-    proven_by="Versions or labels that do not go together in the catalog",
+    proven_by="The catalog does not list this pair of versions or labels",
     way_out="The torchvision of that torch, from the same index",
     source="the wheels' metadata",
     by_check=True,
@@ -65,9 +65,9 @@ TORCHVISION_MISMATCH = Cause(
 TORCHAUDIO_MISMATCH = Cause(
     id="torchaudio-mismatch",
     place=(Layer.LIBRARIES, 50),
-    title="torchaudio belongs to another torch",
-    means="As torchvision; 2.11 is its last release.",
-    proven_by="Versions or labels that do not go together in the catalog",
+    title="torchaudio was built for another torch",
+    means="Like torchvision, each release needs one torch; 2.11 is the last release.",
+    proven_by="The catalog does not list this pair of versions or labels",
     way_out="The torchaudio of that torch, from the same index",
     source="the wheels' metadata",
     by_check=True,
@@ -107,9 +107,9 @@ GUARDED_SET_CHANGED = Cause(
     severity=Severity.WARNING,
     title="a package of the guarded set was replaced",
     means="A guard, or the receipt of `gpusetup install`, says which versions work "
-    "together. One of them is another now: an installer has replaced it.",
+    "together. An installer has replaced one of them.",
     proven_by="The guard's constraints file or the receipt, and the versions that are installed",
-    not_when="It was meant: `gpusetup guard --write` holds the new set",
+    not_when="If you meant it, `gpusetup guard --write` guards the new set",
     way_out="The version that was guarded, or a new guard",
     source="gpusetup",
     by_check=True,
@@ -119,13 +119,13 @@ GUARDED_SET_CHANGED = Cause(
 PAIR_MISMATCH = Cause(
     id="companion-torch-mismatch",
     severity=Severity.WARNING,
-    title="a package takes another torch than the one that is here",
-    means="Its libraries are compiled against one torch. Where its metadata does not say which, "
-    "pip and uv let it stand; where it does, torch was exchanged afterwards. It fails, or leaves "
-    "its kernels out, when it is imported.",
+    title="a package needs another torch than the installed one",
+    means="Its libraries are compiled against one torch version. If its metadata does not name that "
+    "version, pip and uv keep the package; if it does, torch was replaced afterwards. At import "
+    "it fails, or leaves its kernels out.",
     proven_by="Its version and torch's, by the table of companions, or the label of its build",
-    not_when="torchvision-mismatch, torchaudio-mismatch: those have records of their own",
-    way_out="The release that takes this torch",
+    not_when="torchvision-mismatch, torchaudio-mismatch: those have their own records",
+    way_out="The release for this torch",
     source="data/companions.json: each row has its own",
 )
 
@@ -150,14 +150,14 @@ def _older(spec: str, *, pip: bool = True) -> Callable[[RuleContext, str], Fix]:
 NUMPY_ABI_MISMATCH = Cause(
     id="numpy-abi-mismatch",
     place=(Layer.LIBRARIES, 70),
-    title="a torch for NumPy 1 beside NumPy 2",
+    title="a torch for NumPy 1 with NumPy 2",
     means="torch before 2.3 was compiled against NumPy 1.",
     proven_by="Both versions",
     way_out="numpy<2, or a newer torch",
     source="NumPy 2 migration guide",
     explains=("torch-import-failed",),
     message=Message(
-        title="torch, or a module beside it, was built for NumPy 1 and NumPy 2 is installed",
+        title="torch, or another module, was built for NumPy 1 and NumPy 2 is installed",
         text="Install NumPy 1, or a torch from 2.3 on",
         way=_older("numpy<2"),
     ),

@@ -14,21 +14,21 @@ WHICH_CUDA = (alike.TORCHS_CUDA, "nvcc --version")
 CXX_STANDARD_TOO_OLD = Cause(
     id="cxx-standard-too-old",
     place=(Layer.INSTALL, 220),
-    title="a build compiles torch's headers as too old a C++",
+    title="a build compiles torch's headers with too old a C++ standard",
     means="torch's headers need C++14 from 1.5, C++17 from 2.1 on.",
     proven_by="torch's own #error, or a compiler that does not know the option",
     not_when="compiler-too-new: nvcc refuses the compiler",
     way_out="The extension's newer release; a newer compiler or toolkit",
     source="c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1",
     message=Message(
-        title="The build, its compiler or nvcc knows an older C++ than torch's headers need",
+        title="The build, its compiler or nvcc uses an older C++ standard than torch's headers need",
         detail="torch's headers need C++14 from 1.5 on and C++17 from 2.1 on.",
         text="Take the extension's newer release (or write a later -std=c++ in setup.py), "
         "build with gcc 9 or later (CC and CXX name it) and with nvcc of torch's CUDA (C++17 "
         "from 11.0 on, C++20 from 12.0 on: CUDA_HOME names it); else install the torch that it "
         "was written for",
         look=(*WHICH_CUDA, "g++ --version"),
-        see="see which versions there are",
+        see="list the versions",
     ),
     stage="build",
     says=(
@@ -71,15 +71,15 @@ BESIDE = (
 COMPILER_TOO_NEW = Cause(
     id="compiler-too-new",
     place=(Layer.INSTALL, 180),
-    title="nvcc does not take the C++ compiler",
+    title="nvcc does not support the C++ compiler",
     means="Every toolkit supports compilers up to one version.",
     proven_by="nvcc's host check",
     way_out="An older compiler by -ccbin",
     source="NVIDIA, CUDA Installation Guide, host compiler support",
     message=Message(
-        title="nvcc takes no gcc newer than {compiler}, and this one is",
-        plain="nvcc does not take this C++ compiler: it is newer than the toolkit",
-        text="Let nvcc use an older one that its release notes name, or use a newer toolkit of "
+        title="nvcc supports gcc up to {compiler}, and this one is newer",
+        plain="nvcc does not support this C++ compiler: it is newer than the toolkit",
+        text="Give nvcc an older compiler from its release notes, or use a newer toolkit of "
         "torch's CUDA major",
         commands=(
             "export NVCC_PREPEND_FLAGS='-ccbin g++-{compiler}'",
@@ -127,7 +127,7 @@ BY_THE_WAY = r"(?:[\s\"'`,.:]{1,6}(?:it|I|and|but|then|always|get|gets|got|keeps
 BUILD_ISOLATION_NO_TORCH = Cause(
     id="build-isolation-no-torch",
     place=(Layer.INSTALL, 150),
-    title="a build runs in an environment without torch",
+    title="a package is built in an environment without torch",
     means="pip and uv build in a fresh environment with the declared build requirements only.",
     proven_by="No module named torch inside a build environment",
     not_when="torch-missing: the program itself does not find it",
@@ -137,15 +137,15 @@ BUILD_ISOLATION_NO_TORCH = Cause(
     message=Message(
         title="{package} needs torch to build, and is built in an environment without it",
         plain="A package needs torch to build, and is built in an environment without it",
-        detail="pip and uv build each package in a fresh environment that holds only what its "
-        "build requirements name.",
+        detail="pip and uv build each package in a fresh environment with only its declared build "
+        "requirements.",
         text="Install torch first, then build without isolation: `pip install "
         "--no-build-isolation PACKAGE`",
         commands=("gpusetup install --yes", *BESIDE),
         cases=(
             Message(
                 where=(_has_torch,),
-                text="torch is installed: build beside it, with `--no-build-isolation`",
+                text="torch is installed: build against it, with `--no-build-isolation`",
                 commands=BESIDE,
             ),
         ),
@@ -218,8 +218,8 @@ COMPILER_MISSING = Cause(
     id="compiler-missing",
     place=(Layer.INSTALL, 190),
     title="no C++ compiler for a package",
-    means="No wheel fits, so that the package is compiled.",
-    proven_by="The build's word",
+    means="No wheel fits, so the installer compiles the package.",
+    proven_by="The build's message",
     not_when="triton-no-compiler",
     way_out="Build tools, or a wheel",
     source="messages of setuptools and cpp_extension",

@@ -18,7 +18,7 @@ CONTAINER_CDI_UNRESOLVABLE = Cause(
     id="container-cdi-unresolvable",
     place=(Layer.BOUNDARY, 20),
     title="a CDI device cannot be resolved",
-    means="CDI specifications name the GPUs; there is none, or the engine does not read it.",
+    means="The engine finds no CDI specification that lists the GPUs.",
     proven_by="The engine names the device that it cannot resolve",
     not_when="container-toolkit-missing: the engine knows no driver at all",
     way_out="nvidia-ctk cdi generate, after every driver update",
@@ -27,8 +27,8 @@ CONTAINER_CDI_UNRESOLVABLE = Cause(
     message=Message(
         title="The container engine cannot resolve the CDI device {device}",
         plain="The container engine cannot resolve the CDI device nvidia.com/gpu",
-        detail="There is no CDI specification on the host, it is of an older driver, or the "
-        "engine (rootless, remote, an old podman) does not read its folder.",
+        detail="The host has no CDI specification, or one for an older driver, or the engine (rootless, "
+        "remote, an old podman) does not read its folder.",
         text="Write the specification on the host, again after every driver update; driver and "
         "nvidia-container-toolkit must be installed there",
         commands=(
@@ -163,9 +163,8 @@ CONTAINER_TOOLKIT_MISSING = Cause(
         title="Docker has no nvidia device driver: nvidia-container-toolkit is not installed, or "
         "not configured",
         detail="The driver itself may work on the host (`nvidia-smi` shows it).",
-        text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). A docker from "
-        "snap (`snap list docker` names it) reads its own configuration and not what these "
-        "commands write: take docker's own packages in its place",
+        text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). Did you install "
+        "Docker with snap (`snap list docker`)? Replace it with Docker's own packages",
         way=_toolkit,
         cases=(
             Message(where=(ON_WINDOWS,), text=WITH_WINDOWS, way=_toolkit),
@@ -275,24 +274,24 @@ HOOK = Cause(
     ),
     place=(Layer.BOUNDARY, 40),
     title="the toolkit cannot prepare a container",
-    means="nvidia-container-cli asks the host's driver first, and that fails.",
+    means="nvidia-container-cli asks the host's driver first, and the driver does not answer.",
     proven_by="Its error line",
-    not_when="driver-missing, driver-not-loaded or nvml-mismatch of the host, where it says so",
+    not_when="driver-missing, driver-not-loaded or nvml-mismatch of the host, if the error names one",
     way_out="Make nvidia-smi work on the host",
     source=TOOLKIT,
     message=Message(
         title="The container gets no GPU: {problem:.100}",
         plain="The container gets no GPU: the toolkit cannot prepare it",
-        detail="The toolkit asks the host's driver before the container starts, and brings "
-        "its files and devices in.",
+        detail="Before the container starts, the toolkit asks the host's driver and mounts "
+        "its files and devices.",
         text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
-        "and look at which GPUs and folders the container is given",
+        "and check which GPUs and folders you give the container",
         way=_toolkit,
         cases=(
             Message(
                 having={"problem": r"^(?!.*not found).*(?:cgroup|bpf|device rules)"},
-                text="Update nvidia-container-toolkit; for an engine without root have it leave "
-                "control groups alone, and restart that engine (one that runs as root then needs "
+                text="Update nvidia-container-toolkit; for a rootless engine set no-cgroups, and restart "
+                "the engine (one that runs as root then needs "
                 "each device by --device)",
                 commands=(
                     "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
@@ -302,21 +301,21 @@ HOOK = Cause(
             ),
             Message(
                 having={"problem": "file exists"},
-                text="The image holds a file that the toolkit brings from the host (it was saved "
-                "or built inside a container with a GPU, or is of another JetPack): take the image "
+                text="The image has a file that the toolkit mounts from the host (it was saved "
+                "or built inside a container with a GPU, or is of another JetPack): use the image "
                 "of this release, or delete the driver's files in its Dockerfile: `RUN rm -f "
                 "/usr/lib/*-linux-gnu/libcuda.so* /usr/lib/*-linux-gnu/libnvidia-*.so*`",
             ),
             Message(
                 having={"problem": "load library failed"},
                 where=(driver_answers,),
-                text="The driver answers on the host, and the toolkit does not find its libraries: "
-                "the engine runs in another root (docker from snap, Docker Desktop, rootless), or "
-                "the loader's cache is old. Write the cache anew; use docker's own packages "
-                "instead of snap's or Docker Desktop",
+                text="The driver works on the host, but the toolkit does not find its libraries: "
+                "the engine runs in another root (Docker from snap, Docker Desktop, rootless), or "
+                "the loader's cache is old. Rebuild the cache; replace Docker from snap or Docker "
+                "Desktop with Docker's own packages",
                 commands=("sudo ldconfig", "sudo systemctl restart docker"),
                 look=("docker context ls; snap list docker; ldconfig -p | grep libnvidia-ml",),
-                see="see first which docker it is, and whether the cache names the library",
+                see="check which docker it is, and whether the cache has the library",
                 needs_root=True,
             ),
         ),

@@ -20,7 +20,7 @@ CUDA_VISIBLE_DEVICES_HIDDEN = Cause(
     title="CUDA_VISIBLE_DEVICES hides every GPU",
     means="The first invalid entry ends the list; an empty value leaves none. Slurm and Ray empty "
     "it for a job or a task that asked for no GPU.",
-    proven_by="The variable, and no GPU left visible",
+    proven_by="The variable leaves no GPU visible",
     way_out="Unset it; in a job of Slurm or a task of Ray, ask for a GPU instead "
     "(`--gres=gpu:1`, `num_gpus=1`)",
     source="CUDA C++ Programming Guide, environment variables",
@@ -36,7 +36,7 @@ CUDA_VISIBLE_DEVICES_HIDDEN = Cause(
     by_check=True,
     message=Message(
         title="A scheduler gave this task no GPU, and hides all of them from it",
-        text="Ask for a GPU where the task or the actor is made: `num_gpus=1`",
+        text="Ask for a GPU when you create the task or the actor: `num_gpus=1`",
         cases=(
             Message(
                 having={"value": ""},
@@ -52,7 +52,7 @@ CUDA_VISIBLE_DEVICES_HIDDEN = Cause(
                 text="Ask for a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command "
                 "line (`--gres=gpu:1`, or `--gpus=1`), on a partition that has GPUs",
                 look=("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
-                see="see which partitions have GPUs, and what a job is given",
+                see="list the partitions with GPUs, and what the job got",
             ),
         ),
     ),
@@ -95,11 +95,11 @@ CONTAINER_NVML_LOST = Cause(
     ),
     by_check=True,
     message=Message(
-        title="This container has lost its GPU while it ran",
+        title="This container lost its GPU while it ran",
         detail="A `systemctl daemon-reload` on the host rewrites the device rules of containers "
-        "whose GPUs were added behind systemd's back.",
+        "whose GPUs systemd does not know.",
         text="Start the container again (`docker restart`, or `kubectl delete pod`, and its name). "
-        "For good: on the host let docker use the cgroupfs driver "
+        "To fix it for good: on the host make docker use the cgroupfs driver "
         '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or give the '
         "devices by name or by CDI",
         other=("sudo nvidia-ctk system create-dev-char-symlinks --create-all",),
@@ -142,10 +142,10 @@ CONTAINER_DRIVER_CAPABILITY_MISSING = Cause(
     ),
     by_check=True,
     message=Message(
-        title="The container was not given the driver's compute libraries: nvidia-smi works, "
+        title="The container did not get the driver's compute libraries: nvidia-smi works, "
         "libcuda is missing",
         text="Start it again with compute among the capabilities (`-e NVIDIA_DRIVER_CAPABILITIES="
-        "compute,utility`), as the command does with a plain image",
+        "compute,utility`), (this command tests it with a plain image)",
         commands=(
             'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
             "nvidia-smi",
@@ -172,7 +172,7 @@ CONTAINER_NO_GPU = Cause(
     impossible=(in_windows_itself, is_lent),
     place=(Layer.BOUNDARY, 50),
     title="the container was started without a GPU",
-    means="The host's GPU must be given to a container.",
+    means="A container sees only the GPUs that it is started with.",
     proven_by="A container without device nodes whose host has an NVIDIA GPU",
     not_when="no-nvidia-gpu: the PCI bus shows none",
     way_out="--gpus all, CDI, or a resource limit",
@@ -199,19 +199,18 @@ CONTAINER_NO_GPU = Cause(
         cases=(
             Message(
                 having={"step": "build"},
-                title="The build of an image has no GPU, and a step of it asks for one",
-                text="Take the check or the computation out of the build (stable-diffusion-webui: "
+                title="An image build has no GPU, but a step of it needs one",
+                text="Remove the check or the computation from the build (stable-diffusion-webui: "
                 "`--skip-torch-cuda-test`; an extension's build: name the architectures in "
                 "TORCH_CUDA_ARCH_LIST), and start the container with `--gpus all`",
                 look=("docker run --rm --gpus all ubuntu nvidia-smi",),
-                see="see that a container has the GPU",
+                see="check that a container has the GPU",
             ),
             Message(
                 having={"library": "."},
                 where=(no(IN_A_CONTAINER),),
-                text="In a container: start it again with `--gpus all`, as this command does with "
-                "a plain image. On a host such an empty file is what a container or a broken "
-                "package left: install the driver's packages anew",
+                text="In a container: start it again with `--gpus all` (this command tests it with "
+                "a plain image). On a host a container or a broken package left such an empty file: reinstall the driver's packages",
                 commands=("docker run --rm --gpus all ubuntu nvidia-smi",),
             ),
         ),
@@ -278,16 +277,16 @@ CONTAINER_NO_GPU = Cause(
 )
 
 DOCKER = Fix(
-    text="Start it again with `--gpus all` (a number there counts GPUs, so that 0 gives none), as "
-    "this command does with a plain image; the host needs the driver and the "
+    text="Add `--gpus all` to your own `docker run` (this command tests it with a plain image); the "
+    "host needs the driver and the "
     "nvidia-container-toolkit",
     commands=lines("docker run --rm --gpus all ubuntu nvidia-smi"),
 )
 
 START_WITH_GPU = {
     "podman": Fix(
-        text="Start it again with `--device nvidia.com/gpu=all`, as the last command does with a "
-        "plain image; the host needs the nvidia-container-toolkit",
+        text="Start it again with `--device nvidia.com/gpu=all`, (the last command tests it with a "
+        "plain image); the host needs the nvidia-container-toolkit",
         commands=lines(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
             "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
@@ -298,8 +297,8 @@ START_WITH_GPU = {
         "node needs the NVIDIA device plugin"
     ),
     "singularity": Fix(
-        text="Start it with --nv (`singularity run --nv`, `apptainer run --nv`), as this command "
-        "does with a plain image",
+        text="Start it with --nv (`singularity run --nv`, `apptainer run --nv`), (this command tests "
+        "it with a plain image)",
         commands=lines("singularity exec --nv docker://ubuntu nvidia-smi"),
     ),
     "lxc": Fix(

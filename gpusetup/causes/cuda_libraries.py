@@ -47,16 +47,16 @@ CUDA_LIB_MISSING = Cause(
     place=(Layer.LIBRARIES, 60),
     title="a CUDA library is missing",
     means="torch's wheel takes its libraries from nvidia-* packages.",
-    proven_by="A package of nvidia-* that is not whole",
-    way_out="Install it anew",
+    proven_by="An nvidia-* package with missing files",
+    way_out="Reinstall it",
     source="RECORD of the distribution",
     explains=("torch-import-failed", "gpu-check-failed"),
     by_check=True,
     message=Message(
         title="{library} is missing or incomplete: programs that need it cannot load",
         plain="A CUDA library is missing or incomplete: programs that need it cannot load",
-        detail="The number in the names of cudart, cublas and nvrtc is the CUDA that the asker was "
-        "built for; that of other libraries is their own, not CUDA's: torch brings cuDNN 9 from "
+        detail="The number in the names of cudart, cublas and nvrtc is the CUDA version of the program "
+        "that needs them; other libraries have their own numbers: torch brings cuDNN 9 from "
         "2.4 on, and brought cuDNN 8 before.",
         text="If an extension asks for it (the traceback names its file): install the extension's "
         "build for torch's CUDA. Else: install torch with its libraries. ",
@@ -64,32 +64,31 @@ CUDA_LIB_MISSING = Cause(
         cases=(
             Message(
                 where=(is_with_torch(LACKING),),
-                text="torch works and brought this library: let the program that lacks it look "
-                "there too",
+                text="torch works and has this library: add its folder to the program's library "
+                "path",
                 way=_beside_torch,
             ),
             Message(
                 where=(is_undeclared(LACKING),),
-                text="torch's wheel for Jetson links this library and does not declare it: install "
-                "it, and let the loader find it (put the second line into what starts your program "
-                "too)",
+                text="torch's wheel for Jetson links this library but does not declare it: install "
+                "it, and add it to the loader's path (add the second line to your start script too)",
                 way=of_a_jetson(LACKING),
             ),
             Message(
                 having={"library": "^-lcuda$"},
                 title="The linker finds no libcuda.so, which the build links against",
-                text="Let the linker find libcuda.so: in the toolkit's stubs folder, which serves "
-                "where the program is built, or as a link to the driver's libcuda.so.1. Where it "
-                "runs, the driver's own is loaded: "
+                text="Let the linker find libcuda.so: the stub in the toolkit's stubs folder (enough "
+                "for a build), or a link to the driver's libcuda.so.1. When the program runs, it "
+                "loads the driver's own: "
                 "`export LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$CUDA_HOME/lib/stubs:$LIBRARY_PATH`",
                 look=("ldconfig -p | grep libcuda.so",),
-                see="see what there is",
+                see="list what is installed",
             ),
             Message(
                 having={"module": "^ctranslate2$"},
-                text="CTranslate2 (faster-whisper) brings no cuDNN: before 4.5 it asks for version "
-                "8, from 4.5 on for version 9, the one of torch 2.4 and newer. Update it, and let "
-                "LD_LIBRARY_PATH name nvidia/cudnn/lib and nvidia/cublas/lib of site-packages",
+                text="CTranslate2 (faster-whisper) has no cuDNN: before 4.5 it "
+                "needs version 8, from 4.5 on version 9, as torch 2.4 and newer do. Update it, and add "
+                "to LD_LIBRARY_PATH: nvidia/cudnn/lib and nvidia/cublas/lib of site-packages",
                 commands=(
                     "pip install --upgrade ctranslate2 nvidia-cublas-cu12 'nvidia-cudnn-cu12==9.*'",
                 ),
@@ -97,11 +96,11 @@ CUDA_LIB_MISSING = Cause(
             Message(
                 having={"library": CUDNN_8},
                 where=(_not_torchs,),
-                text="A program built for cuDNN 8 asks for it (CTranslate2 before 4.5, "
-                "onnxruntime-gpu before 1.19, torch before 2.4); torch from 2.4 on brings cuDNN 9. "
-                "Update that program, or where torch itself is the older one, install it anew",
+                text="A program built for cuDNN 8 needs it (CTranslate2 before 4.5, "
+                "onnxruntime-gpu before 1.19, torch before 2.4); torch from 2.4 on has cuDNN 9. "
+                "Update that program, or reinstall torch if torch is the older one",
                 look=("pip list",),
-                see="see which versions there are",
+                see="list the versions",
             ),
             Message(
                 having={"module": ""},
@@ -113,8 +112,8 @@ CUDA_LIB_MISSING = Cause(
             ),
             Message(
                 where=(is_anothers(LACKING),),
-                text="Not torch asks for it, but something that was built for another CUDA (the "
-                "traceback names its file): install its build for torch's CUDA, or build it anew "
+                text="Not torch but another package needs it, built for another CUDA (the traceback names "
+                "its file): install its build for torch's CUDA, or rebuild it "
                 "here",
                 look=(alike.TORCHS_CUDA,),
                 see=WHICH_CUDA,

@@ -36,10 +36,10 @@ LIBCUDA_MISSING = Cause(
         cases=(
             Message(
                 having={"asker": ""},
-                title="{asker} does not find libcuda.so by its plain name",
+                title="{asker} does not find libcuda.so",
                 detail="The driver's library is there as libcuda.so.1; the name without a number "
                 "is a link to it.",
-                text="Let the loader look where the driver's libcuda.so is",
+                text="Add the folder of the driver's libcuda.so to the loader's path",
                 way=lambda context, text: Fix(
                     text=text, commands=(paste.first_on(context, *where_libcuda_is(context)),)
                 ),
@@ -78,7 +78,7 @@ CUDA_SEES_NO_DEVICE = Cause(
     id="cuda-sees-no-device",
     symptom=True,
     place=(Layer.READINESS, 170),
-    title="CUDA sees no device although there is one",
+    title="CUDA finds no device although the machine has one",
     means="cuInit answers 100.",
     proven_by="Code 100 and a GPU that another source lists",
     not_when="A machine without a GPU; hidden GPUs",
@@ -173,7 +173,7 @@ LIBCUDA_DRIVER_MISMATCH = Cause(
     title="libcuda does not belong to the loaded driver",
     means="A stale or mounted copy of libcuda, or cuda-compat in front.",
     proven_by="Code 803",
-    not_when="nvml-mismatch, which a reboot mends",
+    not_when="nvml-mismatch, which a reboot fixes",
     way_out="Remove the copy",
     source=CUDA_DRIVER,
 )
@@ -184,7 +184,7 @@ FORWARD_COMPAT_UNSUPPORTED = Cause(
     title="cuda-compat on hardware or a driver that does not allow it",
     means="Forward compatibility is for data centre GPUs and some drivers.",
     proven_by="Code 804",
-    way_out="Take cuda-compat out of the path, or update the host's driver",
+    way_out="Remove cuda-compat from the path, or update the host's driver",
     source='CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility"',
 )
 
@@ -208,11 +208,11 @@ MPS_SERVER = Cause(
 CUDA_INIT_OUT_OF_MEMORY = Cause(
     id="cuda-init-out-of-memory",
     place=(Layer.READINESS, 100),
-    title="CUDA cannot start for lack of memory or address space",
+    title="CUDA cannot start: not enough memory or address space",
     means="CUDA reserves a large address space; ulimit -v or a small guest forbids it.",
     proven_by="Code 2 from cuInit",
     not_when="Out of memory while a program runs",
-    way_out="Lift the limit",
+    way_out="Raise the limit",
     source=CUDA_DRIVER,
     explains=("out-of-memory",),
 )
@@ -221,7 +221,7 @@ DRIVER_CALL_UNSUPPORTED = Cause(
     id="driver-call-unsupported",
     kind_of="libcuda-driver-mismatch",
     place=(Layer.READINESS, 140),
-    title="libcuda asks more than the kernel driver can do",
+    title="libcuda needs a newer kernel driver",
     means="Libraries newer than the module.",
     proven_by="Code 36",
     way_out="One version of both",
@@ -238,7 +238,7 @@ CUDA_UNKNOWN_ERROR = Cause(
     means="Often nvidia_uvm after suspend.",
     proven_by="Code 999 (30 in older runtimes)",
     not_when="uvm-missing; a container",
-    way_out="Load nvidia_uvm anew, or reboot",
+    way_out="Reload nvidia_uvm, or reboot",
     source=CUDA_DRIVER,
     alike=(Alike(causes=("uvm-missing", "driver-not-loaded"), asks=alike.NODES),),
     says=(
@@ -260,15 +260,15 @@ CUDA_INIT_FAILED = Cause(
     symptom=True,
     place=(Layer.READINESS, 160),
     title="CUDA does not start, with another code",
-    means="A code without a row of its own.",
+    means="A code without its own row.",
     proven_by="cuInit answers neither 0 nor a known code",
-    way_out="Reboot; install the driver anew",
+    way_out="Reboot; reinstall the driver",
     source=CUDA_DRIVER,
     holds=(lambda context: not context.other_host,),
     message=Message(
-        title="CUDA fails when it is asked for its {field}: {problem}",
-        plain="CUDA fails when it is asked for its devices",
-        text="Reboot; if it stays, install the driver anew",
+        title="CUDA cannot tell its {field}: {problem}",
+        plain="CUDA cannot list its devices",
+        text="Reboot; if it stays, reinstall the driver",
         commands=("sudo reboot",),
         needs_root=True,
         needs_reboot=True,
@@ -285,7 +285,7 @@ CUDA_MISSES_GPU = Cause(
     symptom=True,
     place=(Layer.READINESS, 180),
     title="CUDA does not see a GPU that the driver lists",
-    means="The GPU answers NVML, and CUDA leaves it out: it could not start it.",
+    means="The GPU answers NVML, but CUDA could not start it and leaves it out.",
     proven_by="NVML's and CUDA's lists, and no CUDA_VISIBLE_DEVICES",
     not_when="gpus-partly-hidden; gpu-fell-off-bus; mig-misconfigured",
     way_out="Kernel log, reset or reboot",
@@ -306,16 +306,16 @@ LIBCUDA_STUB = Cause(
     id="libcuda-stub",
     place=(Layer.PROCESS, 20),
     title="the toolkit's stub libcuda is loaded",
-    means="The stub serves to link programs where there is no driver; it cannot run them.",
+    means="The stub only links programs on a machine without a driver; it cannot run them.",
     proven_by="Code 34, or a loaded libcuda in a folder `stubs`; as a warning, such a folder "
     "in LD_LIBRARY_PATH",
-    way_out="Take the folder out of LD_LIBRARY_PATH",
+    way_out="Remove the folder from LD_LIBRARY_PATH",
     source="CUDA Driver API reference, CUresult (STUB_LIBRARY)",
     explains=(*NO_INIT, *NO_DRIVER, "driver-missing"),
     message=Message(
         title="The toolkit's stub libcuda is loaded, or on LD_LIBRARY_PATH, instead of the "
         "driver's",
-        text="Take the stubs folder out of LD_LIBRARY_PATH",
+        text="Remove the stubs folder from LD_LIBRARY_PATH",
         way=without_folders_of("/stubs"),
         cases=(
             Message(

@@ -11,7 +11,7 @@ from gpusetup.messages.row import any_of, says
 NETWORK_WAYS = {
     "certificate": "Look at this machine's clock and its certificates (a proxy that opens TLS "
     "needs its own certificate in PIP_CERT or SSL_CERT_FILE)",
-    "expired": "Look at this machine's clock; where it is right, the server's certificate has run "
+    "expired": "Look at this machine's clock; if it is right, the server's certificate has run "
     "out: try again later",
     "proxy": "Look at HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
     "dns": "The host's name is not found: look at DNS, the VPN and the proxy",
@@ -33,19 +33,19 @@ DOWNLOAD_HASH_MISMATCH = Cause(
     id="download-hash-mismatch",
     place=(Layer.INSTALL, 50),
     title="a download does not match its hash",
-    means="It was cut or altered on the way.",
-    proven_by="The installer's word",
+    means="The file was cut or changed during the download.",
+    proven_by="The installer's message",
     not_when="pip-cache-disk-full: the disk cut it",
     way_out="Clear the cache, download again",
     source=UV,
     explains=NO_TORCH,
     message=Message(
-        title="The file that was downloaded does not match its hash: {file}",
-        plain="The file that was downloaded does not match its hash",
+        title="The downloaded file does not match its hash: {file}",
+        plain="The downloaded file does not match its hash",
         detail="The download was cut or altered on the way (a proxy, a full disk, a mirror "
         "that is being updated), or a lock file names another build.",
         text="Clear the installer's cache, then run the same installation once more; behind a "
-        "proxy or mirror try another way. Do not switch the check off",
+        "proxy or mirror try another network. Do not switch the check off",
         commands=("pip cache purge",),
     ),
     says=any_of(
@@ -94,10 +94,10 @@ DOWNLOAD_NETWORK_ERROR = Cause(
     message=Message(
         title="{host} cannot be reached or verified",
         plain="The package index cannot be reached or verified",
-        detail="Nothing of torch, CUDA or the driver is at fault.",
+        detail="torch, CUDA and the driver are not the problem.",
         text=ANY_NETWORK + MIRROR,
         look=ANSWERS,
-        see="see what the host answers",
+        see="show what the host answers",
         cases=tuple(
             Message(having={"how": how}, text=text + MIRROR, look=ANSWERS, see="ask the host")
             for how, text in NETWORK_WAYS.items()

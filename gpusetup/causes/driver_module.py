@@ -32,7 +32,7 @@ DRIVER_NOT_LOADED = Cause(
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
         detail="Often after a kernel update for which no module was built; with nouveau in the "
         "way; or Secure Boot loads no module whose key is not enrolled. doctor itself loads "
-        "nothing: where the driver comes on demand, `nvidia-smi` once does.",
+        "nothing: if the driver loads on demand, run `nvidia-smi` once.",
         way=lambda context, _: load_fix(context),
     ),
     says=(
@@ -81,11 +81,11 @@ DRIVER_BUILD_FAILED = Cause(
     kind_of="driver-not-loaded",
     place=(Layer.DRIVER, 50),
     title="the driver's kernel module does not build",
-    means="dkms or NVIDIA's installer compiles it for each kernel; a newer kernel than the "
-    "driver knows, or missing headers, stop that.",
+    means="dkms or NVIDIA's installer compiles it for each kernel; a kernel that is too "
+    "new for the driver, or missing headers, break the build.",
     proven_by="dkms: bad return status for a module of nvidia; the installer's build step",
     not_when="A GPU that nvidia-smi lists; the build of another module",
-    way_out="Headers and a newer driver, or the former kernel",
+    way_out="Headers and a newer driver, or the previous kernel",
     source="dkms's manual page; messages of nvidia-installer",
     explains=(*NO_DRIVER, "driver-not-loaded", "gpu-init-failed"),
     # No order: a text may list the GPU that it bought; one that answers has its driver shown too.
@@ -97,11 +97,11 @@ DRIVER_BUILD_FAILED = Cause(
     ),
     message=Message(
         title="The kernel module of driver {driver} was not built for kernel {kernel}",
-        plain="The kernel module of the NVIDIA driver was not built for the kernel that runs",
-        detail="Mostly the kernel is newer than the driver: each branch builds against the kernels "
-        "of its time. Else headers or a compiler (gcc, make) are missing (see make.log).",
+        plain="The NVIDIA driver's kernel module was not built for the running kernel",
+        detail="Mostly the kernel is newer than the driver: each driver branch builds against the "
+        "kernels of its time. Else headers or a compiler (gcc, make) are missing (see make.log).",
         text="Install the headers of this kernel, and a driver release that is as new as the "
-        "kernel (an old branch that a GPU needs: an older kernel); until then start the former "
+        "kernel (an old branch that a GPU needs: an older kernel); until then start the previous "
         "kernel",
         way=lambda context, text: with_headers(context, text),
     ),

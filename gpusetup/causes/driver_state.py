@@ -15,16 +15,16 @@ from gpusetup.model.shell import lines
 
 HERE = Message(
     where=(IN_A_CONTAINER,),
-    text="Look at the GPU on the host of this container (its kernel log has the reason); then "
+    text="Check the GPU on the host of this container (its kernel log has the reason); then "
     "start the container again with its GPUs",
     needs_root=True,
 )
 
 OTHER = Message(
-    text="Reboot; if it stays, install the driver anew",
+    text="Reboot; if it stays, reinstall the driver",
     commands=("sudo reboot",),
     look=(alike.KERNEL_LOG,),
-    see="look first at what the system says",
+    see="read the system's log first",
     needs_root=True,
     needs_reboot=True,
     cases=(HERE,),
@@ -34,10 +34,10 @@ DRIVER_DOES_NOT_ANSWER = Cause(
     id="driver-does-not-answer",
     symptom=True,
     place=(Layer.DRIVER, 110),
-    title="asking the driver hung or crashed",
+    title="a call to the driver hung or crashed",
     means="A library of the driver crashed or did not come back: a GPU that stopped, or a"
     " driver half updated. The finding names the call and the GPU where it stopped.",
-    proven_by="The child that asked ran into its time limit, or died by a signal",
+    proven_by="The process that asked ran out of time, or a signal ended it",
     not_when="driver-slow: it answered within --timeout",
     way_out="Kernel log, reboot",
     source="gpusetup asks in children with a time limit",
@@ -46,10 +46,10 @@ DRIVER_DOES_NOT_ANSWER = Cause(
     message=replace(
         OTHER,
         title="{asked}: {problem}",
-        plain="The driver gets no answer",
+        plain="The driver does not answer",
         detail="A driver call that hangs or crashes is mostly a GPU that stopped working, or a "
         "driver half updated.",
-        text="Reboot; where it only needs long to start its GPUs, wait longer (--timeout 120)",
+        text="Reboot; if it only takes long to start its GPUs, wait longer (--timeout 120)",
     ),
     examples=(
         "INFO: task python3:4120 blocked for more than 122 seconds.\n      Tainted: P           OE      6.8.0-45-generic\nCall Trace:\n os_acquire_rwlock_write+0x35/0x70 [nvidia]",
@@ -60,8 +60,8 @@ GPU_DOES_NOT_ANSWER = Cause(
     id="gpu-does-not-answer",
     symptom=True,
     place=(Layer.DRIVER, 130),
-    title="one GPU fails to tell what it should",
-    means="The driver lists the GPU and cannot read it, or what it tells cannot be.",
+    title="one GPU does not answer properly",
+    means="The driver lists the GPU but cannot read it, or reads impossible values.",
     proven_by="NVML's error for the GPU, its memory, temperature or power; CUDA's for its name",
     not_when="gpu-fell-off-bus: NVML says that it is lost; a value that no GPU here has",
     way_out="Kernel log, reset or reboot; leave the GPU out until then",
@@ -83,10 +83,10 @@ NVML_INIT_FAILED = Cause(
     symptom=True,
     place=(Layer.DRIVER, 120),
     title="the driver's NVML does not start, or cannot list the GPUs",
-    means="The kernel driver is there and refuses; nvidia-smi and NCCL fail with it.",
-    proven_by="What nvmlInit or nvmlDeviceGetCount answers; 9, 12 and 13 beside a "
-    "loaded module or a CUDA that starts; a version that cannot be",
-    not_when="Codes that have a cause of their own: 4, 8, 10, 11, 14, 15, 16, 17, 18",
+    means="The kernel driver is loaded but refuses; nvidia-smi and NCCL fail too.",
+    proven_by="What nvmlInit or nvmlDeviceGetCount answers; 9, 12 and 13 although the "
+    "module is loaded or CUDA starts; an impossible version",
+    not_when="Codes with another cause: 4, 8, 10, 11, 14, 15, 16, 17, 18",
     way_out="Kernel log, reboot",
     source="NVML API reference, nvmlReturn_t",
     holds=(
@@ -98,7 +98,7 @@ NVML_INIT_FAILED = Cause(
     ),
     message=replace(
         OTHER,
-        title="NVML starts and cannot tell its {field}: {problem}",
+        title="NVML starts but cannot tell its {field}: {problem}",
         plain="The driver's NVML does not start: it answers an unknown error (code 999)",
         detail="On a host often the device nodes or nvidia_uvm are in a bad state (after suspend "
         "or an update of the driver); in a container its device rules are gone.",
@@ -117,7 +117,7 @@ DRIVER_SLOW = Cause(
     id="driver-slow",
     severity=Severity.WARNING,
     title="the driver took long to answer",
-    means="Without persistence mode the driver starts every GPU anew for each program: 10"
+    means="Without persistence mode the driver restarts every GPU for each program: 10"
     " to 30 s on a big node.",
     proven_by="An answer after more than 5 s",
     way_out="Enable nvidia-persistenced",
@@ -125,7 +125,7 @@ DRIVER_SLOW = Cause(
     by_check=True,
     message=Message(
         title="The driver took {seconds} s to answer",
-        text="Keep the driver loaded between programs; where it is, look at the machine's load and "
+        text="Keep the driver loaded between programs; if it is loaded, look at the machine's load and "
         "at the kernel's log",
         commands=("sudo systemctl enable --now nvidia-persistenced",),
         needs_root=True,
@@ -135,10 +135,10 @@ DRIVER_SLOW = Cause(
 NVML_MISMATCH = Cause(
     id="nvml-mismatch",
     place=(Layer.DRIVER, 70),
-    title="kernel module and driver library are of two versions",
+    title="the kernel module and the driver libraries have different versions",
     means="The packages were updated while the old module stayed in memory.",
     proven_by="NVML code 18, or two versions read",
-    not_when="WSL, where the two have versions of their own",
+    not_when="WSL, where the two have different versions",
     way_out="Reboot",
     source="NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH)",
     explains=(
@@ -149,15 +149,15 @@ NVML_MISMATCH = Cause(
     ),
     by_check=True,
     message=Message(
-        title="Kernel module and driver library are of different versions",
+        title="The kernel module and the driver libraries have different versions",
         detail="Usually the driver's packages were updated while the old module stayed loaded.",
-        text="Reboot the host, or unload and load the nvidia modules, so that the kernel module "
-        "and the libraries are of one version (a container: restart it, and keep driver packages "
+        text="Reboot the host, or unload and load the nvidia modules, so that both have the "
+        "same version (a container: restart it, and keep driver packages "
         "out of its image)",
         commands=("sudo reboot",),
         look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
-        see="where a reboot changed nothing, see which module lies on the disk (install the "
-        "driver's module and libraries anew where its version is the old one)",
+        see="if a reboot changed nothing, check which module is on the disk (reinstall the "
+        "driver's module and libraries if its version is the old one)",
         needs_root=True,
         needs_reboot=True,
         cases=(
@@ -185,10 +185,10 @@ NVML_MISMATCH = Cause(
 GPU_INIT_FAILED = Cause(
     id="gpu-init-failed",
     place=(Layer.DRIVER, 90),
-    title="the driver is loaded and cannot start the GPU",
+    title="the driver is loaded but cannot start the GPU",
     means="RmInitAdapter failed: firmware, power, seating, address space, or a GPU that "
     "the driver does not support.",
-    proven_by="The module is bound to the GPU and it is not listed, or the kernel log says so",
+    proven_by="The module is bound to the GPU but does not list it, or the kernel log says so",
     not_when="A GPU that fell off the bus later",
     way_out="Full power-off; the right driver flavour",
     source="messages of NVIDIA's open kernel modules",
@@ -205,10 +205,10 @@ GPU_INIT_FAILED = Cause(
         title="The driver is loaded but cannot start {who}",
         detail="The kernel log (`sudo dmesg | grep -i nvrm`) holds the reason: a GPU that the "
         "driver does not support, power or seating, firmware (GSP), or too little PCI address "
-        "space. A cluster's job that asked for no GPU is shown none either: ask for one first "
+        "space. A cluster job without a GPU request sees none either: request one first "
         "(Slurm: --gres=gpu:1).",
-        text="Shut the machine down fully and start it again; if that does not help, install the "
-        "driver anew, in the flavour that the GPU needs",
+        text="Shut the machine down fully and start it again; if that does not help, reinstall the "
+        "driver (open or closed modules, as the GPU needs)",
         way=lambda context, text: Fix(
             text=text,
             commands=drivers.driver_commands(context),
@@ -224,7 +224,7 @@ GPU_INIT_FAILED = Cause(
                 "memory (VMware: pciPassthru.use64bitMMIO and 64bitMMIOSizeGB); else put "
                 "pci=realloc on the kernel's command line",
                 look=("sudo dmesg | grep -iE 'nvrm|BAR'",),
-                see="see what the kernel says of it",
+                see="read the kernel's log",
                 needs_root=True,
                 needs_reboot=True,
             ),
@@ -250,10 +250,10 @@ GPU_NOT_SUPPORTED_BY_DRIVER = Cause(
     kind_of="gpu-init-failed",
     place=(Layer.DRIVER, 80),
     title="the loaded driver does not know the GPU",
-    means="Old GPUs end with a driver branch; GPUs before Turing need the closed modules,"
+    means="Old GPUs stop at an old driver branch; GPUs before Turing need the closed modules,"
     " from Blackwell on the open ones.",
     proven_by="The kernel log says that the GPU is not supported or legacy",
-    way_out="Install the branch and flavour that the GPU needs",
+    way_out="Install the branch and modules that the GPU needs",
     source='NVIDIA, "Driver Installation Guide"; the catalog\'s table of last branches',
     explains=("gpu-init-failed", "driver-not-loaded"),
     alike=(
@@ -265,17 +265,17 @@ GPU_NOT_SUPPORTED_BY_DRIVER = Cause(
     ),
     by_check=True,
     message=Message(
-        title="The driver as loaded does not support {gpus}",
+        title="The loaded driver does not support {gpus}",
         detail="GPUs before Turing need the closed kernel modules, from Blackwell on the open "
-        "ones; old GPUs end with an old driver branch.",
-        text="Install the driver's branch and flavour, which this GPU needs",
+        "ones; old GPUs stop at an old driver branch.",
+        text="Install the driver branch and modules that this GPU needs",
         way=drivers.driver,
         cases=(
             Message(
                 having={"driver": r"\.xx$"},
                 text="Install the driver of the branch that the message names, the last one for "
                 "this GPU, in place of the newer one (packages named so, or "
-                f"{drivers.DRIVER_SITE}), then reboot; newer kernels may not take it",
+                f"{drivers.DRIVER_SITE}), then reboot; newer kernels may not support it",
                 needs_root=True,
                 needs_reboot=True,
             ),

@@ -59,13 +59,13 @@ PIP_MISSING = Cause(
     id="pip-missing",
     place=(Layer.INSTALL, 80),
     title="the environment has no pip",
-    means="`pip install` would go elsewhere.",
+    means="`pip install` would install elsewhere.",
     proven_by="No pip in the target",
     way_out="uv, or ensurepip",
     source="Python documentation, venv",
     explains=("torch-missing",),
     message=Message(
-        title="The target environment has no pip: `pip install` would go elsewhere",
+        title="The target environment has no pip: `pip install` would install elsewhere",
         text="Use uv (as gpusetup does), or add pip",
         way=_add_pip,
     ),
@@ -90,7 +90,7 @@ CONDA_MISSING = Cause(
     id="conda-missing",
     severity=Severity.WARNING,
     place=(Layer.LOSSES, 90),
-    title="there is no conda",
+    title="conda is not installed",
     means="A guide's line asks for conda, which is not installed or not on PATH.",
     proven_by="The shell does not find conda",
     not_when="`conda activate` asks for `conda init`",
@@ -98,7 +98,7 @@ CONDA_MISSING = Cause(
     source="conda-forge, Miniforge's README",
     message=Message(
         title="conda is not installed, or not on PATH",
-        text="You need no conda: gpusetup makes an environment with uv. Do you want conda? Install "
+        text="You do not need conda: gpusetup makes an environment with uv. If you want conda, install "
         "Miniforge (https://conda-forge.org/download/), then open its Miniforge Prompt (Windows) "
         "or a new shell",
         commands=("gpusetup install --venv .venv",),
@@ -121,7 +121,7 @@ EXTERNALLY_MANAGED = Cause(
     id="externally-managed",
     place=(Layer.INSTALL, 90),
     title="the system's own Python",
-    means="pip is kept from it.",
+    means="pip must not change it.",
     proven_by="EXTERNALLY-MANAGED",
     way_out="A virtual environment",
     source="PEP 668",
@@ -141,13 +141,13 @@ SITE_NOT_WRITABLE = Cause(
     title="this user may not install there",
     means="Another user's environment.",
     proven_by="No write permission",
-    way_out="An environment of one's own",
+    way_out="Your own environment",
     source="the file system",
     explains=("torch-missing",),
     message=Message(
-        title="The installer may not write to {path}",
-        plain="The installer may not write where it installs",
-        text="Make an environment of your own and install there; end programs that use the files",
+        title="The installer has no write permission for {path}",
+        plain="The installer has no write permission in the environment",
+        text="Make your own environment and install there; end programs that use the files",
         way=_elsewhere,
     ),
     says=any_of(
@@ -166,7 +166,7 @@ NO_TARGET = Cause(
     id="no-target",
     severity=Severity.NOTE,
     title="no Python environment was named",
-    means="gpusetup's own tool environment is not judged.",
+    means="gpusetup does not judge its own tool environment.",
     proven_by="No target",
     way_out="--python PATH",
     source="gpusetup",
@@ -180,14 +180,14 @@ NO_TARGET = Cause(
 STALE_ENVIRONMENT = Cause(
     id="stale-environment",
     severity=Severity.WARNING,
-    title="an activated environment that is gone",
-    means="VIRTUAL_ENV names a folder that is none.",
+    title="the activated environment no longer exists",
+    means="VIRTUAL_ENV names a folder that is no environment.",
     proven_by="The variable",
-    way_out="Activate anew",
+    way_out="Activate the environment again",
     source="Python documentation, venv",
     message=Message(
         title="{variable} names {path}, which is no environment",
-        text="Another interpreter was judged instead: activate anew",
+        text="doctor looked at another interpreter: activate it again",
     ),
 )
 
@@ -230,7 +230,7 @@ MODULE_SHADOWED = Cause(
             Message(
                 having={"package": ""},
                 title="The package {package} hides Python's own module {module}",
-                detail="It brought the module to Pythons that had none, and breaks those that do.",
+                detail="It is a backport for old Pythons and breaks newer ones.",
                 text="Remove it",
                 commands=("pip uninstall -y {package}",),
             ),
@@ -290,7 +290,7 @@ INSTALLED_BY_TWO = Cause(
     message=Message(
         title="pip cannot remove {name}: conda or the distribution installed it",
         plain="pip cannot remove a package that conda or the distribution installed",
-        text="Remove it with what installed it, or make a fresh environment",
+        text="Remove it with the tool that installed it, or make a fresh environment",
         commands=("gpusetup install --venv .venv",),
     ),
     says=(

@@ -22,22 +22,22 @@ def _architectures(context: RuleContext, text: str) -> Fix:
 EXTENSION_NOT_BUILT = Cause(
     id="extension-not-built",
     place=(Layer.LIBRARIES, 90),
-    title="the compiled part of an extension is not there",
-    means="Its Python files import, its operators do not: the build failed or was left out, "
+    title="the compiled part of an extension is missing",
+    means="Its Python files import but its operators do not: the build failed or was skipped, "
     "or torch's build cache holds half a build.",
     proven_by="The import names the compiled module (._C, ._ext), or a file of "
     "torch_extensions that is not there",
-    not_when="extension-abi-mismatch: it is there and belongs to another torch; "
+    not_when="extension-abi-mismatch: it exists but was built for another torch; "
     "module-missing: the package as a whole",
     way_out="A wheel with operators, a build that sees nvcc and the GPU; an empty cache",
     source="mmcv, detectron2 and GroundingDINO documentation, installation; " + CPP_EXTENSION,
     message=Message(
-        title="The compiled part of {module} is not there",
-        plain="The compiled part of an extension is not there",
-        detail="Its build failed or was left out (no compiler, no toolkit, no GPU seen while "
-        "it was built), or a variant without compiled operators is installed.",
-        text="Build it anew where nvcc is of torch's CUDA and a GPU is seen (else name its "
-        "architecture in TORCH_CUDA_ARCH_LIST), and read what the build says",
+        title="The compiled part of {module} is missing",
+        plain="The compiled part of an extension is missing",
+        detail="Its build failed or was skipped (no compiler, no toolkit, no visible GPU), or a "
+        "variant without compiled operators is installed.",
+        text="Rebuild it with the nvcc of torch's CUDA and a visible GPU (or set "
+        "TORCH_CUDA_ARCH_LIST to its architecture), and read the build's output",
         way=anew("extension-not-built"),
         cases=(
             Message(
@@ -53,7 +53,7 @@ EXTENSION_NOT_BUILT = Cause(
             Message(
                 having={"module": "^spconv$"},
                 text="Install the wheel made for torch's CUDA in its place: spconv-cu120, "
-                "spconv-cu118 (any of torch's major serves)",
+                "spconv-cu118 (any of torch's major version works)",
                 commands=("pip uninstall -y spconv cumm",),
                 look=(alike.TORCHS_CUDA,),
                 see="see which CUDA torch has",
@@ -174,19 +174,18 @@ EXTENSION_NOT_BUILT = Cause(
 BUILD_WITHOUT_GPU = Cause(
     id="build-without-gpu",
     place=(Layer.INSTALL, 210),
-    title="an extension is built where torch sees no GPU",
+    title="an extension is built on a machine where torch sees no GPU",
     means="torch takes the architectures to build from the GPUs, and there is none.",
     proven_by="_get_cuda_arch_flags ends in IndexError",
     not_when="cuda-toolkit-missing; a build that failed in the compiler",
     way_out="TORCH_CUDA_ARCH_LIST",
     source=CPP_EXTENSION + ", _get_cuda_arch_flags",
     message=Message(
-        title="An extension is built where torch sees no GPU: it cannot tell for which "
-        "architecture",
+        title="torch sees no GPU, so it cannot choose the architecture of the extension",
         detail="As in `docker build`, on a login node, or under a driver that does not answer. "
         "Without TORCH_CUDA_ARCH_LIST torch builds for the GPUs that it sees.",
-        text="Name the architectures of the GPUs that shall run it in TORCH_CUDA_ARCH_LIST; "
-        "torch.cuda.get_device_capability() says it there",
+        text="Set TORCH_CUDA_ARCH_LIST to the architectures of the target GPUs (torch.cuda.get_device_capability() prints it "
+        "there)",
         way=_architectures,
     ),
     stage="build",

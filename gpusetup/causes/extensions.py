@@ -36,10 +36,10 @@ EXTENSION_TOO_OLD_FOR_TORCH = Cause(
         title="The package's sources include {header}, which torch no longer has",
         plain="The package's sources include a header that torch no longer has",
         detail="torch 1.11 removed the headers of THC; ATen and c10 took their place.",
-        text="Take the package's newer release or another fork of it; else build it in an "
-        "environment with the torch that it was written for (1.10 or older)",
+        text="Use a newer release or a fork of the package, or build it in an "
+        "environment with torch 1.10 or older",
         look=(alike.TORCHS_CUDA,),
-        see="see which torch is there",
+        see="check which torch is installed",
     ),
     stage="build",
     says=any_of(
@@ -70,18 +70,18 @@ FLASH = r"flash[-_ ]?att(?:ention|en|n)?(?:[- ]?2)?"
 GPU_TOO_OLD_FOR_FLASH_ATTENTION = Cause(
     id="gpu-too-old-for-flash-attention",
     place=(Layer.LIBRARIES, 120),
-    title="FlashAttention does not serve this GPU",
+    title="FlashAttention does not support this GPU",
     means="Version 2 needs Ampere (8.0), version 1 Turing (7.5).",
     proven_by="Its own message",
-    not_when="extension-arch-mismatch: it would serve the GPU and was not built for it",
+    not_when="extension-arch-mismatch: it supports the GPU but was not built for it",
     way_out="torch's own attention",
     source="FlashAttention's README and csrc/flash_attn/flash_api.cpp",
     message=Message(
-        title="FlashAttention serves {needs} GPUs and newer, and the GPU that ran it is older",
-        plain="FlashAttention serves Ampere GPUs and newer, and the GPU that ran it is older",
+        title="FlashAttention supports {needs} GPUs and newer, and the GPU that ran it is older",
+        plain="FlashAttention supports Ampere GPUs and newer, and the GPU that ran it is older",
         text='Let torch\'s own attention compute instead: attn_implementation="sdpa" in '
         "transformers, flash_attn: false or no --flash-attn in trainers; the package itself "
-        "may go (its last series 1, `flash-attn<2`, serves Turing)",
+        "may go (its last series 1, `flash-attn<2`, supports Turing)",
         commands=("pip uninstall -y flash-attn",),
     ),
     stage="first-kernel",
@@ -120,7 +120,7 @@ NEW_TORCH = r"(?:(?:un)?install|replac|updat|upgrad|downgrad|overwr[io]t|chang)\
 EXTENSION_ABI_MISMATCH = Cause(
     id="extension-abi-mismatch",
     place=(Layer.LIBRARIES, 30),
-    title="an extension belongs to another torch or C++ ABI",
+    title="an extension was built for another torch or C++ ABI",
     means="It calls torch's C++ functions by names that changed.",
     proven_by="An undefined symbol of torch, or the extension's own check",
     not_when="torchvision-mismatch, torchaudio-mismatch, mixed-conda-pip (torch's own files)",
@@ -133,36 +133,36 @@ EXTENSION_ABI_MISMATCH = Cause(
         plain="A compiled extension was built for another torch than the installed one",
         detail="An extension calls torch's C++ functions by their mangled names: it fits the "
         "release (and CUDA) that it was compiled with.",
-        text="Install the release of it that is made for this torch (its own table says which), "
-        "or build it anew against this torch",
+        text="Install its release for this torch (see its compatibility table), or rebuild it against this "
+        "torch",
         way=anew("extension-abi-mismatch"),
         cases=(
             Message(
                 having={"library": "^libc10_cuda"},
                 title="A CUDA extension finds no libc10_cuda.so: the installed torch is a CPU "
                 "build, or is not imported before it",
-                text="See which torch is there. `None` is a CPU build: then replace it",
+                text="Check which torch is installed. `None` is a CPU build: then replace it",
                 commands=("gpusetup install",),
                 look=(alike.TORCHS_CUDA,),
-                see="see first which torch is there",
+                see="check first which torch is installed",
             ),
             Message(
                 having={"cache": ""},
                 text="torch built it on the first call and keeps it there: delete it, so that the "
-                "next call builds it for the torch and the sources of today",
+                "next call builds it for the current torch and sources",
                 commands=(BUILD_CACHE,),
                 windows=(BUILD_CACHE_ON_WINDOWS,),
             ),
             Message(
                 having={"module": ""},
                 where=(_is_for_intel,),
-                text="Remove it: its builds are for CUDA, and this torch is for Intel's GPUs, "
-                "which computes without it",
+                text="Remove it: it is built for CUDA, and this torch (for Intel GPUs) works "
+                "without it",
                 commands=("pip uninstall -y {module}",),
             ),
             Message(
                 having={"copy": ""},
-                text="It was built where its sources lie: build it anew there, against this torch",
+                text="It was built in its source folder: rebuild it there, against this torch",
                 commands=("rm -rf build",),
                 windows=("Remove-Item -Recurse -Force build",),
                 then=("pip install --no-build-isolation --no-cache-dir -e .",),
@@ -280,12 +280,12 @@ def capabilities(context: RuleContext) -> list[Capability]:
 EXTENSION_ARCH_MISMATCH = Cause(
     id="extension-arch-mismatch",
     place=(Layer.LIBRARIES, 100),
-    title="an extension has no kernel for the GPU, torch has",
+    title="an extension has no kernel for the GPU, but torch has",
     means="It was compiled for the GPUs of another machine.",
-    proven_by="No kernel image, where torch's own kernels serve the GPU or the extension's "
+    proven_by="No kernel image, although torch's own kernels support the GPU or the extension's "
     "list does not",
     not_when="arch-too-new-for-wheel, arch-too-old-for-wheel",
-    way_out="Build it anew with TORCH_CUDA_ARCH_LIST",
+    way_out="Rebuild it with TORCH_CUDA_ARCH_LIST",
     source=CPP_EXTENSION,
     explains=("gpu-check-failed",),
     stage="first-kernel",
@@ -300,7 +300,7 @@ EXTENSION_ARCH_MISMATCH = Cause(
     by_check=True,
     message=Message(
         title="{who} has no kernel for {gpu}",
-        text="Build the extension anew for this GPU (or install its wheel for a newer release)",
+        text="Rebuild the extension for this GPU (or install its wheel for a newer release)",
         way=lambda context, text: Fix(
             text=text,
             commands=(

@@ -60,9 +60,9 @@ DEVICE_NODE_MISSING = Cause(
     id="device-node-missing",
     place=(Layer.READINESS, 15),
     title="a GPU's device node is missing",
-    means="Nothing can open that GPU: the driver lists one fewer, or CUDA does without it.",
-    proven_by="Outside a container fewer /dev/nvidia0, 1, … than GPUs in the kernel driver's hand",
-    not_when="A container, which is given the nodes of its own GPUs",
+    means="No program can open that GPU: the driver lists one fewer, or CUDA skips it.",
+    proven_by="Outside a container fewer /dev/nvidia0, 1, … than GPUs bound to the kernel driver",
+    not_when="A container, which gets only the nodes of its GPUs",
     way_out="nvidia-modprobe -c",
     source="manual page of nvidia-modprobe",
     explains=(*INIT_FAILS, "gpu-init-failed", "cuda-misses-gpu"),
@@ -70,11 +70,11 @@ DEVICE_NODE_MISSING = Cause(
     message=Message(
         title="/dev/nvidia{gpu} is missing: nothing can use GPU {gpu} ({bus})",
         plain="A GPU's device node is missing: nothing can use it",
-        text="Make the node; it is lost at a reboot, so let the driver's udev rules or "
-        "nvidia-persistenced make the nodes at each start",
+        text="Make the node; a reboot removes it, so enable the driver's udev rules or "
+        "nvidia-persistenced",
         commands=("sudo nvidia-modprobe -c={gpu}",),
         look=("ls -l /dev/nvidia*",),
-        see="see the nodes",
+        see="list the nodes",
         needs_root=True,
     ),
 )
@@ -82,7 +82,7 @@ DEVICE_NODE_MISSING = Cause(
 DEVICE_PERMISSION = Cause(
     id="device-permission",
     place=(Layer.READINESS, 10),
-    title="this user may not open the device nodes",
+    title="this user has no permission to open the device nodes",
     means="Group, SELinux or cgroup rules.",
     proven_by="A node that is not readable and writable",
     way_out="Join the owning group",
@@ -90,16 +90,16 @@ DEVICE_PERMISSION = Cause(
     explains=(*INIT_FAILS, "driver-not-loaded"),
     by_check=True,
     message=Message(
-        title="This user may not open {node}",
-        plain="This user may not open the GPU",
+        title="This user has no permission to open {node}",
+        plain="This user has no permission to open the GPU",
         text="Join the group that owns the nodes, which the command reads from them, and log in "
-        "again. Where the group is root, the nodes were closed on purpose, or by a setting "
-        "(NVreg_DeviceFileMode): the driver itself makes them open to everybody",
+        "again. If the group is root, somebody restricted the nodes, or a setting did (NVreg_DeviceFileMode): by "
+        "default every user can open them",
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
         other=("sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*",),
-        other_title="where the group is root: open them to everybody, until the next start",
+        other_title="if the group is root: open them to everybody, until the next start",
         look=("ls -l /dev/nvidia*",),
-        see="see first which group owns the nodes",
+        see="check first which group owns the nodes",
         needs_root=True,
         cases=(
             Message(
@@ -108,7 +108,7 @@ DEVICE_PERMISSION = Cause(
                 '`--group-add "$(stat -c %g /dev/nvidiactl)"`; podman: `--group-add keep-groups '
                 "--security-opt label=disable`), or run the program in it as root",
                 look=("ls -ln /dev/nvidia*",),
-                see="see which group owns the nodes",
+                see="check which group owns the nodes",
             ),
         ),
     ),
@@ -153,8 +153,8 @@ HIDES = "CUDA_VISIBLE_DEVICES"
 MIG_MISCONFIGURED = Cause(
     id="mig-misconfigured",
     place=(Layer.READINESS, 30),
-    title="MIG without an instance, or several and none chosen",
-    means="CUDA uses one MIG instance a process, and none of a GPU in MIG mode without instances.",
+    title="MIG without an instance, or several and no choice",
+    means="A CUDA process uses one MIG instance; a GPU in MIG mode without instances gives none.",
     proven_by="MIG on and no instance; several and no MIG- name in CUDA_VISIBLE_DEVICES",
     way_out="Create or name an instance",
     source='NVIDIA, "MIG User Guide"',
@@ -163,7 +163,7 @@ MIG_MISCONFIGURED = Cause(
     message=Message(
         title="{who}: {what}",
         detail="NVML counts the GPUs, CUDA the instances: torch's index is beyond what it sees. "
-        "Without a choice CUDA takes the first instance, and no whole GPU beside it.",
+        "Without a choice CUDA takes the first instance, and no whole GPU with it.",
         text="Name one instance (nvidia-smi -L lists them) in CUDA_VISIBLE_DEVICES, or the whole "
         "GPUs by their UUIDs; or switch MIG off on every GPU, as administrator, with nothing "
         "running: sudo nvidia-smi -mig 0",
@@ -204,7 +204,7 @@ COMPUTE_MODE_EXCLUSIVE = Cause(
     id="compute-mode-exclusive",
     place=(Layer.READINESS, 130),
     title="the GPU takes one process at a time",
-    means="Exclusive mode; with code 46 it is taken.",
+    means="Exclusive mode; code 46 means that another process uses it.",
     proven_by="Compute mode Exclusive_Process; code 46",
     way_out="End the other process, or set the compute mode to default",
     source="nvidia-smi's manual page; CUDA Driver API reference, CUresult",
@@ -242,7 +242,7 @@ VGPU_NO_COMPUTE = Cause(
     id="vgpu-no-compute",
     place=(Layer.READINESS, 40),
     title="the vGPU allows no CUDA",
-    means="A and B profiles have no compute; without a licence neither have others.",
+    means="A and B profiles have no compute; without a licence no profile has.",
     proven_by="Code 801 or 102; compute mode Prohibited on a vGPU",
     way_out="Give the virtual machine a profile with compute (Q or C)",
     source='NVIDIA, "Virtual GPU Software User Guide"',
@@ -269,20 +269,20 @@ VGPU_UNLICENSED = Cause(
     id="vgpu-unlicensed",
     place=(Layer.LOSSES, 10),
     title="a vGPU without a licence",
-    means="Performance is cut down step by step.",
+    means="The driver reduces performance step by step.",
     proven_by="NVML says unlicensed",
     way_out="Licence token",
     source='NVIDIA, "Virtual GPU Client Licensing User Guide"',
     explains=(*INIT_FAILS, "compute-mode-exclusive"),
     by_check=True,
     message=Message(
-        title="{who}: a vGPU without a licence is slowed down, and at last refused",
-        text="Put the licence server's token (and gridd.conf) in place and start the client again; "
+        title="{who}: without a licence the driver slows the vGPU down and finally refuses it",
+        text="Install the licence server's token (and gridd.conf) and restart the client; "
         "in Kubernetes both go into the ConfigMap that the operator's `driver.licensingConfig` "
         "names",
         commands=("sudo systemctl restart nvidia-gridd",),
         look=("ls /etc/nvidia/ClientConfigToken", "nvidia-smi -q | grep -i license"),
-        see="see the token and the state of the licence",
+        see="check the token and the licence",
         needs_root=True,
         cases=(
             Message(

@@ -28,7 +28,7 @@ GPU_FELL_OFF_BUS = Cause(
     title="the GPU no longer answers on the bus",
     means="Power, heat, seating, or power saving of the link.",
     proven_by="Xid 79, `GPU is lost`",
-    way_out="Reboot; look at power and seating",
+    way_out="Reboot; check power and seating",
     source=XID_GUIDE,
     explains=(
         *SILENCE,
@@ -133,7 +133,7 @@ ECC_ERROR = Cause(
     id="ecc-error",
     place=(Layer.HARDWARE, 40),
     title="memory errors that ECC cannot correct",
-    means="A memory row is bad; after a reset it is remapped, until there are no spare rows.",
+    means="A memory row is bad; a reset remaps it as long as spare rows are left.",
     proven_by="Uncorrected errors, a failed or pending remapping, 60 retired pages, the SRAM "
     "threshold, Xid 48, 63, 64, 94, 95, 140, 156, 157, 160, 161, 171, 172; code 214",
     not_when="Corrected errors, which are harmless",
@@ -146,7 +146,7 @@ ECC_ERROR = Cause(
         text="Reset the GPU or reboot, so that bad rows are remapped; a GPU whose remapping failed "
         "must be replaced",
         look=('nvidia-smi -q -d "ECC,ROW_REMAPPER,PAGE_RETIREMENT"',),
-        see="see the counters",
+        see="read the counters",
         needs_root=True,
         needs_reboot=True,
     ),
@@ -197,7 +197,7 @@ GPU_HANG = Cause(
     title="the GPU hung",
     means="A kernel that does not end, a fault of the driver, or a GPU that is not stable.",
     proven_by="Xid 8, 38, 44, 46, 109",
-    not_when="gpu-fell-off-bus, gsp-timeout, hardware-fault, ecc-error: then that is why",
+    not_when="gpu-fell-off-bus, gsp-timeout, hardware-fault, ecc-error: then that is the cause",
     way_out="End the program, reset the GPU, update the driver; then look at the hardware",
     source='NVIDIA, "Xid Errors", catalog',
     explains=(*KERNELS_FAIL, *NCCL_SAYS),
@@ -207,8 +207,8 @@ GPU_HANG = Cause(
         detail="A kernel that does not end, a fault of the driver, or a GPU that is not stable "
         "(overclocking, power, heat).",
         text="End the program and reset the GPU, or reboot (a GPU that drives a display cannot be "
-        "reset); update the driver. If other programs hang it too: take back overclocking, look at "
-        "power and heat, and have the GPU examined",
+        "reset); update the driver. If other programs hang it too: remove overclocking, check power and "
+        "heat, and have the GPU examined",
         look=BUG_REPORT,
         see=GATHER,
         needs_root=True,
@@ -244,8 +244,8 @@ HARDWARE_FAULT = Cause(
     message=Message(
         title="{who} reported a fault: {what}",
         text="Reset the GPU or reboot: the driver or the GPU's firmware may have stopped. If it "
-        "comes back, install another branch of the driver; only where it comes back under that "
-        "too, look at heat and power and run NVIDIA's field diagnostic",
+        "comes back, install another branch of the driver; if it comes back with that too, "
+        "check heat and power and run NVIDIA's field diagnostic",
         commands=("sudo reboot",),
         look=BUG_REPORT,
         see=GATHER,
@@ -314,9 +314,9 @@ XID_OF_A_PROGRAM = Cause(
     by_check=True,
     message=Message(
         title="The kernel log holds Xids that a program's own fault causes: {what}",
-        detail="A bad address, an illegal instruction, a kill; the GPU works on.",
+        detail="A bad address, an illegal instruction, a kill; the GPU still works.",
         text="Start the program again; if it comes back, find the kernel that fails: with this "
-        "setting the traceback names it, and so does `compute-sanitizer`, slowly",
+        "setting the traceback names it (`compute-sanitizer` too, slowly)",
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
     ),
     failure=6,

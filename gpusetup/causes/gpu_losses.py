@@ -12,7 +12,7 @@ POWER_THERMAL_THROTTLE = Cause(
     id="power-thermal-throttle",
     severity=Severity.WARNING,
     place=(Layer.LOSSES, 20),
-    title="heat or power hold the clocks down",
+    title="heat or power throttles the GPU",
     means="The hardware protects itself.",
     proven_by="A hardware or thermal slowdown reason, 90 °C or more",
     not_when="sw_power_cap under load, which is normal",
@@ -20,13 +20,13 @@ POWER_THERMAL_THROTTLE = Cause(
     source="nvidia-smi's manual page",
     by_check=True,
     message=Message(
-        title="{who}: the clocks are held down, by heat or by power",
-        text="Look at cooling, dust and power cables; on a laptop use its own mains adapter (not "
-        "USB-C) and the performance mode. At its power limit (sw_power_cap) a GPU works as it is "
-        "meant to: raise the limit where card and supply allow it, with `sudo nvidia-smi -pl` and "
+        title="{who}: throttled by heat or power",
+        text="Check cooling, dust and power cables; on a laptop use its own mains adapter (not "
+        "USB-C) and the performance mode. At its power limit (sw_power_cap) a GPU works as designed: raise "
+        "the limit if card and power supply allow it, with `sudo nvidia-smi -pl` and "
         "the watts",
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
-        see="see heat, power and what holds the clocks",
+        see="show heat, power and the throttle reasons",
     ),
     says=(
         says(
@@ -45,23 +45,23 @@ PCIE_DEGRADED = Cause(
     means="Riser, slot, seating.",
     proven_by="Half the lanes or fewer (and below 8)",
     not_when="A lower generation, which at rest is power saving",
-    way_out="Seat the card anew",
+    way_out="Reseat the card",
     source="nvidia-smi's manual page",
     events=("pcie-slow", "pcie-errors"),
     holds=(lambda context: says_nothing_else(context, "pcie-slow", "pcie-errors"),),
     message=Message(
-        title="{who} {have} a PCIe link that is slower than it could be",
+        title="{who} {have} a slow PCIe link",
         plain="The GPU's PCIe link is slow, or reports errors",
-        detail="At rest a GPU lowers its link by itself: that is no fault. A few corrected errors "
+        detail="An idle GPU lowers its link by itself: that is normal. A few corrected errors "
         "are harmless; a log full of them means a slower link, and uncorrected ones a GPU that may "
         "fall off the bus.",
-        text="Seat the card anew, without riser, in the slot with all lanes; look at the slot's "
-        "setting in the firmware (against errors one generation lower; against the flood of lines "
+        text="Reseat the card, without a riser, in the slot with all lanes; check the slot's setting "
+        "in the firmware (against errors one generation lower; against the flood of lines "
         "alone the kernel's option `pcie_aspm=off` often helps)",
         look=(
             'nvidia-smi "--query-gpu=pcie.link.gen.current,pcie.link.width.current" --format=csv',
         ),
-        see="see the link as it is",
+        see="show the link's state",
     ),
     says=(
         says(
@@ -84,7 +84,7 @@ GPU_MEMORY_TAKEN = Cause(
     id="gpu-memory-taken",
     severity=Severity.WARNING,
     title="another process holds most of the memory",
-    means="What is left may be too little.",
+    means="Too little may be left.",
     proven_by="More than 85 % used",
     way_out="See nvidia-smi",
     source="nvidia-smi's manual page",
@@ -93,15 +93,15 @@ GPU_MEMORY_TAKEN = Cause(
         title="Most of the memory of {who} is taken already",
         text="End the process that holds it",
         look=("nvidia-smi",),
-        see="see which one that is",
+        see="find the process",
     ),
 )
 
 NVLINK_DEGRADED = Cause(
     id="nvlink-degraded",
     place=(Layer.LOSSES, 40),
-    title="NVLinks are inactive, or were trained anew",
-    means="What goes between GPUs is slower or takes the way over PCIe.",
+    title="NVLinks are inactive, or were retrained",
+    means="Traffic between the GPUs is slower or goes over PCIe.",
     proven_by="Fewer active links than a GPU of the same kind, or, on a board with switches, than "
     "its model has (none at all is an error); recovery errors",
     not_when="One bridge between two cards, which uses a part of their links; places for links "
@@ -111,14 +111,14 @@ NVLINK_DEGRADED = Cause(
     by_check=True,
     message=Message(
         title="{who}: NVLinks are inactive, or had many errors since the driver's start",
-        detail="What goes between these GPUs is slower, or takes the way over PCIe; NCCL may hang. "
+        detail="Traffic between these GPUs is slower, or goes over PCIe; NCCL may hang. "
         "A few errors are corrected and harmless; counts that grow mean a bad link.",
-        text="Reboot, so that the links are trained anew (with NVSwitch after Fabric Manager has "
+        text="Reboot, so that the links are retrained (with NVSwitch after Fabric Manager has "
         "started); if they stay inactive or errors grow: the bridge between the cards, their "
         "seating, the board",
         commands=("sudo reboot",),
         look=("nvidia-smi nvlink -s", "nvidia-smi nvlink -e"),
-        see="see the links",
+        see="show the links",
         needs_root=True,
         needs_reboot=True,
     ),
@@ -128,24 +128,24 @@ FABRIC_UNHEALTHY = Cause(
     id="fabric-unhealthy",
     kind_of="system-not-ready-fabric-manager",
     place=(Layer.LOSSES, 30),
-    title="the NVSwitch fabric works, and not as it should",
-    means="A route, its bandwidth or its configuration is at fault.",
+    title="the NVSwitch fabric works, but with faults",
+    means="A route, its bandwidth or its configuration has a fault.",
     proven_by="NVML's fabric health, or a registration that ended with an error",
-    not_when="system-not-ready-fabric-manager: then it is not set up at all",
-    way_out="Fabric Manager's log; start it anew; reset the board's GPUs",
+    not_when="system-not-ready-fabric-manager: the fabric is not set up at all",
+    way_out="Fabric Manager's log; restart it; reset the board's GPUs",
     source='NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide"',
     explains=("nvlink-degraded", *NCCL_SAYS),
     by_check=True,
     message=Message(
         title="The NVSwitch fabric is not healthy at {who}",
-        text="Look what Fabric Manager says and start it anew with no program on the GPUs; if the "
+        text="Read Fabric Manager's log and restart it with no program on the GPUs; if the "
         "fault comes back, reset all GPUs of the board or reboot; then have the board examined",
         commands=("sudo systemctl restart nvidia-fabricmanager",),
         look=(
             "nvidia-smi -q | grep -A 12 Fabric",
             "sudo journalctl -u nvidia-fabricmanager -b",
         ),
-        see="see the fabric's state and the log first",
+        see="show the fabric's state and the log first",
         needs_root=True,
     ),
 )

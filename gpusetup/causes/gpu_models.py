@@ -26,11 +26,11 @@ BF16_UNSUPPORTED = Cause(
     message=Message(
         title="{gpus} has no bfloat16: it begins with compute capability 8.0",
         plain="The GPU has no bfloat16: it begins with compute capability 8.0",
-        text="Use float16 instead: `--dtype half` serves a model, `fp16=True` trains one",
+        text="Use float16 instead: `--dtype half` to serve a model, `fp16=True` to train one",
         cases=(
             Message(
                 where=(lambda context: _is_new(context),),
-                title="{gpus} has bfloat16: a program that denies it saw another or none",
+                title="{gpus} has bfloat16: a program that says otherwise saw another GPU or none",
                 severity=Severity.NOTE,
             ),
         ),
@@ -83,7 +83,7 @@ GPU_TOO_OLD_FOR_TRITON = Cause(
     message=Message(
         title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
         plain="The GPU is too old for torch.compile: Triton needs compute capability 7.0",
-        text='Run eagerly: leave torch.compile out, or use backend="eager"',
+        text='Run eagerly: remove torch.compile, or use backend="eager"',
         commands=("export TORCHDYNAMO_DISABLE=1",),
     ),
     says=(
@@ -141,7 +141,7 @@ APPLE_SILICON = Cause(
     id="apple-silicon",
     place=(Layer.NO_GPU, 10),
     title="this is a Mac: there is no CUDA",
-    means="Apple's GPUs are used by torch as device mps; CUDA builds do not exist for macOS.",
+    means="torch uses Apple GPUs as device mps; macOS has no CUDA builds.",
     proven_by="macOS on arm64",
     way_out="Use device mps or cpu; the ordinary wheel has both",
     source="torch documentation, MPS backend",
@@ -158,8 +158,7 @@ NO_NVIDIA_GPU = Cause(
     title="this machine has no NVIDIA GPU",
     means="CUDA needs an NVIDIA GPU; torch's CPU build works without one.",
     proven_by="A PCI bus without NVIDIA's vendor id, no driver, no GPU listed",
-    not_when="A container that was not given its host's GPU; a GPU that is there without its "
-    "driver",
+    not_when="A container without its host's GPU; a GPU without its driver",
     way_out="Use the CPU build, or another machine",
     source="PCI ids: vendor 10de",
     alike=(
@@ -240,9 +239,9 @@ INTEL_GPU = Cause(
     id="intel-gpu",
     place=(Layer.NO_GPU, 10),
     title="the GPU is Intel's: CUDA is not used",
-    means="No prescription for NVIDIA applies.",
+    means="Advice for NVIDIA GPUs does not apply.",
     proven_by="An XPU build of torch and no NVIDIA GPU",
-    not_when="An Intel GPU beside an NVIDIA one",
+    not_when="An Intel GPU next to an NVIDIA one",
     way_out="Use device xpu",
     source="torch documentation, XPU backend",
 )

@@ -69,7 +69,7 @@ RDMA_MEMLOCK = Cause(
     stage="distributed",
     message=Message(
         title="Locked memory is limited: NCCL over InfiniBand fails",
-        text="Lift the hard limit and log in again (a service: LimitMEMLOCK=infinity in its unit, "
+        text="Raise the hard limit and log in again (a service: LimitMEMLOCK=infinity in its unit, "
         "also slurmd's)",
         commands=(
             "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
@@ -119,8 +119,8 @@ PIP_CACHE_DISK_FULL = Cause(
     by_check=True,
     message=Message(
         title="Little room for an install of torch",
-        text="Make room: clear the installers' caches, or let TMPDIR and the cache name a disk "
-        "with room. An install needs up to 8 GiB beside the packages, 4 GiB in a cache and 1 GiB "
+        text="Make room: clear the installers' caches, or set TMPDIR and the cache to a disk "
+        "with room. An install needs up to 8 GiB next to the packages, 4 GiB in a cache and 1 GiB "
         "in the temporary folder",
         way=lambda context, text: Fix(
             text=text, commands=making_room(context, short_disks(context))
@@ -155,7 +155,7 @@ CUDA_LAUNCH_BLOCKING = Cause(
     id="cuda-launch-blocking",
     severity=Severity.WARNING,
     title="CUDA_LAUNCH_BLOCKING=1",
-    means="Every kernel is waited for.",
+    means="The CPU waits for every kernel.",
     proven_by="The variable",
     way_out="Unset it",
     source="CUDA C++ Programming Guide, environment variables",
@@ -165,7 +165,7 @@ MEMORY_CACHING_OFF = Cause(
     id="memory-caching-off",
     severity=Severity.WARNING,
     title="PYTORCH_NO_CUDA_MEMORY_CACHING=1",
-    means="Every tensor is asked of the driver.",
+    means="Every tensor is allocated by the driver.",
     proven_by="The variable",
     way_out="Unset it",
     source="torch documentation, CUDA semantics",
@@ -175,7 +175,7 @@ TF32_MESSAGE = Message(
     title="float32 products are computed in TF32: results differ in the third digit",
     detail="From Ampere on; torch 1.7 to 1.11 does so for matrix products by default, every "
     "torch does for convolutions. The GPU stack is healthy.",
-    text="Where exact float32 is needed: torch.backends.cuda.matmul.allow_tf32 = False and "
+    text="If you need exact float32: torch.backends.cuda.matmul.allow_tf32 = False and "
     'torch.backends.cudnn.allow_tf32 = False, or torch.set_float32_matmul_precision("highest")',
 )
 

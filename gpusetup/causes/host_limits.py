@@ -20,11 +20,11 @@ DATALOADER_WORKER_KILLED = Cause(
     message=Message(
         title="A DataLoader worker was killed: the host's memory ran out",
         detail="The kernel (or a cgroup, or the batch system) ends the largest process when "
-        "memory runs out; every worker holds a copy of what the dataset keeps.",
+        "memory runs out; every worker holds a copy of the dataset's data.",
         text="Use fewer workers (num_workers=0 shows the real error), a smaller "
         "prefetch_factor, or give the job more memory",
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
-        see="see what was ended, and for want of what",
+        see="find what was ended, and why",
     ),
     says=(
         says(
@@ -49,9 +49,9 @@ HOST_OUT_OF_MEMORY = Cause(
     place=(Layer.RUNNING, 120),
     title="the host's memory ran out",
     means="The computer's or the container's memory, not the GPU's.",
-    proven_by="The kernel's or torch's word, exit code 137",
+    proven_by="The kernel's or torch's message, exit code 137",
     not_when="out-of-memory",
-    way_out="Less at once, or more memory",
+    way_out="Load less at once, or get more memory",
     source="Linux documentation, OOM killer",
     explains=("dataloader-worker-killed",),
     message=Message(
@@ -60,7 +60,7 @@ HOST_OUT_OF_MEMORY = Cause(
         text="Load less at once (fewer workers, memory-mapped or sharded weights), or give the "
         "job or the container more memory",
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
-        see="see what was ended, and for want of what",
+        see="find what was ended, and why",
     ),
     alike=(
         Alike(
@@ -197,21 +197,21 @@ OPEN_FILES_LIMIT = Cause(
 PORT_IN_USE = Cause(
     id="port-in-use",
     place=(Layer.RUNNING, 40),
-    title="the port on which ranks meet is in use",
+    title="the rendezvous port is in use",
     means="Another run listens there, mostly on torchrun's 29500.",
     proven_by="EADDRINUSE of torch's TCPStore",
     way_out="--master-port",
     source="torch documentation, torchrun",
     explains=NCCL_SAYS,
     message=Message(
-        title="The port on which the ranks meet ({port}) is in use",
-        plain="The port on which the ranks meet is in use",
-        detail="Another run, or what is left of one, listens there.",
-        text="Give this run another port (`torchrun --master-port 29501`), or end what listens "
-        "there",
+        title="The rendezvous port of the ranks ({port}) is in use",
+        plain="The rendezvous port of the ranks is in use",
+        detail="Another run, or a leftover of one, listens there.",
+        text="Give this run another port (`torchrun --master-port 29501`), or end the process "
+        "that listens there",
         commands=("export MASTER_PORT=29501",),
         look=("ss -ltnp",),
-        see="see what listens",
+        see="find what listens",
     ),
     stage="distributed",
     says=(

@@ -13,7 +13,7 @@ K8S_GPU_NOT_ALLOCATABLE = Cause(
     means="No device plugin, an unhealthy GPU, taints, a quota, or a full cluster.",
     proven_by="The scheduler or the kubelet says so",
     not_when="container-no-gpu: the pod runs and asked for none",
-    way_out="Look at the nodes' allocatable GPUs and at the device plugin",
+    way_out="Check the nodes' allocatable GPUs and the device plugin",
     source="Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin",
     explains=(*NO_DRIVER, "container-no-gpu"),
     message=Message(
@@ -21,13 +21,13 @@ K8S_GPU_NOT_ALLOCATABLE = Cause(
         detail="No node offers one (the device plugin does not run, the runtime or the driver "
         "is missing, the GPU is unhealthy), taints keep the pod away, or other pods hold them "
         "all.",
-        text="See what the nodes offer and who holds it; the device plugin must run on the "
-        "node, with the runtime nvidia",
+        text="Check what the nodes offer and which pods hold it; the node needs the device plugin "
+        "and the runtime nvidia",
         look=(
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
             "kubectl get pods -A -o wide | grep -i nvidia",
         ),
-        see="see what the nodes offer, and whether the plugin runs",
+        see="check what the nodes offer, and whether the plugin runs",
     ),
     says=(
         says(

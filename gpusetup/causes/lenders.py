@@ -32,8 +32,8 @@ LENDERS = {
     for one in (
         Lender(
             name="Google Colab",
-            gives_a_gpu="Choose a runtime with a GPU (Runtime, Change runtime type); it starts "
-            "anew",
+            gives_a_gpu="Choose a runtime with a GPU (Runtime, Change runtime type); the session "
+            "restarts",
             restart="Runtime, Restart session",
             anew="Runtime, Disconnect and delete runtime",
             source="googlecolab/colabtools#3792, #5197",
@@ -42,7 +42,7 @@ LENDERS = {
         Lender(
             name="Kaggle",
             gives_a_gpu="Choose `GPU T4 x2` for the session (Settings, Accelerator): the P100, of "
-            "capability 6.0, has no kernels in newer builds of torch; it starts anew",
+            "capability 6.0, has no kernels in newer builds of torch; the session restarts",
             restart="in the Run menu",
             anew="Run, Factory reset",
             source="Kaggle, Notebooks documentation; mlflow/mlflow#21612",

@@ -17,23 +17,23 @@ from gpusetup.model.shell import Line
 LIBRARY_NOT_MAPPED = Cause(
     id="library-not-mapped",
     place=(Layer.LIBRARIES, 215),
-    title="the system lets no library be mapped into memory",
+    title="the system cannot map a library into memory",
     means="Its folder is mounted noexec, or memory or address space of the process is limited.",
-    proven_by="The loader's word: failed to map segment from shared object",
+    proven_by="The loader's message: failed to map segment from shared object",
     not_when="cuda-lib-missing, library-missing: the file is not there",
     way_out="A folder without noexec, a higher limit",
     source="glibc's sources, dl-load.c; manual page of mmap",
     explains=("torch-import-failed",),
     message=Message(
-        title="{library} is there, and the system does not let it be mapped into memory",
-        plain="A library is there, and the system does not let it be mapped into memory",
+        title="The system cannot map {library} into memory",
+        plain="The system cannot map a library into memory",
         detail="Either its folder is mounted noexec (/tmp, a home on a server), or the process may "
         "have too little memory or address space (shared hosting, ulimit -v, a small container).",
         text="Put the environment, and TMPDIR while pip installs, on a file system without noexec; "
         "lift the limits on memory and address space",
         commands=("ulimit -v unlimited",),
         look=("findmnt -O noexec", "ulimit -a"),
-        see="see what is mounted noexec, and the limits",
+        see="list noexec mounts and the limits",
     ),
     alike=(Alike(causes=("host-out-of-memory",), asks="findmnt -O noexec"),),
     says=(
@@ -50,10 +50,10 @@ LIBRARY_MISSING = Cause(
     id="library-missing",
     place=(Layer.LIBRARIES, 210),
     title="a system library is missing",
-    means="A shared object outside CUDA and torch, as libGL for OpenCV.",
-    proven_by="The loader names it",
+    means="A shared library outside CUDA and torch, such as libGL for OpenCV.",
+    proven_by="The loader's message names it",
     not_when="cuda-lib-missing, driver-missing (libcuda)",
-    way_out="The system package that holds it",
+    way_out="Install the system package that has it",
     source="manual page of ld.so",
     says=(
         says(
@@ -111,7 +111,7 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
     id="ld-library-path-conflict",
     before_torch=(Severity.ERROR,),
     place=(Layer.LIBRARIES, 20),
-    title="LD_LIBRARY_PATH puts foreign libraries first",
+    title="LD_LIBRARY_PATH puts other libraries first",
     means="torch's wheel needs exactly its own cuDNN, cuBLAS, nvJitLink.",
     proven_by="Such a folder, and a failed load (error) or none yet (warning)",
     not_when="cuda-lib-missing: no such library at all",
@@ -132,12 +132,11 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
         ),
     ),
     message=Message(
-        title="The loader finds other CUDA libraries in front of those that torch brings",
+        title="The loader finds other CUDA libraries before torch's own",
         detail="torch's wheel needs exactly its own cuDNN, cuBLAS and nvJitLink; an older one "
-        "in front fails to load or lacks symbols.",
-        text="Take the folders of another CUDA out of LD_LIBRARY_PATH for torch. If it is not set, "
-        "see which file was loaded: a copy of the system's packages, one of two installs of "
-        "torch that lie over each other",
+        "before them fails to load or lacks symbols.",
+        text="Remove the folders of another CUDA from LD_LIBRARY_PATH. If it is not set, check which file "
+        "was loaded: a copy from the system's packages, or a file of a second torch in the same place",
         way=without_folders_of(None),
         cases=(
             Message(
@@ -145,28 +144,28 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
             ),
             Message(
                 having={"by_program": ""},
-                title="The {library} that is found first is older than JAX or TensorFlow needs",
-                text="Upgrade it (`pip install --upgrade 'jax[cuda12]'`), and take foreign folders "
-                "out of LD_LIBRARY_PATH. Where torch is in the same environment and pins its own, "
-                "make one environment for each",
+                title="The first {library} on the path is too old for JAX or TensorFlow",
+                text="Upgrade it (`pip install --upgrade 'jax[cuda12]'`), and remove other folders "
+                "from LD_LIBRARY_PATH. If torch in the same environment pins its own, make one "
+                "environment for each",
             ),
             Message(
                 having={"library": r"stdc\+\+"},
-                text="Let the environment's own libstdc++ be found first (in conda install it; it "
-                "is newer than the system's): `export "
+                text="Put the environment's own libstdc++ first (in conda install it; it is newer "
+                "than the system's): `export "
                 "LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH`",
                 commands=("conda install -y -c conda-forge libstdcxx-ng",),
             ),
             Message(
                 where=(_of_two_cudas,),
-                text="A library for CUDA 12 and the same one for CUDA 13 lie in one folder: remove "
-                "both, and install the one of torch's CUDA anew (`--no-deps`, in the same version)",
+                text="A library for CUDA 12 and the same one for CUDA 13 are in one folder: remove "
+                "both, and reinstall the one of torch's CUDA (`--no-deps`, in the same version)",
                 look=("pip list",),
-                see="see the packages nvidia-*-cu12 and nvidia-*-cu13",
+                see="list the packages nvidia-*-cu12 and nvidia-*-cu13",
             ),
             Message(
                 where=(ON_WINDOWS,),
-                text="Take the folders of other CUDA and cuDNN versions out of PATH for torch, and "
+                text="Remove the folders of other CUDA and cuDNN versions from PATH, and "
                 "remove their DLLs from Windows\\System32",
             ),
         ),
@@ -263,15 +262,15 @@ OPENMP_TWICE = Cause(
     id="openmp-twice",
     place=(Layer.LIBRARIES, 220),
     title="two OpenMP runtimes are loaded",
-    means="conda's MKL and a wheel each bring one.",
+    means="conda's MKL and a wheel each have one.",
     proven_by="OMP: Error #15",
     way_out="One installer for numpy, MKL and torch",
     source="Intel OpenMP documentation",
     message=Message(
         title="Two copies of Intel's OpenMP runtime are loaded (OMP: Error #15)",
-        detail="conda's MKL and a pip wheel each bring libiomp5; KMP_DUPLICATE_LIB_OK=TRUE "
-        "only silences it and may give wrong results.",
-        text="Let one installer provide numpy, MKL and torch: a fresh environment with one of them",
+        detail="conda's MKL and a pip wheel each have libiomp5; KMP_DUPLICATE_LIB_OK=TRUE "
+        "only hides the message and may give wrong results.",
+        text="Install numpy, MKL and torch with one installer, in a fresh environment",
         commands=("gpusetup install --venv .venv",),
     ),
     says=any_of(

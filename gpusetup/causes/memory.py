@@ -47,8 +47,8 @@ NO_FAILURE = (
 OUT_OF_MEMORY = Cause(
     id="out-of-memory",
     place=(Layer.RUNNING, 110),
-    title="the GPU's memory does not suffice",
-    means="Model, activations and what other programs hold.",
+    title="the GPU's memory is full",
+    means="The model, activations and other programs fill it.",
     proven_by="CUDA out of memory; error 2 after the start",
     not_when="cuda-init-out-of-memory, host-out-of-memory",
     way_out="A smaller batch or precision; gpusetup plan",
@@ -61,31 +61,30 @@ OUT_OF_MEMORY = Cause(
     ),
     by_check=True,
     message=Message(
-        title="The GPU's memory does not suffice",
+        title="The GPU's memory is full",
         text=f"{END_OTHERS}; against fragmentation use expandable segments",
         commands=("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",),
         look=("nvidia-smi",),
-        see="see what else holds memory",
+        see="find what else holds memory",
         cases=(
             Message(where=(lambda context: has_nvidia(context) is False,), text=END_OTHERS),
             Message(
                 where=(_on_a_jetson,),
                 text="On a Jetson the GPU uses the machine's own memory. Close the desktop and "
-                "other programs (`sudo init 3`), take a smaller model, a quantization or a shorter "
-                "context, and add swap, to which what the CPU holds can move. If the same program "
+                "other programs (`sudo init 3`), use a smaller model, a quantization or a shorter context, and add swap. If the same program "
                 "ran before, reboot: the pool breaks into pieces. Jetson Linux 36.4.7 itself caps "
                 "such allocations: update it",
                 look=("free -h", "sudo tegrastats"),
             ),
             Message(
                 having={"engine": ""},
-                text="End the process that holds the rest, and give the server less to hold. vLLM "
-                "takes its share of the whole GPU when it starts (`--gpu-memory-utilization`), "
+                text="End the other process, and give the server less memory. vLLM takes its "
+                "share of the whole GPU when it starts (`--gpu-memory-utilization`), "
                 "then `--max-model-len` and `--max-num-seqs` count; llama.cpp: fewer layers on the "
                 "GPU (`--n-gpu-layers`; ollama: `num_gpu`) or a smaller context (`--ctx-size`; "
                 "ollama: `num_ctx`)",
                 look=("nvidia-smi",),
-                see="see what else holds memory",
+                see="find what else holds memory",
             ),
             Message(where=(_no_segments,), text=END_OTHERS, look=("nvidia-smi",)),
         ),

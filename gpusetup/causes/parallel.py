@@ -12,19 +12,19 @@ NCCL_NO_SOCKET_INTERFACE = Cause(
     id="nccl-no-socket-interface",
     place=(Layer.RUNNING, 60),
     title="NCCL finds no network interface",
-    means="NCCL_SOCKET_IFNAME names none, or there is no network.",
+    means="NCCL_SOCKET_IFNAME matches no interface, or the machine has no network.",
     proven_by="NCCL's or gloo's line",
     way_out="Unset it, or name one that exists",
     source=NCCL_DOC,
     explains=NCCL_SAYS,
     message=Message(
         title="NCCL finds no network interface called {interface}",
-        plain="NCCL finds no network interface that it may use",
-        text="Unset NCCL_SOCKET_IFNAME (also where a script sets it), or let it name an interface "
-        "of this machine; `lo` serves for a single node",
+        plain="NCCL finds no usable network interface",
+        text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to an interface of this "
+        "machine; `lo` works for a single node",
         commands=("unset NCCL_SOCKET_IFNAME",),
         look=("ip -brief addr",),
-        see="see the interfaces of this machine",
+        see="list the interfaces of this machine",
     ),
     stage="distributed",
     alike=(Alike(causes=("nccl-error",), asks=alike.NCCL_LOG, unless=alike.interface_is_said),),
@@ -59,11 +59,11 @@ NCCL_P2P_FAILURE = Cause(
     message=Message(
         title="Peer access between these GPUs is not possible",
         detail="GeForce cards, virtual machines, an IOMMU or ACS on the PCIe bridges forbid it.",
-        text="Let NCCL go through memory instead, and switch off custom all-reduce kernels of "
-        "the serving program (vLLM: --disable-custom-all-reduce)",
+        text="Make NCCL use host memory instead, and switch off the server's custom "
+        "all-reduce (vLLM: --disable-custom-all-reduce)",
         commands=("export NCCL_P2P_DISABLE=1",),
         look=("nvidia-smi topo -p2p r",),
-        see="see which pairs of GPUs have it",
+        see="list the pairs of GPUs that have it",
     ),
     stage="distributed",
     alike=(
@@ -145,7 +145,7 @@ NCCL_DUPLICATE_GPU = Cause(
     id="nccl-duplicate-gpu",
     place=(Layer.RUNNING, 50),
     title="two ranks use one GPU",
-    means="More processes than GPUs, or a device that is not set.",
+    means="More processes than GPUs, or no device set.",
     proven_by="NCCL's line",
     not_when="invalid-device-ordinal",
     way_out="One process a GPU, LOCAL_RANK",
@@ -154,11 +154,11 @@ NCCL_DUPLICATE_GPU = Cause(
     message=Message(
         title="Two NCCL ranks ({rank} and {other}) use the same GPU",
         plain="Two NCCL ranks use the same GPU",
-        text="Start at most one process a GPU, and choose the device from LOCAL_RANK before "
+        text="Start at most one process per GPU, and choose the device from LOCAL_RANK before "
         "NCCL starts: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])); `torchrun "
-        "--nproc-per-node=gpu` starts one a GPU",
+        "--nproc-per-node=gpu` starts one per GPU",
         look=("nvidia-smi -L",),
-        see="see how many GPUs there are",
+        see="count the GPUs",
     ),
     stage="distributed",
     says=(
@@ -184,10 +184,10 @@ NCCL_SHM_ERROR = Cause(
         title="NCCL cannot create its segment of shared memory ({path})",
         plain="NCCL cannot create or attach its segment of shared memory",
         text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), "
-        "and remove segments that dead processes left; NCCL_SHM_DISABLE=1 does without, slower",
+        "and remove segments of dead processes; NCCL_SHM_DISABLE=1 avoids it, but is slower",
         commands=("sudo chmod 1777 /dev/shm",),
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
-        see="see how large it is, and who may write",
+        see="check its size and permissions",
         needs_root=True,
     ),
     stage="distributed",
@@ -211,18 +211,18 @@ NCCL_TIMEOUT = Cause(
     id="nccl-timeout",
     symptom=True,
     place=(Layer.RUNNING, 160),
-    title="a collective ran into its time limit",
+    title="an NCCL collective timed out",
     means="Another rank died or hangs.",
     proven_by="torch's watchdog",
-    not_when="Any other finding of NCCL or memory: then that is why",
+    not_when="Any other finding of NCCL or memory: then that is the cause",
     way_out="The first error of all ranks",
     source="torch documentation, distributed",
     explains=("nccl-error",),
     message=Message(
-        title="A collective of NCCL ran into its time limit",
-        detail="One rank waits for another that died, does other work, or hangs; the first "
-        "rank with an error of its own shows why.",
-        text="Look at the log of every rank for the first error; log what NCCL does",
+        title="An NCCL collective timed out",
+        detail="One rank waits for another that died, does other work, or hangs; the rank "
+        "with a different error shows why.",
+        text="Look for the first error in every rank's log; turn on NCCL's own log",
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
     ),
     stage="distributed",
@@ -273,7 +273,7 @@ NCCL_ERROR = Cause(
     symptom=True,
     place=(Layer.RUNNING, 170),
     title="NCCL failed without a reason",
-    means="Every rank says so; NCCL's own lines hold the reason.",
+    means="Every rank prints this; NCCL's own lines give the reason.",
     proven_by="unhandled system or cuda error",
     not_when="Any other finding of NCCL",
     way_out="NCCL_DEBUG=INFO",
@@ -281,7 +281,7 @@ NCCL_ERROR = Cause(
     message=Message(
         title="NCCL failed: {name}",
         plain="NCCL failed",
-        detail="This is what every rank says; the reason stands in NCCL's own lines.",
+        detail="Every rank prints this; NCCL's own lines give the reason.",
         text="Run it again with NCCL's own log, and read the first line with WARN",
         commands=("export NCCL_DEBUG=INFO",),
     ),

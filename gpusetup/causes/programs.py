@@ -55,10 +55,10 @@ PROGRAM_SEES_NO_GPU = Cause(
         ),
     ),
     severity=Severity.WARNING,
-    title="a program that does not use torch finds no GPU, and nothing shows that the driver lacks it",
+    title="a program without torch finds no GPU, although the driver seems fine",
     means="Its own build, its libraries or its settings keep it from the GPU.",
-    proven_by="The program's own word, while a driver answers",
-    not_when="The driver, the container or a variable is what hides the GPU: their own findings",
+    proven_by="The program's own message, while a driver answers",
+    not_when="The driver, the container or a variable hides the GPU: see those findings",
     way_out="The program's build for CUDA",
     source="The programs' installation guides",
     failure=4,
@@ -148,9 +148,9 @@ NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |versio
 PROGRAM_WITHOUT_GPU_SUPPORT = Cause(
     id="program-without-gpu-support",
     severity=Severity.WARNING,
-    title="a program is installed without its GPU part",
-    means="The package that is installed computes on the CPU only; the GPU's stack may be whole.",
-    proven_by="The program's own word",
+    title="a program is installed without GPU support",
+    means="The installed package computes on the CPU only; the GPU stack may be fine.",
+    proven_by="The program's own message",
     not_when="cuda-lib-missing: its GPU part is there and a library is not",
     way_out="The program's own build for CUDA",
     source="The programs' installation guides",
@@ -216,9 +216,9 @@ PROGRAM_FAILED = Cause(
     id="program-failed",
     severity=Severity.NOTE,
     title="a program failed by itself",
-    means="A key, a shape, a file, a name, a package that it needs: nothing of the GPU's stack.",
-    proven_by="The last failure that the program reports, and no word of a GPU near it",
-    not_when="A message has a cause of its own; a failure whose words may mean the GPU's stack",
+    means="A wrong key, shape, file or name, or a missing package: not the GPU stack.",
+    proven_by="The program's last error, with no word about a GPU near it",
+    not_when="A message with its own cause; an error that may come from the GPU stack",
     way_out="The program's own documentation and issues",
     source="Python's built-in exceptions; huggingface_hub's errors",
     failure=8,
@@ -226,13 +226,13 @@ PROGRAM_FAILED = Cause(
     holds=(lambda context: says_nothing_else(context),),
     message=Message(
         title="{program} failed: {said}",
-        text="The text does not say whether the GPU's stack is the reason. Run it again, and read "
+        text="The text does not show whether the GPU stack is the reason. Run it again, and read "
         "the first error that it prints",
         cases=(
             Message(
                 having={"own": "", "exception": "^(?:FileNotFound|NotADirectory)"},
-                text="Give it a path that exists: a relative path counts from the folder in which "
-                "the program was started",
+                text="Give it a path that exists: a relative path starts at the folder in which "
+                "you started the program",
             ),
             Message(
                 having={"needs": ""},
@@ -249,14 +249,14 @@ PROGRAM_FAILED = Cause(
             Message(
                 having={"own": "", "exception": "Error|Exception"},
                 title="{program} failed by itself: {said}",
-                text="Change what the message names, where the last lines of the traceback point. "
-                "If they are in a package, install releases of it and of the program that belong "
+                text="Fix what the message names, in the line at the end of the traceback. "
+                "If that line is in a package, install releases of it and of the program that belong "
                 "together",
             ),
             Message(
                 having={"own": ""},
                 title="{program} failed by itself: {said}",
-                text="Change what the message names; if it still fails, report it to the program's "
+                text="Fix what the message names; if it still fails, report it to the program's "
                 "project with the whole output",
             ),
         ),

@@ -1,6 +1,6 @@
 """The record of a cause: all that is known of it, beside the rule that finds it.
 
-A record is complete when its file is loaded: an id that stands twice, or an error without a place
+A record is complete when its file is loaded: an id that appears twice, or an error without a place
 in the order, fails there.
 """
 

@@ -49,20 +49,20 @@ NO_FASTER = (
 AMP_WITHOUT_GAIN = Cause(
     id="amp-without-gain",
     place=(Layer.RUNNING, 145),
-    title="mixed precision makes a training no faster",
-    means="It shortens large products on tensor cores, and nothing that a step waits for.",
+    title="mixed precision does not make a training faster",
+    means="It speeds up large products on tensor cores, not data loading or other waits.",
     proven_by="Somebody says that AMP is on and the training no faster",
     way_out="gpusetup tune --benchmark",
     source="torch documentation, automatic mixed precision; the acceleration guide",
     message=Message(
-        title="Mixed precision makes this training no faster: a {old} has no tensor cores",
-        plain="Mixed precision makes this training no faster: likeliest, a step waits for its "
+        title="Mixed precision does not make this training faster: a {old} has no tensor cores",
+        plain="Mixed precision does not make this training faster: likeliest, a step waits for its "
         "data, or the model is too small for this GPU",
-        detail="It shortens large products on tensor cores. A GPU below compute capability 7.0 "
-        "has none, and sizes that are no multiples of 8 leave them idle.",
-        text="Measure what a step waits for: `gpusetup tune CONFIG --benchmark --code "
+        detail="It speeds up large products on tensor cores. A GPU below compute capability "
+        "7.0 has none, and sizes that are not multiples of 8 do not use them.",
+        text="Measure where a step spends its time: `gpusetup tune CONFIG --benchmark --code "
         "MODULE:FUNCTION` runs it with and without AMP, a larger batch and more workers, and "
-        "names the cause where nothing gains; `gpusetup monitor -- COMMAND` watches a run",
+        "names the cause if nothing helps; `gpusetup monitor -- COMMAND` watches a run",
     ),
     says=(
         says(
@@ -91,7 +91,7 @@ TORCH_INTERNAL_ERROR = Cause(
     message=Message(
         title="An internal assertion of torch failed in {file}",
         plain="An internal assertion of torch failed",
-        text="Run it with the newest torch; where it stays, it is a fault of torch to report there",
+        text="Run it with the newest torch; if it stays, report it to torch",
     ),
     failure=7,
     says=(
@@ -109,22 +109,22 @@ CUDA_LIBRARY_ERROR = Cause(
     id="cuda-library-error",
     symptom=True,
     severity=Severity.WARNING,
-    title="cuBLAS or cuDNN failed with a status that names no reason",
-    means="Memory is full, an earlier kernel broke, or a foreign library is loaded.",
+    title="cuBLAS or cuDNN failed with a status that gives no reason",
+    means="The memory is full, an earlier kernel failed, or a wrong library is loaded.",
     proven_by="CUBLAS_STATUS_..., CUDNN_STATUS_...",
-    not_when="out-of-memory, ld-library-path-conflict, bf16-unsupported: then that is why",
+    not_when="out-of-memory, ld-library-path-conflict, bf16-unsupported: then that is the cause",
     way_out="nvidia-smi, CUDA_LAUNCH_BLOCKING=1",
     source="cuBLAS and cuDNN API references, status codes",
     message=Message(
-        title="A library of CUDA failed with {status}, which names no reason",
-        plain="A library of CUDA failed with a status that names no reason",
-        detail="Usually the GPU's memory is full, or an index out of range broke the kernel "
-        "before it; else another cuBLAS or cuDNN stands before torch's own.",
-        text="See whether the memory is full; run it once with every kernel waited for, so "
-        "that the first failure shows; take the folders of another CUDA out of LD_LIBRARY_PATH",
+        title="A CUDA library failed with {status}, which gives no reason",
+        plain="A CUDA library failed with a status that gives no reason",
+        detail="Usually the GPU's memory is full, or an index out of range broke an earlier "
+        "kernel; otherwise another cuBLAS or cuDNN comes before torch's own.",
+        text="Check whether the memory is full; run once with CUDA_LAUNCH_BLOCKING=1 to get the first failure; "
+        "remove the folders of another CUDA from LD_LIBRARY_PATH",
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi",),
-        see="see whether the memory is full",
+        see="check whether the memory is full",
     ),
     says=(
         says(
@@ -168,18 +168,18 @@ CUDA_CALL_NOT_SUPPORTED = Cause(
     means="Virtual GPUs and WSL lack unified memory, peer access or shared memory handles.",
     proven_by="CUDA error 801 of a program that runs",
     not_when="vgpu-no-compute: CUDA does not start on a profile without it",
-    way_out="Do without that feature, or have the hypervisor allow it",
+    way_out="Switch that feature off, or allow it in the hypervisor",
     source=CUDA_RUNTIME,
     message=Message(
         title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
         detail="Virtual GPUs and WSL lack some calls: unified memory, peer access, memory "
         "shared "
         "between processes. A hypervisor can allow unified memory to a vGPU (enable_uvm).",
-        text="Run it once with every kernel waited for, so that the call shows; then do "
-        "without that feature of the program, or have it allowed to the virtual machine",
+        text="Run once with CUDA_LAUNCH_BLOCKING=1 to find the call; then switch that feature of the program "
+        "off, or allow it for the virtual machine",
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi -q | grep -i virtualization",),
-        see="see whether the GPU is a virtual one",
+        see="check whether the GPU is virtual",
     ),
     says=(says("cuda error: operation not supported"),),
     examples=("RuntimeError: CUDA error: operation not supported",),
@@ -192,16 +192,16 @@ VRAM_NOT_RELEASED = Cause(
     means="ollama waits 5 s for it; it may then put part of the next model on the CPU.",
     proven_by="ollama's warning",
     not_when="gpu-memory-taken: another process holds the memory",
-    way_out="See what holds the memory, and restart ollama",
+    way_out="Find what holds the memory, and restart ollama",
     source="ollama's sources, server/sched.go",
     message=Message(
         title="ollama unloaded a model, and the GPU's memory was not free after {seconds} s",
         plain="ollama unloaded a model, and the GPU's memory was not free in time",
         detail="It then counts that memory as taken: part of the next model may run on the CPU.",
-        text="See what holds the memory; where it is ollama's own, restart its service",
+        text="Find what holds the memory; if it is ollama itself, restart its service",
         commands=("sudo systemctl restart ollama",),
         look=("nvidia-smi",),
-        see="see what holds the memory",
+        see="find what holds the memory",
         needs_root=True,
     ),
     says=(
@@ -222,7 +222,7 @@ VRAM_NOT_RELEASED = Cause(
 REPORT_CUT = Cause(
     id="report-cut",
     severity=Severity.NOTE,
-    title="a text is too long to be read whole",
+    title="a text is too long to read whole",
     means="Of a text over 1 MiB only a part is read, so that an answer takes seconds: the "
     "first 512 KiB, the last 256 KiB at least, and 256 KiB of the lines between that name an "
     "error, a version, CUDA or a GPU.",
@@ -233,7 +233,7 @@ REPORT_CUT = Cause(
         title="The text has {size}; {read} of it were read: its beginning, its end, and the "
         "telling lines between",
         plain="Only a part of the text was read",
-        text="Where the answer is not yours, give the part around the first error alone",
+        text="If the answer does not fit, give the part around the first error alone",
     ),
 )
 
@@ -241,15 +241,15 @@ REPORT_EMPTY = Cause(
     id="report-empty",
     severity=Severity.NOTE,
     title="a text is empty",
-    means="The file, the paste or the pipe held no word: the program before it printed "
-    "nothing, or printed to stderr.",
+    means="The file, the paste or the pipe is empty: the program before it printed nothing, "
+    "or printed to stderr.",
     proven_by="The text: no letter and no digit",
-    way_out="Give what the program printed; `2>&1` takes its errors along",
+    way_out="Give the program's output; `2>&1` includes its errors",
     source="`has_words` of gpusetup/commands/report.py",
     message=Message(
         title="The text is empty",
-        text="Paste what the program printed, its error first (`PROGRAM 2>&1 | gpusetup doctor "
-        "--report -` takes its errors along); without `--report` doctor reads this machine",
+        text="Paste the program's output, its error first (`PROGRAM 2>&1 | gpusetup doctor --report "
+        "-` includes its errors); without `--report` doctor reads this machine",
     ),
 )
 
@@ -259,7 +259,7 @@ def _older_cuda(context: RuleContext, text: str) -> Fix:
     older = f"CUDA {cuda} or older" if cuda else "an older CUDA, or with kernels for this GPU"
     newer = drivers.driver(context, "Update the driver")
     return Fix(
-        text=f"Take a release or build of what fails for {older}; or update the driver",
+        text=f"Use a release or build of the failing package for {older}, or update the driver",
         alternatives=paste.other("update the driver", *newer.commands),
         min_driver=newer.min_driver,
     )
@@ -279,8 +279,8 @@ PTX_UNSUPPORTED_TOOLCHAIN = Cause(
     by_check=True,
     message=Message(
         title="A kernel is PTX from a newer CUDA toolkit than the driver can compile",
-        detail="Minor-version compatibility covers binary kernels, not PTX: that needs a driver of "
-        "the toolkit's own CUDA or newer.",
+        detail="Minor-version compatibility covers binary kernels, not PTX: PTX needs a driver for "
+        "the toolkit's CUDA or newer.",
         way=_older_cuda,
     ),
     says=(
@@ -322,7 +322,7 @@ KERNEL_IMAGE_INVALID = Cause(
     by_check=True,
     message=Message(
         title="The driver cannot load a compiled kernel: its image is invalid (error 200)",
-        detail="It was compiled by a newer toolkit than the driver serves (Triton takes the ptxas "
+        detail="It was compiled by a newer toolkit than the driver supports (Triton takes the ptxas "
         "that TRITON_PTXAS_PATH names), for another GPU, or a cache holds half a file.",
         text="Empty the caches of compiled kernels and let Triton use its own ptxas (unset "
         "TRITON_PTXAS_PATH); if it stays, update the driver, or install the Triton that torch "
@@ -330,17 +330,17 @@ KERNEL_IMAGE_INVALID = Cause(
         commands=("unset TRITON_PTXAS_PATH", "rm -rf ~/.triton/cache ~/.nv/ComputeCache"),
         windows=(r"Remove-Item -Recurse -Force $env:USERPROFILE\.triton\cache",),
         look=("pip check",),
-        see="see whether Triton is the one that torch requires",
+        see="check whether Triton is the version that torch requires",
     ),
 )
 
 CUDA_PROGRAM_ERROR = Cause(
     id="cuda-program-error",
     severity=Severity.NOTE,
-    title="a kernel failed by the program's own fault",
+    title="the program's own fault made a kernel fail",
     means="An index out of range, a bad address.",
     proven_by="Errors 700 to 719",
-    not_when="An Xid of the hardware stands beside it",
+    not_when="An Xid of the hardware is in the same text",
     way_out="CUDA_LAUNCH_BLOCKING=1 to find the line",
     source=CUDA_RUNTIME,
     failure=5,
@@ -349,15 +349,15 @@ CUDA_PROGRAM_ERROR = Cause(
         title="A kernel failed: {what} (error {code})",
         detail="Usually an index or a label out of range in the program (for an embedding: token "
         "ids beyond the model's vocabulary), seldom the hardware (then the kernel log holds an "
-        "Xid). What cuBLAS or the allocator says afterwards is its echo.",
-        text="Run it once with every kernel waited for, so that the traceback names the line; on "
-        "the CPU the same line gives a clear error",
+        "Xid). Later errors of cuBLAS or the allocator only follow from it.",
+        text="Run once with CUDA_LAUNCH_BLOCKING=1 to get the real line; on the CPU the same line gives "
+        "a clear error",
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         cases=(
             Message(
                 having={"code": "^715$"},
                 detail="Usually a kernel of an extension that was compiled, or miscompiled, for "
-                "another GPU: update that extension, or go without it.",
+                "another GPU: update that extension, or switch it off.",
                 commands=("export CUDA_LAUNCH_BLOCKING=1",),
             ),
         ),

@@ -42,15 +42,15 @@ def _last(context: RuleContext, kind: str) -> Mapping[str, str]:
 TOOLKIT_MISMATCH = Cause(
     id="cuda-toolkit-mismatch-extension-build",
     place=(Layer.INSTALL, 160),
-    title="nvcc is of another CUDA than torch",
+    title="nvcc and torch have different CUDA versions",
     means="An extension must be compiled with torch's CUDA (its major at least).",
     proven_by="The build names both versions, or nvcc an architecture that it does not know",
     not_when="cuda-toolkit-missing",
     way_out="CUDA_HOME with torch's CUDA, or torch with nvcc's",
     source=CPP_EXTENSION + "; CUDA release notes",
     message=Message(
-        title="nvcc is of another CUDA than torch: an extension built here would not fit",
-        text="Build with nvcc of torch's CUDA: let CUDA_HOME name that toolkit",
+        title="nvcc and torch have different CUDA versions: an extension built here would not fit",
+        text="Build with the nvcc of torch's CUDA: set CUDA_HOME to that toolkit",
         way=one_cuda,
     ),
     stage="build",
@@ -112,7 +112,7 @@ TOOLKIT_MISSING = Cause(
     id="cuda-toolkit-missing",
     place=(Layer.INSTALL, 170),
     title="a build finds no CUDA toolkit",
-    means="torch's wheels bring CUDA's libraries, not its compiler.",
+    means="torch's wheels have CUDA's libraries, not its compiler.",
     proven_by="CUDA_HOME not set, nvcc not found",
     not_when="A wheel of the extension would do",
     way_out="The toolkit of torch's CUDA, CUDA_HOME",
@@ -121,10 +121,10 @@ TOOLKIT_MISSING = Cause(
     holds=(lambda context: not (context.snapshot.torch.backend or "").startswith("rocm"),),
     message=Message(
         title="A build of CUDA code finds no toolkit",
-        detail="torch's wheels bring CUDA's libraries, not its compiler.",
+        detail="torch's wheels have CUDA's libraries, not its compiler.",
         text="Install the CUDA toolkit of torch's CUDA (Windows: "
-        "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH) and let "
-        "CUDA_HOME name it; or ask `gpusetup resolve NAME` for a prebuilt wheel of the extension",
+        "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH) and set "
+        "CUDA_HOME to it; or ask `gpusetup resolve NAME` for a prebuilt wheel of the extension",
         way=_toolkit,
         cases=(
             Message(
@@ -238,14 +238,14 @@ def toolkit_commands(context: RuleContext, minor: str) -> tuple[Line, ...]:
 NINJA_MISSING = Cause(
     id="ninja-missing",
     place=(Layer.INSTALL, 200),
-    title="torch finds no ninja to build an extension",
+    title="torch needs ninja to build an extension and does not find it",
     means="torch.utils.cpp_extension.load runs it.",
     proven_by="torch's message",
     not_when="A build that says it goes on without ninja: slower, not broken",
     way_out="pip install ninja",
     source=CPP_EXTENSION,
     message=Message(
-        title="torch builds extensions with ninja, and finds none",
+        title="torch builds extensions with ninja, but ninja is not installed",
         detail="torch.utils.cpp_extension.load looks for the program on PATH when it is called.",
         text="Install it into this environment, and start from a shell in which the "
         "environment is active",

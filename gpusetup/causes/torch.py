@@ -27,16 +27,16 @@ INSTALL_UNFINISHED = Cause(
     id="install-unfinished",
     place=(Layer.UNFINISHED, 10),
     title="gpusetup was interrupted while it installed",
-    means="A kill, a power cut: the environment is between two states.",
+    means="After a kill or a power cut the environment is between two states.",
     proven_by="Its journal is still there",
-    way_out="gpusetup install, which ends it first",
+    way_out="gpusetup install, which finishes it first",
     source="gpusetup",
     explains=(*BROKEN_TORCH, *COMPANIONS, *NO_TORCH, "torch-cpu-build"),
     message=Message(
         title="An installation into {prefix} was interrupted",
         plain="An installation into this environment was interrupted",
-        detail="What was there before is kept until it is ended.",
-        text="Any `gpusetup install` ends it first: the environment becomes exactly the previous or exactly the new one",
+        detail="The previous files are kept until it ends.",
+        text="`gpusetup install` finishes it first: the environment becomes exactly the previous or exactly the new one",
         way=_recover,
     ),
 )
@@ -45,7 +45,7 @@ TORCH_MISSING = Cause(
     id="torch-missing",
     place=(Layer.WHEEL, 150),
     title="torch is not installed",
-    means="The interpreter that was judged has none.",
+    means="The inspected Python has no torch.",
     proven_by="No torch in its folders",
     not_when="Another interpreter has it: `--python`",
     way_out="Install it",
@@ -104,14 +104,14 @@ def _install(context: RuleContext) -> Fix:
 TORCH_HALF_INSTALLED = Cause(
     id="torch-half-installed",
     place=(Layer.WHEEL, 80),
-    title="torch's files are not all there",
-    means="An install was cut, or another wrote over it.",
+    title="some of torch's files are missing",
+    means="An install was interrupted, or another one overwrote it.",
     proven_by="Libraries of its RECORD are missing",
-    way_out="Install it whole",
+    way_out="Reinstall it",
     source="the RECORD of the distribution",
     explains=(*BROKEN_TORCH, *COMPANIONS),
     stage="import",
-    message=Message(title="torch is installed only in part", way=lambda context, _: _anew(context)),
+    message=Message(title="torch is only partly installed", way=lambda context, _: _anew(context)),
     says=any_of(
         {
             "name '_c' is not defined": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
@@ -163,7 +163,7 @@ TWO_TORCH_INSTALLS = Cause(
     before_torch=(Severity.ERROR,),
     place=(Layer.WHEEL, 60),
     title="torch is installed more than once",
-    means="Files of two versions lie over each other, or one hides the other.",
+    means="Files of two versions are mixed, or one hides the other.",
     proven_by="Two distributions named torch of different versions",
     not_when="mixed-conda-pip",
     way_out="Remove all, install one",
@@ -172,7 +172,7 @@ TWO_TORCH_INSTALLS = Cause(
     by_check=True,
     message=Message(
         title="torch is installed {times} times: {versions}",
-        detail="Their files lie over each other, or the first on the path is used.",
+        detail="Their files are mixed, or the first on the path is used.",
         way=lambda context, _: _anew(context),
     ),
 )
@@ -190,8 +190,8 @@ MIXED_CONDA_PIP = Cause(
     id="mixed-conda-pip",
     before_torch=(Severity.ERROR,),
     place=(Layer.WHEEL, 70),
-    title="conda and pip installed torch over each other",
-    means="Neither knows of the other's files.",
+    title="conda and pip both installed torch",
+    means="Neither knows the other's files.",
     proven_by="A conda package pytorch and a distribution torch of another version",
     way_out="Remove both, install one",
     source="conda documentation, using pip",
@@ -200,8 +200,8 @@ MIXED_CONDA_PIP = Cause(
         Alike(causes=("ld-library-path-conflict", "torch-half-installed"), asks="conda list torch"),
     ),
     message=Message(
-        title="Files of two torch installs lie over each other, conda's and pip's",
-        detail="Which one is loaded is chance.",
+        title="conda's and pip's torch files are mixed",
+        detail="Chance decides which one Python loads.",
         way=lambda context, _: _anew(context),
     ),
     says=(
@@ -220,12 +220,12 @@ TORCH_IMPORT_FAILED = Cause(
     symptom=True,
     place=(Layer.LIBRARIES, 80),
     title="torch does not import",
-    means="It was asked to.",
+    means="doctor tried the import.",
     proven_by="The error of the import",
-    way_out="Install it anew",
+    way_out="Reinstall it",
     source="torch's own message",
     by_check=True,
-    message=Message(text="Install it anew. ", way=paste.install_torch),
+    message=Message(text="Reinstall it. ", way=paste.install_torch),
 )
 
 HALVES_DO_NOT_FIT = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
@@ -239,10 +239,10 @@ TORCH_OUTSIDE_ENVIRONMENT = Cause(
     id="torch-outside-environment",
     before_torch=(Severity.ERROR, Severity.WARNING),
     place=(Layer.WHEEL, 50),
-    title="the imported torch is not the environment's",
-    means="PYTHONPATH or the user's site-packages stand before it.",
+    title="Python imports a torch from outside the environment",
+    means="PYTHONPATH or the user's site-packages come before it.",
     proven_by="The folder of the torch that would be imported",
-    way_out="Leave that folder out",
+    way_out="Remove that folder from the path",
     source="Python documentation, site",
     explains=(
         *BROKEN_TORCH,
@@ -253,10 +253,10 @@ TORCH_OUTSIDE_ENVIRONMENT = Cause(
     ),
     holds=(lambda context: bool(events(context, *HALVES_DO_NOT_FIT)),),
     message=Message(
-        title="The torch that Python imports is not the environment's own: it comes from {place}",
-        plain="The torch that Python imports is not the environment's own",
-        detail="PYTHONPATH and the user's site-packages stand before every environment.",
-        text="Leave that folder out of the path; then see whether the environment has a torch",
+        title="Python imports a torch from outside the environment: {place}",
+        plain="Python imports a torch from outside the environment",
+        detail="PYTHONPATH and the user's site-packages come before every environment.",
+        text="Remove that folder from the path; then check whether the environment has torch",
         commands=("export PYTHONNOUSERSITE=1",),
         cases=(
             Message(

@@ -22,7 +22,7 @@ TORCH_CPU_BUILD = Cause(
     id="torch-cpu-build",
     place=(Layer.WHEEL, 110),
     title="a CPU build on a machine with an NVIDIA GPU",
-    means="The default index serves Windows CPU builds; conda's plain pytorch may solve to one.",
+    means="On Windows the default index has CPU builds; conda's plain pytorch may solve to one.",
     proven_by="torch/version.py has no CUDA, and there is an NVIDIA GPU",
     not_when="Hidden GPUs; a missing driver, which comes first",
     way_out="Install the CUDA build from torch's index",
@@ -32,8 +32,8 @@ TORCH_CPU_BUILD = Cause(
     by_check=True,
     message=Message(
         title="{who} is a CPU build: it cannot use {gpu}",
-        detail="The default index has CPU builds only for Windows; conda solves to one where it "
-        "sees no driver; an installer may have put it in place of another.",
+        detail="The default index has CPU builds only for Windows; conda picks one if it sees "
+        "no driver; another package's install may have replaced the CUDA build.",
         text="Replace the CPU build. ",
         way=lambda context, text: _replace_it(context, text),
     ),
@@ -43,7 +43,7 @@ TORCH_CPU_BUILD = Cause(
 def _replace_it(context: RuleContext, text: str) -> Fix:
     build = context.resolution.build
     if build and build.backend == "cpu":
-        return Fix(text="No CUDA build fits this machine: see the other findings")
+        return Fix(text="No CUDA build works on this machine: see the other findings")
     return paste.install_torch(context, text)
 
 
@@ -96,7 +96,7 @@ TORCH_SEES_NO_GPU = Cause(
             text="Update Windows (WSL has a GPU from Windows 11 and Windows 10 21H2, build 19044, "
             "on), the NVIDIA driver in Windows and WSL itself (`wsl.exe --update`), and start WSL "
             "again (`wsl.exe --shutdown`; open programs in it end); install no Linux driver in it. "
-            "Where `nvidia-smi` lists the GPU inside WSL, ask torch (the command above)",
+            "If `nvidia-smi` lists the GPU inside WSL, ask torch (the command above)",
         ),
         Likelier(
             cause="no-nvidia-gpu",
@@ -110,8 +110,7 @@ TORCH_SEES_NO_GPU = Cause(
             shown=torch_was_not_shown_on_windows,
             because="the driver works, and on Windows `pip install torch` brings the build without "
             "CUDA",
-            text="Put a torch with CUDA in its place (`gpusetup install`) where its version ends "
-            "in +cpu",
+            text="If its version ends in +cpu, replace it with a CUDA build (`gpusetup install`)",
         ),
         Likelier(
             cause="container-no-gpu",
@@ -142,12 +141,12 @@ TORCH_SEES_NO_GPU = Cause(
     by_check=True,
     message=Message(
         title="torch.cuda.is_available() is False",
-        text="Ask torch for the reason, and do what its answer says: `None` is a build without "
+        text="Ask torch for the reason and follow its answer: `None` is a build without "
         "CUDA (`gpusetup install` replaces it); a driver that is too old or not found is updated "
-        "or installed; `No CUDA GPUs are available` is a GPU that the container was not given, or "
-        "that CUDA_VISIBLE_DEVICES hides",
+        "or installed; `No CUDA GPUs are available` means that the container has no GPU, or that CUDA_VISIBLE_DEVICES "
+        "hides it",
         look=(RAISE,),
-        see="have torch raise it, where it fails",
+        see="make torch print the reason",
     ),
 )
 
@@ -173,7 +172,7 @@ SMI_BANNER_MISREAD = Cause(
     place=(Layer.INSTALL, 240),
     title="a tool misreads the banner of nvidia-smi",
     means="From driver 610 on the banner says CUDA UMD Version; old patterns find nothing.",
-    proven_by="The tool says that it found no CUDA version, beside such a banner",
+    proven_by="The tool says that it found no CUDA version, next to such a banner",
     not_when="A driver that is missing or too old",
     way_out="Name the build; update the tool",
     source="nvidia-smi of driver 610",
@@ -181,8 +180,8 @@ SMI_BANNER_MISREAD = Cause(
         title="{program} misreads the banner of the newer nvidia-smi: the driver is healthy",
         plain="A tool misreads the banner of the newer nvidia-smi: the driver is healthy",
         detail="From driver 610 on nvidia-smi prints `CUDA UMD Version`; tools that search for "
-        "`CUDA Version` find none and take the CPU build or their oldest one.",
-        text="Name the build instead of letting the tool guess, or update the tool",
+        "`CUDA Version` find none and choose the CPU build or their oldest one.",
+        text="Name the build yourself, or update the tool",
         commands=("gpusetup install",),
     ),
     says=any_of(

@@ -29,7 +29,7 @@ NOT_BUILT_FOR = (
 JIT_ARCH_REJECTED = Cause(
     id="jit-arch-rejected",
     place=(Layer.LIBRARIES, 140),
-    title="the run-time compiler does not know the GPU",
+    title="the run-time compiler does not support the GPU",
     means="NVRTC or ptxas is older than the GPU; precompiled kernels may work.",
     proven_by="The compiler names the option or the architecture",
     not_when="arch-too-new-for-wheel",
@@ -41,15 +41,15 @@ JIT_ARCH_REJECTED = Cause(
     message=Message(
         title="{compiler} does not know the architecture {arch}",
         plain="The run-time compiler does not know the architecture of this GPU",
-        detail="Kernels that were compiled beforehand may work; what is compiled at run time "
-        "(fusers, jiterator, torch.compile) does not.",
-        text="Take a torch with a newer CUDA, whose compiler knows it. ",
+        detail="Precompiled kernels may work; kernels compiled at run time (fusers, jiterator, torch.compile) do "
+        "not.",
+        text="Install a torch with a newer CUDA, whose compiler supports it. ",
         way=paste.install_torch,
         cases=(
             Message(
                 having={"compiler": "ptxas|triton"},
                 where=(_no_newer_cuda,),
-                text="Let Triton use a newer toolkit's ptxas",
+                text="Make Triton use a newer toolkit's ptxas",
                 commands=("export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",),
                 windows=(),
             ),
@@ -132,7 +132,7 @@ ARCH_TOO_NEW_FOR_WHEEL = Cause(
     title="the GPU is newer than every kernel of the build",
     means="No kernel of its major version and no PTX that the driver compiles.",
     proven_by="The build's architectures and the GPU's capability",
-    not_when="A harmless warning about a capability that a kernel of the same major serves",
+    not_when="A harmless warning about a capability that a kernel of the same major version covers",
     way_out="A newer torch",
     source="CUDA C++ Programming Guide, application compatibility",
     explains=(
@@ -145,7 +145,7 @@ ARCH_TOO_NEW_FOR_WHEEL = Cause(
     ),
     by_check=True,
     message=Message(
-        title="{who} has no kernels for {gpu}: the GPU is newer than what it was built for",
+        title="{who} has no kernels for {gpu}: the GPU is too new for it",
         way=lambda context, _: _other_wheel(context),
     ),
 )
@@ -170,7 +170,7 @@ ARCH_TOO_OLD_FOR_WHEEL = Cause(
     stage="first-kernel",
     by_check=True,
     message=Message(
-        title="{who} has no kernels for {gpu}: the GPU is older than what it was built for",
+        title="{who} has no kernels for {gpu}: the GPU is too old for it",
         way=lambda context, _: _other_wheel(context),
     ),
 )
@@ -182,7 +182,7 @@ def _other_wheel(context: RuleContext) -> Fix:
     if build.backend != "cpu" if build else context.resolution.advice:
         return paste.install_torch(context)
     return Fix(
-        text="No wheel in the catalog serves this GPU: use the CPU build, a newer or a rented GPU",
+        text="No wheel in the catalog supports this GPU: use the CPU build, a newer or a rented GPU",
         commands=(paste.gpusetup(context, "--backend", "cpu"),),
     )
 
@@ -199,10 +199,10 @@ NO_KERNEL_IMAGE = Cause(
     ),
     place=(Layer.LIBRARIES, 100),
     title="a kernel for the GPU is missing, in torch or an extension",
-    means="Neither the GPU nor who raised it is known.",
+    means="The text names neither the GPU nor the package.",
     proven_by="Error 209 (48, 8 and 98 in the older runtime) alone",
     not_when="extension-arch-mismatch, arch-too-new-for-wheel, arch-too-old-for-wheel",
-    way_out="See which of them, then rebuild or reinstall",
+    way_out="Find out which one, then rebuild or reinstall it",
     source=CUDA_RUNTIME,
     stage="first-kernel",
     alike=(
@@ -214,14 +214,13 @@ NO_KERNEL_IMAGE = Cause(
     ),
     by_check=True,
     message=Message(
-        title="torch, or an extension beside it, has no kernel for {gpu}",
-        text="Install a torch made for this GPU; where torch itself works, build the extension "
-        "anew",
+        title="torch, or an extension, has no kernel for {gpu}",
+        text="Install a torch made for this GPU; if torch itself works, rebuild the extension",
         commands=("gpusetup install",),
         look=(
             "python -c \"import torch; print((torch.ones(9, device='cuda') * 2).sum().item())\"",
         ),
-        see="see first which of them: a number means that torch works",
+        see="check first which one: a number means that torch works",
     ),
     says=(
         *any_of(

@@ -25,15 +25,15 @@ TRITON_MISSING_WINDOWS = Cause(
     id="triton-missing-windows",
     place=(Layer.LIBRARIES, 190),
     title="no Triton on Windows",
-    means="torch brings Triton on Linux only.",
+    means="torch includes Triton on Linux only.",
     proven_by="Windows, a CUDA build, no triton",
     way_out="triton-windows, or no torch.compile",
     source="names of Triton's wheels",
     holds=(no(ON_LINUX), no(ON_MACOS)),
     message=Message(
-        title="torch.compile needs Triton, which torch does not bring for Windows",
-        text="Install the community's build, triton-windows, of the release that serves this torch "
-        "(2.4 or newer), or do without torch.compile",
+        title="torch.compile needs Triton, and torch for Windows does not include it",
+        text="Install the community's build, triton-windows, of the release that fits this torch "
+        "(2.4 or newer), or run without torch.compile",
         way=_triton_windows,
     ),
     stage="first-kernel",
@@ -83,12 +83,12 @@ TRITON_MISSING = Cause(
     holds=(ON_LINUX,),
     message=Message(
         title="torch.compile finds no working Triton",
-        detail="torch's wheels for Linux bring it as a dependency: it was removed or replaced, it "
-        "does not import, or the driver that it asks for the GPU does not answer.",
+        detail="torch's Linux wheels depend on it: it was removed or replaced, does not import, or "
+        "gets no answer from the driver.",
         text='Install the version that torch requires; `python -c "import triton"` says why it '
         "does not import",
         look=("pip check",),
-        see="see which version torch requires",
+        see="check which version torch requires",
     ),
     stage="first-kernel",
 )
@@ -110,15 +110,15 @@ TRITON_BUILD_FAILED = Cause(
             Message(
                 having={"lacks": "cuda$|libcuda"},
                 title="Triton cannot build its helper: the linker finds no libcuda.so",
-                text="Let TRITON_LIBCUDA_PATH and LIBRARY_PATH name the folder of the driver's "
-                "libcuda.so.1, or make the link libcuda.so beside it",
+                text="Set TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's "
+                "libcuda.so.1, or make the link libcuda.so next to it",
                 look=("ldconfig -p | grep libcuda",),
-                see="see where it is",
+                see="find it",
             ),
             Message(
                 having={"lacks": "^(?:cuda.h|ptxas)$"},
                 title="Triton cannot build its helper: it finds no {lacks}",
-                text="Install Triton anew, whose wheel brings it, or let CUDA_HOME name a toolkit",
+                text="Reinstall Triton, whose wheel has it, or set CUDA_HOME to a toolkit",
                 look=("pip check",),
             ),
             Message(
@@ -126,7 +126,7 @@ TRITON_BUILD_FAILED = Cause(
                 title="Triton cannot build its helper: the compiler finds no Python.h",
                 text="Install the headers of this Python (python3-dev, python3-devel; an embedded "
                 "one on Windows: copy the folders include and libs of a full Python of the same "
-                "version beside python.exe)",
+                "version next to python.exe)",
             ),
         ),
     ),
@@ -201,14 +201,14 @@ TRITON_NO_COMPILER = Cause(
     source="Triton's own message",
     message=Message(
         title="torch.compile needs a C compiler and none is on PATH",
-        text="Install one (gcc), or let CC name one that is there",
+        text="Install one (gcc), or set CC to an installed one",
         commands=("package gcc",),
         needs_root=True,
         cases=(
             Message(
                 where=(ON_WINDOWS,),
-                text="Install the newest triton-windows, which brings a compiler (TinyCC); older "
-                "releases of it take MSVC: the Build Tools for Visual Studio, with C++",
+                text="Install the newest triton-windows, which includes a compiler (TinyCC); its "
+                "older releases need MSVC: the Build Tools for Visual Studio, with C++",
                 commands=("pip install --upgrade triton-windows",),
             ),
         ),

@@ -20,16 +20,16 @@ def _as_chosen(context: RuleContext, text: str) -> Fix:
 RESOLVER_CONFLICT = Cause(
     id="resolver-conflict",
     place=(Layer.INSTALL, 130),
-    title="the requirements exclude each other",
+    title="the requirements contradict each other",
     means="Two pins need different versions of one package.",
     proven_by="The solver finds no solution",
-    not_when="conda-cuda-virtual-missing, python-no-wheel: then that is why",
+    not_when="conda-cuda-virtual-missing, python-no-wheel: then that is the cause",
     way_out="Loosen a pin; one index for the torch family",
     source="messages of uv, pip, conda and pixi",
     explains=("torch-missing",),
     message=Message(
-        title="The requirements exclude each other: the solver finds no set that holds them all",
-        text="Loosen the pin that the message names last; take torch, torchvision, "
+        title="The requirements contradict each other: the solver finds no set that satisfies all of them",
+        text="Loosen the pin that the message names last; install torch, torchvision, "
         "torchaudio and triton from one index and let torch choose the versions of what it "
         "depends on, as this command does",
         way=_as_chosen,
@@ -78,7 +78,7 @@ REQUIREMENT_BROKEN = Cause(
     id="requirement-broken",
     severity=Severity.WARNING,
     title="an installed package requires another version of its neighbour",
-    means="pip installs all the same and warns; it matters when that package is used.",
+    means="pip installs anyway and warns; it matters when you use that package.",
     proven_by="pip's conflict line",
     not_when="torchvision-mismatch, torchaudio-mismatch",
     way_out="Versions that fit each other",
@@ -264,9 +264,9 @@ GLIBC_TOO_OLD = Cause(
     explains=(*NO_TORCH, "cuda-lib-missing", "library-missing"),
     message=Message(
         title="The system's glibc is too old: glibc {needed} is needed",
-        plain="The system's glibc is older than what is installed here needs",
+        plain="The system's glibc is too old for the packages here",
         text="Use a newer distribution, or a container with one, which this command starts. Do not "
-        "replace the glibc of the system",
+        "replace the system's glibc",
         commands=("docker run --rm --gpus all -it ubuntu:24.04",),
         cases=(Message(where=(_has_no_gpu,), commands=("docker run --rm -it ubuntu:24.04",)),),
     ),
@@ -287,7 +287,7 @@ WRONG_INDEX = Cause(
     place=(Layer.INSTALL, 20),
     title="the index, or the local label, does not exist where the installer looked",
     means="Local labels such as +cu128 are only in torch's own index, and not every CUDA has one.",
-    proven_by="An index that no torch was ever in, a label asked of another index, 403 or 404, "
+    proven_by="An index that never had torch, a label asked of another index, 403 or 404, "
     "a release inside the range of those offered",
     not_when="python-no-wheel: the index has the release, for other Pythons",
     way_out="The index that the resolver names",

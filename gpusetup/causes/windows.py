@@ -24,7 +24,7 @@ WINDOWS_DLL_MISSING = Cause(
     id="windows-dll-missing",
     place=(Layer.WHEEL, 30),
     title="Windows cannot load torch's DLLs",
-    means="The Visual C++ runtime or a DLL beside it is missing or old.",
+    means="The Visual C++ runtime or a DLL that it needs is missing or old.",
     proven_by="WinError 126, 127, 182, 193, 1114",
     not_when="windows-pagefile-too-small (1455), extension-abi-mismatch",
     way_out="The current Visual C++ runtime",
@@ -33,10 +33,10 @@ WINDOWS_DLL_MISSING = Cause(
     holds=(_is_not_told,),
     message=Message(
         title="Windows cannot load {dll}: a DLL that it needs is missing or of another version",
-        plain="Windows cannot load torch's DLLs: one that they need is missing",
+        plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
         detail="Mostly the runtime of Visual C++ (msvcp140, vcruntime140_1), for torch 2.4.0 "
         "also libomp140.x86_64.dll; error 1114 comes from an outdated runtime too.",
-        text="Install the current Visual C++ runtime (x64), then torch anew (2.4.1 or newer)",
+        text="Install the current Visual C++ runtime (x64), then reinstall torch (2.4.1 or newer)",
         windows=("winget install Microsoft.VCRedist.2015+.x64",),
         then=("gpusetup install",),
         needs_root=True,
@@ -125,7 +125,7 @@ WINDOWS_PAGEFILE_TOO_SMALL = Cause(
         detail="Windows reserves room for the CUDA DLLs in every process; each DataLoader "
         "worker is a process.",
         text="Let Windows manage the page file, or enlarge it on a disk with room (System, "
-        "Advanced, Performance, Virtual memory), and start again; use fewer workers",
+        "Advanced, Performance, Virtual memory), and restart Windows; use fewer workers",
         windows=("SystemPropertiesPerformance.exe",),
         needs_root=True,
     ),
@@ -153,10 +153,10 @@ WINDOWS_PATH_TOO_LONG = Cause(
     explains=NO_TORCH,
     message=Message(
         title="A path is longer than the 260 characters that Windows allows",
-        detail="The caches of inductor and Triton, pip's and ninja's build folders make such "
-        "names.",
-        text="Switch long paths on (as administrator, then start the program anew), or let the "
-        "caches and the environment lie in a short folder",
+        detail="The caches of inductor and Triton, pip's and ninja's build folders have such "
+        "paths.",
+        text="Switch long paths on (as administrator, then restart the program), or move the "
+        "caches and the environment to a short folder",
         windows=(
             "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
             "-Name LongPathsEnabled -Value 1",

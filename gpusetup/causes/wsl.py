@@ -32,8 +32,8 @@ WSL_DRIVER = Cause(
                 # WSL 1 names a kernel 4.4.0 with the build of Windows: WSL 2 has no such old one.
                 where=(lambda context: (context.snapshot.os.kernel or "").startswith("4.4.0-"),),
                 title="This is WSL 1, which has no GPU",
-                text="In PowerShell turn the distribution into WSL 2: `wsl --set-version` with its "
-                "name and 2 (the command lists the names)",
+                text="In PowerShell convert the distribution to WSL 2: `wsl --set-version NAME 2` "
+                "(the command lists the names)",
                 commands=("wsl.exe --list --verbose",),
             ),
         ),
@@ -66,7 +66,7 @@ WSL_LINUX_DRIVER = Cause(
     place=(Layer.PROCESS, 30),
     title="a Linux driver is installed inside WSL",
     means="It hides the library through which WSL talks to Windows.",
-    proven_by="libcuda from elsewhere than /usr/lib/wsl/lib",
+    proven_by="libcuda from outside /usr/lib/wsl/lib",
     way_out="Remove it",
     source='NVIDIA, "CUDA on WSL User Guide"',
     explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),

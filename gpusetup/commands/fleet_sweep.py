@@ -20,7 +20,7 @@ LIMIT_SECONDS, MEET_SECONDS = 30.0, 240.0
 BYTES = {"cpu": 1 << 22, "cuda": 1 << 27}
 NO_LAUNCHER = "`fleet sweep` is one rank of several, and nothing here says which of how many"
 LAUNCHERS = (
-    "start it with a launcher, one rank a GPU: `srun --ntasks-per-node=8 gpusetup fleet sweep`, "
+    "start it with a launcher, one rank per GPU: `srun --ntasks-per-node=8 gpusetup fleet sweep`, "
     "or on each node `torchrun --nnodes=N --nproc-per-node=8 --rdzv-backend=c10d "
     "--rdzv-endpoint=HOST:29500 --no-python gpusetup fleet sweep`; under Ray in tasks that "
     "set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT"

@@ -85,7 +85,7 @@ def interval(text: str) -> float:
 def run(options: Namespace, out: Console) -> int:
     if options.demo:
         if options.after or options.replay or options.pid is not None:
-            raise UsageError("`--demo` shows a recording of its own", hint="leave the rest out")
+            raise UsageError("`--demo` shows its own recording", hint="leave the rest out")
         options.replay, options.after = str(DEMO), DEMO_COMMAND
     checked(options)
     return _replay(options, out) if options.replay else _watch(options, out)

@@ -75,7 +75,7 @@ def configure(parser: ArgumentParser) -> None:
     what("--model", metavar="NAME", help="qwen3-8b, or a config.json or its folder")
     what("--params", metavar="124M", help="a model of this size, of the usual shape")
     what("--from-config", metavar="FILE", help="what a training config says")
-    what("--code", metavar="FILE:NAME", help="a function of your own code")
+    what("--code", metavar="FILE:NAME", help="a function of your code")
     what("--context", type=tokens, metavar="N", help="tokens of a sequence: 32768, 32k")
     what("--batch", **whole, help="sequences a step on all GPUs together")
     what("--accumulate", **whole, help="micro-batches a step")
@@ -310,7 +310,7 @@ def check_modes(options: Namespace) -> None:
     if options.format == "yaml" and (options.json or options.table):
         raise UsageError("`--format yaml` and `--json`, `--table` exclude each other")
     if not options.serve and {"weights", "cache"} & said:
-        raise UsageError("`--weights` and `--cache` are about serving: add `--serve`")
+        raise UsageError("`--weights` and `--cache` need a server: add `--serve`")
     for mode, takes in TAKES.items():
         if mode in said and (others := said - {mode, *takes}):
             raise UsageError(

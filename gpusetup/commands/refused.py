@@ -92,7 +92,7 @@ def option_meant(name: str, parser: ArgumentParser) -> str | None:
     """A command's own options of the meaning of another one, three at most."""
     options = parser._option_string_actions
     if " " not in parser.prog or name in options:
-        return "options stand after the command, as in `gpusetup doctor --json`;"
+        return "options come after the command, as in `gpusetup doctor --json`;"
     plain = name.lower().lstrip("-").replace("_", "-")
     if plain in LEFT:
         return LEFT[plain]

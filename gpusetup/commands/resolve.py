@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 SUMMARY = (
     "Says which PyTorch build fits this machine, or a described one, and why not the others. "
-    "What is not given comes from this machine."
+    "What you do not give comes from this machine."
 )
 EXAMPLES = (
     "gpusetup resolve",
@@ -55,7 +55,7 @@ def configure(parser: ArgumentParser) -> None:
         "packages",
         nargs="*",
         metavar="PACKAGE",
-        help="what is to stand on torch: `vllm`, 'jax[cuda13]'; torch is chosen with it, and your "
+        help="packages that use torch: `vllm`, 'jax[cuda13]'; torch is chosen with it, and your "
         "own package index is asked",
     )
     add_machine_options(parser, python=False)
@@ -93,7 +93,7 @@ def configure(parser: ArgumentParser) -> None:
     wish.add_argument(
         "--offline",
         action="store_true",
-        help="with PACKAGE: ask nobody, answer from the table of companions",
+        help="with PACKAGE: use no network, answer from the table of companions",
     )
     wish.add_argument(
         "--refresh",

@@ -25,7 +25,7 @@ def channel_answer(channel: str, asked: Asked, root: str) -> ResolveAnswer:
     if build is None:
         raise Unsatisfiable(
             f"No backend fits this machine, so no {channel} build does",
-            hint="`gpusetup resolve` says what stands against each",
+            hint="`gpusetup resolve` says why not for each",
         )
     index = f"{root.rstrip('/')}/{channel}/{build.backend}"
     note = (

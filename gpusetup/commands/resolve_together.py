@@ -37,7 +37,7 @@ def together(options: Namespace, asked: Asked, out: Console) -> tuple[Joint, Res
         from gpusetup.install.joint.places import users_places
 
         places = users_places(os.environ, Path.home())
-        out.talk(f"asked: {', '.join(places.shown)} (`--offline` asks nobody)")
+        out.talk(f"asked: {', '.join(places.shown)} (`--offline` uses no network)")
         joint = choose_together(asked, places, explain=options.explain)
     return joint, _resolution(joint, asked)
 

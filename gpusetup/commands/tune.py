@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SUMMARY = (
     "Proposes changes of a training config for this machine: the diff, and a reason and a source "
     "for every line. It never writes a change that could alter your results. With --batch-size it "
-    "measures the batch that fits, in a process of its own."
+    "measures the batch that fits, in a separate process."
 )
 EXAMPLES = (
     "gpusetup tune train.yaml",

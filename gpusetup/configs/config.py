@@ -59,7 +59,7 @@ def read_config(raw: bytes, name: str) -> Config:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as problem:
         line = raw[: problem.start].count(b"\n") + 1
-        hint = "save it anew, as UTF-8"
+        hint = "save it as UTF-8"
         raise BadInput(f"{name}, line {line}: not UTF-8 text", hint=hint) from problem
     bom = text.startswith(BOM)
     text = text[1:] if bom else text
@@ -99,7 +99,7 @@ def _proven(before: Config, after: Config, edits: Sequence[Edit]) -> None:
     if list(old.items()) != list(new.items()):
         raise BadInput(
             f"{before.name}: the change would reach further than the value itself",
-            hint="an anchor, a tag or an unusual layout stands there: change it by hand",
+            hint="it has an anchor, a tag or an unusual layout: change it by hand",
         )
 
 

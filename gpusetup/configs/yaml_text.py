@@ -135,7 +135,7 @@ class _Document:
             yield from self.settings(inner, (*path, word), named, shared, bool(node.flow_style))
 
     def word(self, key: Any, lines: dict[str, int], index: int) -> str:
-        """The word of a key; no word stands twice."""
+        """The word of a key; no word appears twice."""
         if type(key).__name__ != "ScalarNode":
             return f"?{index}"
         word = str(key.value)
@@ -143,8 +143,8 @@ class _Document:
             word = f"<<{sum(one.startswith('<<') for one in lines)}"
         if word in lines:
             raise BadInput(
-                _where(self.name, key.start_mark, f"the key {word!r} stands twice"),
-                hint=f"it stood in line {lines[word]} already; keep one of them",
+                _where(self.name, key.start_mark, f"the key {word!r} appears twice"),
+                hint=f"line {lines[word]} has it too: keep one of them",
             )
         lines[word] = key.start_mark.line + 1
         return word

@@ -22,21 +22,21 @@ VERDICTS = (
         id="ok",
         severity=Severity.NOTE,
         title="nothing to fix for CUDA",
-        means="Driver, GPU and torch work together; a failure that is shown lies outside of them.",
+        means="Driver, GPU and torch work together; the failure has another cause.",
         proven_by=(
-            "A GPU, a driver that answers and a torch with kernels for it; torch's own word that "
+            "A GPU, a driver that answers and a torch with kernels for it; torch itself says that "
             "it sees the GPU; in a text, a healthy nvidia-smi"
         ),
         not_when="Any error finding; a warning alone (an idle PCIe link, a capability that a later "
-        "minor serves) changes nothing",
+        "minor covers) changes nothing",
         way_out="Nothing to do",
         source="gpusetup",
     ),
     Cause(
         id="unknown",
         severity=Severity.NOTE,
-        title="what was read does not say what is wrong",
-        means="No rule found an error, and a working stack was not shown either.",
+        title="not enough information to tell what is wrong",
+        means="No rule found an error, and nothing shows a working stack.",
         proven_by="Neither a finding nor a healthy stack",
         way_out="`gpusetup doctor` on the machine itself, or the output of `gpusetup snapshot`",
         source="gpusetup",

@@ -52,7 +52,7 @@ def _there(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> 
     record = RECORDS[finding.id]
     if record.lacks == "gpu":
         return Fix(text=lender.gives_a_gpu)
-    why = f"The driver is {lender.name}'s, and nobody can update it there"
+    why = f"The driver is {lender.name}'s, and you cannot update it there"
     if record.lacks == "driver" and context.snapshot.driver.version and context.resolution.build:
         fix = paste.install_torch(context, f"{why}. ")
     elif record.lacks == "driver":
@@ -63,8 +63,8 @@ def _there(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> 
     elif record.place and record.place[0] in OF_THE_DRIVER:
         return Fix(
             text=f"The driver and the machine are {lender.name}'s: take another machine "
-            f"({lender.anew}; what lies on this one is lost), and install no driver packages on it"
+            f"({lender.anew}; files on this one are lost), and install no driver packages on it"
         )
     if any(word in line for line in fix.commands for word in INSTALLS):
-        return replace(fix, text=f"{fix.text}. Then start the session anew ({lender.restart})")
+        return replace(fix, text=f"{fix.text}. Then restart the session ({lender.restart})")
     return fix

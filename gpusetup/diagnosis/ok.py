@@ -113,9 +113,9 @@ def proof(context: RuleContext) -> str:
     names = ", ".join(dict.fromkeys(gpu.name for gpu in seen)) or "the GPU"
     kernels = torch.version and seen and all(serving(context, gpu) for gpu in seen)
     if serves_its_maker(context):
-        return f"{build} is the build for the GPU that is here; whether it starts was not asked"
+        return f"{build} is the build for the GPU that is here; not tested: run `gpusetup verify`"
     if kernels and context.other_host:
-        return f"{build} has kernels for {names}; the driver there was not asked"
+        return f"{build} has kernels for {names}; the driver there was not tested"
     if kernels and is_cuda_build(torch) and (driver_answers(context) or not is_report(context)):
         return f"{build} can use {names}"
     if torch.cuda_available:
@@ -124,7 +124,7 @@ def proof(context: RuleContext) -> str:
         return f"a program computed on {names}"
     if _warned_in_vain(context):
         return (
-            f"torch has kernels that run on {names}: its warning can be ignored; no computation "
-            "was shown"
+            f"torch has kernels that run on {names}: you can ignore its warning; the text "
+            "shows no computation"
         )
-    return "the driver answers and no fault is shown; torch was not shown"
+    return "the driver works and shows no fault; the text does not show torch"

@@ -199,6 +199,4 @@ def _holds(context: RuleContext, fix: Fix) -> str:
             "`sudo systemctl restart ollama`"
         )
     where = PROFILES.get(family, PROFILES["linux"])
-    return (
-        f". The variable changes in this shell only; to keep it, set it {where}; open a new shell"
-    )
+    return f". (This shell only. To keep it, set it {where} and open a new shell.)"

@@ -78,12 +78,12 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
     torch = context.snapshot.torch
     if context.snapshot.os.jetson or (not torch.version and "/usr/" in (torch.location or "")):
         return Fix(
-            text=f"Keep the torch that the maker of this board or image put there: take {name} "
+            text=f"Keep the torch from the maker of this board or image: get {name} "
             "from the same place, or build it for the release that the command prints",
             commands=(paste.pip(context, "uninstall", "-y", name), paste.ask_torch(context)),
         )
     which = paste.command(context, paste.python(context), "-c", WHICH_COPY)
-    look = "see first which copy of torch is imported (PYTHONNOUSERSITE=1 leaves out ~/.local)"
+    look = "check first which copy of torch Python imports (PYTHONNOUSERSITE=1 leaves out ~/.local)"
     way = paste.install_torch(context, f"Install torch and {name} together. ")
     row, build = context.catalog.release_of(torch.version or ""), paste.chosen(context)
     own = row and (row.torchvision if name == "torchvision" else row.torchaudio)
@@ -112,7 +112,7 @@ def pairs(context: RuleContext) -> Iterator[Finding]:
             pair = f"{project.name} {one.version} is not for torch {torch}"
             fitting = [f"{project.name}{one}" for one in releases_for(project, torch)[:1]]
             fix = Fix(
-                text="Install the release that takes this torch, if there is one; else "
+                text="Install the release for this torch, if there is one; otherwise "
                 f"{project.alternative}",
                 commands=tuple(paste.pip(context, "install", "--no-deps", one) for one in fitting),
             )
@@ -143,8 +143,8 @@ def guarded_set_changed(context: RuleContext) -> Iterator[Finding]:
                 GUARDED_SET_CHANGED,
                 (event,),
                 fix=Fix(
-                    text="Put the guarded versions back; if the change was meant, `gpusetup guard "
-                    "--write` holds the new set instead",
+                    text="Put the guarded versions back; if you meant the change, `gpusetup guard "
+                    "--write` guards the new set",
                     # uv builds a tool's environment from its receipt.
                     commands=(paste.command(context, "uv", "tool", "upgrade", "--reinstall", tool),)
                     if named

@@ -179,7 +179,7 @@ ANSWERED = Message(
 
 LIBRARIES = Message(
     title="NVML does not start although a driver runs: it answers {said}",
-    text="Install the driver's libraries anew, of exactly the version of its kernel module, and "
+    text="Reinstall the driver's libraries, of exactly the version of its kernel module, and "
     "reboot",
     look=("ldconfig -p | grep libnvidia-ml",),
     needs_root=True,

@@ -70,7 +70,7 @@ def drivers_own(context: RuleContext, text: str) -> Fix:
         text=text,
         commands=commands,
         looks=paste.look(
-            "see which libcuda is found", *paste.posix(context, "ldconfig -p | grep libcuda")
+            "find the libcuda in use", *paste.posix(context, "ldconfig -p | grep libcuda")
         ),
         needs_root=True,
     )
@@ -92,9 +92,9 @@ def without_folder(context: RuleContext, folder: str) -> tuple[Line, ...]:
 
 UNKNOWN_ERROR = Message(
     title="CUDA does not start: unknown error ({code})",
-    plain="CUDA works no more after the machine slept",
-    text="On Linux load the unified memory module anew (after suspend it is often in a bad state) "
-    "and start the program again; else reboot",
+    plain="CUDA stopped working after the machine slept",
+    text="On Linux reload the nvidia_uvm module (after suspend it is often in a bad state) "
+    "and start the program again; otherwise reboot",
     commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
     needs_root=True,
     needs_reboot=True,
@@ -104,7 +104,7 @@ UNKNOWN_ERROR = Message(
             having={"code": ""},
             title="A CUDA call failed after CUDA had started: unknown error ({code})",
             text="Look for an Xid of that time in the kernel's log; without one run it again with "
-            "CUDA_LAUNCH_BLOCKING=1, so that the failing call is the one that is named",
+            "CUDA_LAUNCH_BLOCKING=1, to get the failing call",
             commands=("export CUDA_LAUNCH_BLOCKING=1",),
             look=("sudo dmesg -T | grep -i xid",),
         ),
@@ -127,7 +127,7 @@ CODES: dict[int, tuple[Cause, Message]] = {
         CUDA_INIT_OUT_OF_MEMORY,
         Message(
             title="CUDA cannot start: out of memory while it starts (error 2)",
-            text="Lift the limit on the address space (ulimit -v, the batch system), or give the "
+            text="Raise the limit on the address space (ulimit -v, the batch system), or give the "
             "virtual machine more memory",
             commands=("ulimit -v unlimited",),
         ),
@@ -136,15 +136,15 @@ CODES: dict[int, tuple[Cause, Message]] = {
         LIBCUDA_STUB,
         Message(
             title="The toolkit's stub libcuda is loaded instead of the driver's (error 34)",
-            text="Take the toolkit's stubs folder out of LD_LIBRARY_PATH",
+            text="Remove the toolkit's stubs folder from LD_LIBRARY_PATH",
             way=lambda context, text: Fix(text=text, commands=without_folder(context, "/stubs")),
         ),
     ),
     36: (
         DRIVER_CALL_UNSUPPORTED,
         Message(
-            title="The CUDA library asks more of the kernel driver than it can do (error 36)",
-            text="Install kernel driver and libraries of one version, then reboot",
+            title="The CUDA library needs a newer kernel driver (error 36)",
+            text="Install the kernel driver and the libraries in the same version, then reboot",
             needs_root=True,
             needs_reboot=True,
         ),
@@ -153,7 +153,7 @@ CODES: dict[int, tuple[Cause, Message]] = {
         COMPUTE_MODE_EXCLUSIVE,
         Message(
             title="The GPU is busy, or in exclusive mode and taken by another process (error 46)",
-            text="End the other process, or set the compute mode to default; where no process "
+            text="End the other process, or set the compute mode to default; if no process "
             "holds the GPU, reboot",
             commands=("sudo nvidia-smi -c DEFAULT",),
             look=("nvidia-smi",),
@@ -164,8 +164,7 @@ CODES: dict[int, tuple[Cause, Message]] = {
         CUDA_SEES_NO_DEVICE,
         Message(
             title="CUDA sees no device (error 100)",
-            text="Look at CUDA_VISIBLE_DEVICES, the compute mode and MIG, and at what else is "
-            "found",
+            text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
             look=(
                 "nvidia-smi -L",
                 'nvidia-smi "--query-gpu=compute_mode,mig.mode.current" --format=csv',
@@ -176,8 +175,7 @@ CODES: dict[int, tuple[Cause, Message]] = {
         INVALID_DEVICE_ORDINAL,
         Message(
             title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
-            text="Name only GPUs that `nvidia-smi -L` lists, and start no more processes than "
-            "there are GPUs",
+            text="Name only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
             look=("nvidia-smi -L",),
         ),
     ),
@@ -193,8 +191,8 @@ CODES: dict[int, tuple[Cause, Message]] = {
         OS_CALL_FAILED,
         Message(
             title="A system call of the CUDA driver failed (error 304)",
-            text="Usually device nodes are missing or forbidden, or a sandbox (cgroup, seccomp, "
-            "limits) forbids the call",
+            text="Usually device nodes are missing or not accessible, or a sandbox (cgroup, "
+            "seccomp, limits) blocks the call",
             commands=("sudo nvidia-modprobe -u -c=0",),
             look=("ls -l /dev/nvidia*",),
             needs_root=True,
@@ -204,9 +202,8 @@ CODES: dict[int, tuple[Cause, Message]] = {
         OS_CALL_FAILED,
         Message(
             title="The CUDA driver may not do what a program asks (error 800)",
-            text="Start the container again: its rights to the device nodes are gone or were never "
-            "given (cgroup rules, seccomp); outside of containers look at the nodes' owner and "
-            "group",
+            text="Start the container again: it has lost or never had access to the device nodes "
+            "(cgroup rules, seccomp); outside of containers check the nodes' owner and group",
             look=("ls -l /dev/nvidia*",),
         ),
     ),
@@ -232,16 +229,16 @@ CODES: dict[int, tuple[Cause, Message]] = {
         Message(
             title="The loaded libcuda does not belong to the loaded kernel driver (error 803)",
             text="Remove stale copies of libcuda (a cuda-compat folder, a mounted or copied "
-            "library); where the driver was updated and not loaded anew, reboot",
+            "library); if the driver was updated and not reloaded, reboot",
             way=drivers_own,
         ),
     ),
     804: (
         FORWARD_COMPAT_UNSUPPORTED,
         Message(
-            title="A forward compatibility library (cuda-compat) stands in front of the driver, on "
+            title="A forward compatibility library (cuda-compat) comes before the driver, on "
             "a GPU or driver that does not allow it (error 804)",
-            text="Take the cuda-compat folder out of the loader's path, or update the driver of "
+            text="Remove the cuda-compat folder from the loader's path, or update the driver of "
             "the host; forward compatibility is for data centre GPUs only",
             way=drivers_own,
         ),
@@ -256,7 +253,7 @@ OTHER_CODE = (
     CUDA_INIT_FAILED,
     Message(
         title="CUDA does not start: cuInit answers {code}",
-        text="Reboot; if it stays, install the driver anew",
+        text="Reboot; if it stays, reinstall the driver",
         needs_root=True,
         needs_reboot=True,
     ),

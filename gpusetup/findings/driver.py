@@ -63,14 +63,14 @@ def driver_not_loaded(context: RuleContext) -> Iterator[Finding]:
 
 
 CALLED_TOO_OLD = Message(
-    title="Driver {driver} is called too old, and is new enough",
-    plain="The driver is called too old, and is new enough",
+    title="Something calls driver {driver} too old, but it is new enough",
+    plain="Something calls the driver too old, but it is new enough",
     text="Keep the driver and torch. Another libcuda may come before the driver's own (a compat or "
     "stubs folder in LD_LIBRARY_PATH, or an image's), the driver may have been updated without a "
     "reboot, or another library here may be built for a newer CUDA than torch: the traceback names "
     "it",
     look=("ldconfig -p | grep libcuda",),
-    see="see which libcuda is found",
+    see="find the libcuda in use",
 )
 
 
@@ -214,10 +214,10 @@ def _newer_or_another(context: RuleContext, said: tuple[Event, ...], floor: str 
     torchs = any("found" in event.values for event in said)
     if context.snapshot.torch == Torch() and is_report(context) and not torchs:
         other = paste.other(f"for torch: {torch}", *paste.install_commands(context))
-        text = f"Take the program's build for an older CUDA; or else: {newer.text}"
+        text = f"Use the program's build for an older CUDA; or: {newer.text}"
         return Fix(text=text, alternatives=(*other, *update), min_driver=newer.min_driver)
     return Fix(
-        text=f"Keep the driver and install {torch}, which it serves",
+        text=f"Install {torch}: it works with your driver, no driver update needed",
         commands=paste.install_commands(context),
         alternatives=(*paste.by_hand(context), *update),
         min_driver=floor,

@@ -105,7 +105,7 @@ MIG = ("mig_enabled", "mig_count", "mig_instances", "mig_pending")
 
 
 def _mig(context: RuleContext, concerned: Sequence[Gpu], what: str, command: str) -> Finding:
-    text = "Type the command; where nothing may run on the GPU, end the programs first"
+    text = "Type the command; if nothing may run on the GPU, end the programs first"
     fix = Fix(text=text, commands=_for_each(concerned, command), needs_root=True)
     who = which.titled(context, concerned)
     evidence = marked(context, concerned, *MIG, "name")

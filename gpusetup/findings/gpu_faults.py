@@ -66,8 +66,8 @@ RETIRED_PAGES_MOST = 60
 
 ACTIONS = {
     "gpu_reset": "reset the GPU",
-    "drain_and_reset": "start nothing new on the GPU, and reset it when its programs have ended",
-    "drain_p2p": "end what goes between GPUs, so that their links can be reset",
+    "drain_and_reset": "start nothing new on the GPU, and reset it after its programs end",
+    "drain_p2p": "end all traffic between GPUs, so that their links can be reset",
     "recover_imex_domain": "recover the IMEX domain",
     "bus_reset": "reset the GPU's PCI bus (a reboot does it)",
     "node_reboot": "reboot the machine",

@@ -69,7 +69,7 @@ def cuda_lib_missing(context: RuleContext) -> Iterator[Finding]:
         exact = ("install", "--force-reinstall", "--no-deps", *exactly(cut))
         names = ", ".join(name for name, _ in cut[:3])
         files = f"{names}: files are missing"
-        again = Fix(text="Install these packages anew", commands=(paste.pip(context, *exact),))
+        again = Fix(text="Reinstall these packages", commands=(paste.pip(context, *exact),))
         found = seen(context, CUDA_LIB_MISSING, "packages", files, library=names)
         yield replace(found, fix=again)
         return

@@ -45,7 +45,7 @@ UNSEEN = Message(
     "needs one",
     detail="The machine that solves need not be the one that computes.",
     text="On a host without a GPU (an image build, a login node) say which CUDA the target "
-    "serves; else install the driver",
+    "supports; else install the driver",
     way=_for_the_target,
 )
 
@@ -130,8 +130,8 @@ TITLES = {
 
 
 ITS_INDEX = (
-    "Look at its name and its version (in an environment file take out the builds, what stands "
-    "behind the second `=`), and give torch's index for torch alone, not as --index-url: in "
+    "Check its name and version (in an environment file remove the builds, the part "
+    "after the second `=`), and use torch's index for torch only, not as --index-url: in "
     "pyproject.toml `explicit = true` under [[tool.uv.index]] and a row of [tool.uv.sources] for "
     "torch, torchvision and torchaudio; with `uv pip`, --torch-backend does it"
 )

@@ -79,7 +79,7 @@ def two_torch_installs(context: RuleContext) -> Iterator[Finding]:
 
 
 def mixed_conda_pip(context: RuleContext) -> Iterator[Finding]:
-    """conda and pip installed torch over each other, in two versions."""
+    """conda and pip both installed torch, in two versions."""
     conda, pip = conda_and_pip(context)
     if conda and pip and parsed(conda).release != parsed(pip).release:
         both = f"conda has torch {conda}, pip {pip}"
@@ -159,7 +159,7 @@ SEES_ONE_ELSEWHERE = Message(
     text="Ask in both places which Python and which torch answer; where they are the same, the "
     "program, or what starts it, sets CUDA_VISIBLE_DEVICES: let it name a GPU that is there",
     look=(RAISE,),
-    see="have torch raise it, where it fails",
+    see="make torch print the reason",
 )
 
 

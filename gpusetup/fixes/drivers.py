@@ -87,14 +87,14 @@ def driver(context: RuleContext, text: str, floor: str | None = None) -> Fix:
     if on(context, "linux") and (closed or (last and last < _first_branch(context, found))):
         return Fix(
             text=f"{text}: no driver drives all of these GPUs ({which.names(context)}). Choose "
-            "which are to be used, and take the driver for these",
+            "which ones to use, and install the driver for these",
             needs_root=True,
             needs_reboot=True,
         )
     if context.catalog.ends_before(found, floor):
         return Fix(
             text=f"No driver from {floor} on knows this GPU ({_last_branch(context, found)} is its "
-            "last branch): take a build for an older CUDA, the CPU, or a newer GPU"
+            "last branch): use a build for an older CUDA, the CPU, or a newer GPU"
         )
     want, family = wanted_driver(context, floor), distribution(context) or ""
     commands = driver_commands(context, floor) if on(context, "linux") else ()

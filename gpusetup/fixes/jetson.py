@@ -40,9 +40,9 @@ def jetson_fix(context: RuleContext) -> Fix:
         )
     only_there = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)
     return Fix(
-        text=f"Install NVIDIA's wheel for {jetpack.name}, after what it links and does not declare "
-        "and before what it depends on. torchvision and torchaudio cannot follow: build them from "
-        "source where a program needs them",
+        text=f"Install NVIDIA's wheel for {jetpack.name} (it needs its undeclared libraries "
+        "first, then its dependencies). It has no wheels of torchvision and torchaudio: build them "
+        "from source if a program needs them",
         commands=(
             paste.pip(context, "uninstall", "-y", "torchvision", "torchaudio"),
             *undeclared_commands(context, jetpack.links or "", jetpack.cuda),

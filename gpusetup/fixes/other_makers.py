@@ -39,19 +39,19 @@ def amd(context: RuleContext) -> Fix:
     has_rocm = maker_of(context.snapshot.torch.backend) == "amd" or why or lacking
     shown = paste.posix(context, "ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx")
     wsl = context.snapshot.os.wsl
-    title = "see whether ROCm has its device nodes, and which GPUs it lists"
+    title = "check ROCm's device nodes and its list of GPUs"
     looks = () if wsl else paste.look(title, *shown)
     if "groups" in why and not windows:
         return Fix(
-            text="Let your user open AMD's device nodes (/dev/kfd, /dev/dri/render*), then log out "
-            "and in again; a container is given both (`--device /dev/kfd --device /dev/dri`)",
+            text="Give your user access to AMD's device nodes (/dev/kfd, /dev/dri/render*), then "
+            "log out and in again; a container needs both (`--device /dev/kfd --device /dev/dri`)",
             commands=paste.posix(context, 'sudo usermod -aG render,video "$USER"'),
             needs_root=True,
         )
     if events(context, "cuda-toolkit-missing"):
         return Fix(
             text="This torch is a ROCm build: build the extension by its own guide for ROCm "
-            "(hipcc, ROCM_HOME), or leave it out; no toolkit of CUDA serves it"
+            "(hipcc, ROCM_HOME), or leave it out; no CUDA toolkit can build it"
         )
     if gfx not in BUILT_FOR and (lacking or gfx):
         named, version = RELATIVES.get(gfx or "", ("", ""))

@@ -227,9 +227,9 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     if build is None:
         return _nothing_fits(context)
     where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
-    how = "`gpusetup install` does it and proves it"
+    how = "`gpusetup install` installs and tests it"
     if target_refuses(context):
-        how = "into an environment of its own, because this one may not be changed"
+        how = "into a new environment, because this one may not be changed"
     elif in_a_project(context):
         how = "into pyproject.toml, then `uv sync` (it undoes every `uv pip install`)"
     text = [f"{why}Install torch {build.torch} from {where}: {how}"]

@@ -17,8 +17,8 @@ COULD_NOT = 2
 HINTS: dict[type[GpuSetupError], str] = {
     Unsatisfiable: "nothing was changed; name packages and versions that your index has; one "
     "without a wheel for this Python is built by `uv pip install --no-build-isolation NAME`",
-    Unreached: "nothing was changed; see what it says: the way to that host (proxy, certificates, "
-    "~/.netrc), the room on the disk; then run this again",
+    Unreached: "nothing was changed; read its message, check the network (proxy, certificates, "
+    "~/.netrc) and the free disk space, then run this again",
     ToolFailed: "nothing was changed",
 }
 

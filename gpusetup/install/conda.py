@@ -196,10 +196,10 @@ def require_cuda_seen(plan: CondaPlan, machine: Snapshot) -> None:
     there = os.environ.get("CONDA_OVERRIDE_CUDA", machine.driver.cuda)
     if wants is None or (there and release(there)[0] >= release(wants)[0]):
         return
-    found = f"this driver serves CUDA {there}" if there else "no driver is seen here"
+    found = f"this driver supports CUDA {there}" if there else "no driver was found here"
     raise Blocked(
         f"conda refuses a CUDA {wants} build: it needs the virtual package __cuda, and {found}",
-        hint=f"in an image build, set CONDA_OVERRIDE_CUDA={wants}; else mend the driver first "
+        hint=f"in an image build, set CONDA_OVERRIDE_CUDA={wants}; otherwise fix the driver first "
         "(`gpusetup doctor`), or `--backend cpu`",
     )
 
@@ -224,7 +224,7 @@ def execute_conda(job: Job, plan: CondaPlan, *, verify: bool) -> Outcome:
         reached = revision(prefix) or 0
         undo = CondaUndo(revision=began or 0, reached=reached, packages=there, channels=channels)
         if verdict is not None and verdict["verdict"] != "passed":
-            job.talk("Putting the previous packages back ...")
+            job.talk("Restoring the previous packages ...")
             if began is not None and _conda_itself(job.environ):
                 _run(job, _step_back(store, undo), "the previous packages cannot be put back")
             _require_back(prefix, there)
@@ -257,7 +257,7 @@ def _run(job: Job, step: Step, title: str) -> None:
 def _require_finished(store: Path) -> None:
     if read_journal(store) is not None:
         raise Blocked(
-            f"{store.parent} was changed by something else in the meantime",
+            f"{store.parent} was changed by another program in the meantime",
             hint="nothing was changed; run this again",
         )
 

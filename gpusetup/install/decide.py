@@ -129,7 +129,7 @@ class Task(Frozen):
         """The same build once more: it is there, and its proof failed."""
         family = tuple(name for name in FAMILY if name in family_there(self.machine))
         asked = replace(self.asked, family=family, pinned=())
-        return replace(self, asked=asked, why="the right build is there, and its proof failed")
+        return replace(self, asked=asked, why="the right build is installed, but its test failed")
 
 
 def decide(
@@ -178,7 +178,7 @@ def _task(
         asked=what_comes(machine, asked, decision, catalog, repairs=not is_left),
         decision=decision,
         other_host=request.for_other_host,
-        why="torch is left as it is: nothing was asked of it" if is_left else reason,
+        why="torch stays unchanged: you did not ask for a change" if is_left else reason,
         elsewhere=own_environment(request, machine, decision, asked.packages),
     )
     if offer is None:

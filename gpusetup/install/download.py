@@ -101,6 +101,6 @@ def _fetched(job: Job, wheel: Wheel, folder: Path, logins: dict[str, tuple[str, 
 def _blocked(wheel: Wheel, said: str) -> Blocked:
     return Unreached(
         f"{without_credentials(wheel.url)}: {said}",
-        hint="nothing was changed; run this again: what is whole stays; or name a mirror: "
+        hint="nothing was changed; run this again (complete files are kept), or name a mirror: "
         "`--index URL`",
     )

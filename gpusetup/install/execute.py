@@ -37,7 +37,7 @@ def _require_unchanged(layout: Layout, store: Path, same: bool, plan: Plan) -> N
     planned = all(found.get(name) == version for name, version in plan.before.items())
     if not (same and planned) or read_journal(store) is not None:
         raise Blocked(
-            f"{layout.prefix} was changed by something else in the meantime",
+            f"{layout.prefix} was changed by another program in the meantime",
             hint="nothing was changed; run this again",
         )
 
@@ -63,6 +63,6 @@ def _require_unmade(venv: str) -> None:
     taken away where it fails."""
     if any(entry.name != STORE for entry in Path(venv).iterdir()):
         raise Blocked(
-            f"{venv} was made by something else in the meantime",
+            f"{venv} was created by another program in the meantime",
             hint="nothing was changed; run this again",
         )

@@ -80,21 +80,21 @@ def guarded(installed: Mapping[str, str]) -> dict[str, str]:
                 continue
     if "torch" not in found:
         raise Unsatisfiable(
-            "There is no torch in this environment that could be guarded",
+            "This environment has no torch to guard",
             hint="install it first: `gpusetup install`",
         )
     return found
 
 
 def require_one_set(pins: Mapping[str, str]) -> None:
-    """`Unsatisfiable` for a set that is known to be broken: a guard would keep it so."""
+    """`Unsatisfiable` for a set that is known to be broken: a guard would keep this mismatch."""
     table = companion_table()
     for name, version in pins.items():
         project = table.project(name)
         if project and takes_torch(project, version, pins["torch"]) is False:
             raise Unsatisfiable(
-                f"{name} {version} does not go with torch {pins['torch']}: a guard would keep it "
-                "so",
+                f"{name} {version} does not go with torch {pins['torch']}: a guard would keep this "
+                "mismatch",
                 hint=f"nothing was changed; `gpusetup install {name}` brings one that does",
             )
 

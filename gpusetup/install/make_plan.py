@@ -130,8 +130,8 @@ def _no_index(root: str, passed: list[tuple[str, str]], job: Job) -> Blocked:
     if job.wheels:
         return Blocked(
             f"{root} has no such wheel:\n{why}",
-            hint="nothing was changed; `gpusetup install --download DIR` fetches it where there is "
-            "a network, or name the version that is there (`--torch`, `--backend`)",
+            hint="nothing was changed; `gpusetup install --download DIR` downloads it on a machine "
+            "with a network; or name the version that is there (`--torch`, `--backend`)",
         )
     return Blocked(
         f"No index has such a wheel:\n{why}",

@@ -30,12 +30,12 @@ NO_PACKAGES = (
     ),
     (
         r"(upgrade|update|latest|newest)",
-        "what is to be done, not its name",
+        "what to do, not its name",
         "did you mean `gpusetup install --upgrade`?",
     ),
     (
         r"(uninstall|remove|undo|rollback)",
-        "what is to be done, not its name",
+        "what to do, not its name",
         "`gpusetup install --undo` puts back what the last installation replaced",
     ),
     (r"(v?(?P<v>\d+(?:\.\d+)+\S*))", "a version", r"did you mean `gpusetup install --torch \2`?"),
@@ -64,7 +64,7 @@ NO_PACKAGES = (
     ),
     (
         r"((?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi|nvidia-utils(?:-\d+)?)",
-        "a part of the system, which no Python package brings",
+        "a part of the system, not a Python package",
         "`gpusetup doctor` names the driver for this system, and the commands",
     ),
     (
@@ -255,7 +255,7 @@ def _refuse_more_than_a_version(word: str, asked: Requirement) -> None:
     if asked.extras:
         raise UsageError(
             f"{word!r}: extras of {asked.name} are not installed",
-            hint="name the packages that they stand for besides it",
+            hint="name the extras' packages too",
         )
 
 

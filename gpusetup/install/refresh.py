@@ -114,7 +114,7 @@ def _merged(catalog: Catalog, listed: Sequence[TorchBuild], asked: Collection[st
     )
 
 
-def _key(build: TorchBuild) -> tuple[str, ...]:
+def _key(build: TorchBuild) -> tuple[str, str, str, str]:
     return build.torch, build.backend, build.os, build.machine
 
 
@@ -122,7 +122,7 @@ def listed_builds(page: Iterable[Wheel], backend: str, catalog: Catalog) -> tupl
     """The torch builds that a backend's page lists, prereleases left aside: the catalog's own, and
     inferred ones. One without a label counts if the backend's wheels have none (macOS, old
     aarch64)."""
-    found: dict[tuple[str, ...], TorchBuild] = {}
+    found: dict[tuple[str, str, str, str], TorchBuild] = {}
     for wheel in page:
         build = _build(wheel, backend, catalog)
         if build is not None:

@@ -38,7 +38,7 @@ def refuse_trouble_elsewhere(
         return
     if not is_request:
         raise elsewhere(found, machine)
-    talk(f"First: {found.title} ({found.id}). torch does not mend that.")
+    talk(f"First: {found.title} ({found.id}). torch does not fix that.")
 
 
 def elsewhere(found: Finding, machine: Snapshot) -> Unsatisfiable:
@@ -50,7 +50,7 @@ def elsewhere(found: Finding, machine: Snapshot) -> Unsatisfiable:
     text = f"{found.fix.text}{':' if way else ''}{way}\n" if found.fix else ""
     if RECORDS[found.id].before_torch:
         return Unsatisfiable(
-            f"{found.title} ({found.id}): no other build mends that; nothing was changed",
+            f"{found.title} ({found.id}): no other build fixes that; nothing was changed",
             hint=f"{text}`gpusetup doctor` says more",
         )
     return Unsatisfiable(
@@ -114,7 +114,7 @@ def own_environment(
 
 def check_described(machine: Snapshot, way: str) -> None:
     """What would stop a run on that machine itself stops this one."""
-    python, own = machine.python, f"use an environment of your own: `{way}`"
+    python, own = machine.python, f"use your own environment: `{way}`"
     refuse_unnamed_base(machine, way)
     if python.externally_managed:
         raise Blocked(

@@ -131,4 +131,4 @@ def packages_step(installer: str, options: InstallerOptions) -> Step:
     else:
         target = ("--python", options.python) if options.python else ()
         argv = ("uv", "pip", "install", *target, *wanted)
-    return Step(argv=argv, title="from your default index, beside the torch that stays")
+    return Step(argv=argv, title="from your default index, with the torch that stays")

@@ -49,8 +49,8 @@ class ResolveAnswer(Frozen):
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
     notes: tuple[str, ...] = ()
     newest: Offer | None = None
-    """Beside the least change; null where nothing fits, with PACKAGE, and in doctor's answer, which
-    has it beside `resolution`."""
+    """The newest build, next to the least change; null if nothing fits, with PACKAGE, and in
+    doctor's answer, which has it next to `resolution`."""
     packages: tuple[JointPackage, ...] = ()
     """With PACKAGE: the whole set."""
     held_back: tuple[HeldBack, ...] = ()
@@ -74,7 +74,7 @@ class DoctorAnswer(Frozen):
     next_reading: Text = None
     """One command whose answer would decide between them."""
     symptom: Text = None
-    """The finding that says what a report shows, and not why: its cause is `cause`, where that is
+    """The finding that says what a report shows, but not why: its cause is `cause`, if that is
     not `unknown`."""
     program: Text = None
     """The program that a report is about; null where none is shown."""
@@ -302,7 +302,7 @@ class PlanCell(Frozen):
     """What would help where nothing fits, and the adapters that fit where one GPU needs Offload;
     the largest saving first."""
     ways: tuple[Way, ...] = ()
-    """Full training, LoRA and QLoRA, if one GPU is asked about and nobody said which is meant."""
+    """Full training, LoRA and QLoRA, if you ask about one GPU and do not choose one."""
     advice: tuple[str, ...] = ()
     model: str
     parameters: int
@@ -321,7 +321,7 @@ class PlanCell(Frozen):
 
 
 class PlanAnswer(PlanCell, tag="gpusetup.plan/1", tag_field="schema"):  # type: ignore[call-arg]
-    """A plan as a document of its own."""
+    """A plan as a separate document."""
 
 
 class PlanCellsAnswer(Frozen):

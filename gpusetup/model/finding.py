@@ -38,7 +38,7 @@ class Fix(Frozen):
     """The way, in order, to be pasted as one block; what must come first comes first."""
     alternatives: tuple[Alternative, ...] = ()
     looks: tuple[Alternative, ...] = ()
-    """What shows more and changes nothing; each title is a sentence: `see the counters`."""
+    """What shows more and changes nothing; each title is a sentence: `read the counters`."""
     needs_root: bool = False
     needs_reboot: bool = False
     min_driver: str | None = None

@@ -207,7 +207,7 @@ class Package(Frozen):
     channel: Text = None
     location: Text = None
     intact: Flag = None
-    """False where its files are not all there (a cut install)."""
+    """False where files are missing (a cut install)."""
     requires: tuple[str, ...] = ()
     """What it asks of the torch family, as its METADATA says: `torch==2.5.1`."""
     direct: Flag = None

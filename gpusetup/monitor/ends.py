@@ -38,7 +38,7 @@ def hung(run: Run) -> str:
 
 
 def _stood_still(since: float, run: Run) -> str:
-    return f"the job stood still since second {since:.0f} of {run.seconds:.0f}:"
+    return f"the job has not moved since second {since:.0f} of {run.seconds:.0f}:"
 
 
 def _least(working: list[Gpu], run: Run) -> float:

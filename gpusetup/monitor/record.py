@@ -97,7 +97,7 @@ def recorded(
     source = logs.source_of(first)
     if source is None and first.count(",") >= 2 and not first.lstrip().startswith(("{", "[")):
         raise BadInput(
-            f"{path} has rows without their heading, so that nobody can tell its columns",
+            f"{path} has rows without a heading, so its columns are unknown",
             hint="write it with --format=csv, without noheader, or put the heading in as line 1",
         )
     if source is None:

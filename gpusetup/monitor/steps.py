@@ -73,7 +73,7 @@ STEPS: dict[str, Step] = {
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
     "more-in-parallel": Step(
         "Put more on the GPU at once: a larger problem, more requests together, or several runs "
-        "beside each other (MPS)", when=s.server | s.physics),
+        "at once (MPS)", when=s.server | s.physics),
     "fewer-bytes": Step(
         "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps",
         BENCHMARK),
@@ -84,7 +84,7 @@ STEPS: dict[str, Step] = {
         "Exchange less often or less: accumulate gradients, a bf16 hook of DDP, larger buckets, "
         "shard within one node", "nvidia-smi topo -m"),
     "stay-on-the-gpu": Step(
-        "Keep on the GPU what travels each step: less offload, pinned memory, copies beside the "
+        "Keep on the GPU what travels each step: less offload, pinned memory, copies during the "
         "computing", "gpusetup plan {config}"),
     "free-the-card": Step(
         "Other processes hold memory of this GPU: end them, or use another GPU",
@@ -154,15 +154,15 @@ STEPS: dict[str, Step] = {
         "COMMAND`", "gpusetup monitor {watch}", when=~s.watched),
     "prepare-once": Step("Prepare the data once and keep it: so far only the CPU worked"),
     "send-more-requests": Step(
-        "Nothing to mend if requests are rare: send more at once, or a second service beside it"),
+        "Nothing to fix if requests are rare: send more at once, or run a second service"),
     "release-between-cells": Step(
-        "Nothing to mend between cells; write a slow one to a script and watch that alone "
+        "Nothing to fix between cells; write a slow one to a script and watch that alone "
         "(`gpusetup monitor -- python SCRIPT`); shut the kernel down when the card is not needed"),
     "overlap-the-pauses": Step(
-        "Shorten what stands between: keep scenes and data loaded, prepare the next piece while "
-        "the GPU works, or run a second instance beside it", when=s.no_training),
+        "Shorten the work between: keep scenes and data loaded, prepare the next piece while "
+        "the GPU works, or run a second instance", when=s.no_training),
     "shorter-pauses": Step(
-        "Shorten what stands between: evaluate on the GPU or less often, save beside the training "
+        "Shorten the work between: evaluate on the GPU or less often, save during the training "
         "(torch.distributed.checkpoint.async_save)"),
     "one-process-each": Step("Start one process for each GPU", TORCHRUN),
     "balance-the-work": Step(

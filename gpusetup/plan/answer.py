@@ -85,7 +85,7 @@ def of_machine(decision: Decision, place: Place) -> Iterator[str]:
     if count is not None and job.gpus > count:
         yield f"this machine has {count} GPU{'s' * (count > 1)}, the plan is for {job.gpus}"
     if place.unified:
-        yield "the GPU has no memory of its own: Offload gains nothing, other programs count"
+        yield "the GPU shares the machine's memory: Offload gains nothing, other programs count"
     if place.used_bytes > 0.5 * GIB:
         held = place.used_bytes / GIB
         yield f"other programs hold {held:.1f} GiB of the GPU now; the plan counts it as free"

@@ -127,7 +127,7 @@ def shape_of(values: Mapping[str, Any], what: str = "config.json") -> Shape:
         raise UsageError(
             f"{what}: the family {values.get('model_type')!r} is not known",
             hint="known are llama, qwen3, gpt2 and all that have `num_attention_heads`; "
-            "`--params` plans a transformer by its size, `--code` any model of your own",
+            "`--params` plans a transformer by its size, `--code` takes your own model",
         )
     shape = decoder(config)
     if config.images or config.kind in BERTS:

@@ -43,11 +43,11 @@ def of_size(shape: Shape, size: str | None) -> Shape:
     if size is None:
         return shape
     if shape.sample is None:
-        hint = "a model of text takes `--context`; a ViT has the tokens of its own image"
+        hint = "a model of text takes `--context`; a ViT gets its tokens from the image"
         raise UsageError(f"`--size` is for a denoiser, which {shape.name} is not", hint=hint)
     *frames, height, width = parsed(size)
     if min(height, width) < shape.sample.pixels:
-        hint = f"a token stands for {shape.sample.pixels} pixels of a side"
+        hint = f"a token covers {shape.sample.pixels} pixels a side"
         raise UsageError(f"`--size {size}` is less than one token of {shape.name}", hint=hint)
     usual = shape.sample.usual
     if frames and usual[0] == 1:
@@ -146,7 +146,7 @@ WITHOUT_ATTENTION = re.compile(
     r"|inception|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm)"
 )
 """Names of networks that are convolutions, recurrent, or of state space."""
-TRACED = "`gpusetup plan --code train:build --batch 32` traces a step of any model of your own"
+TRACED = "`gpusetup plan --code train:build --batch 32` traces a step of your own model"
 
 
 def model_named(text: str) -> Shape:

@@ -99,7 +99,7 @@ def serving(said: Mapping[str, Any], place: Place) -> Serving:
     if s.shape.heads % s.gpus:
         raise UsageError(f"{s.gpus} GPUs do not divide the {s.shape.heads} heads of the model")
     if not s.shape.vocabulary:
-        raise UsageError(f"{s.shape.name} writes no text: `--serve` is about models that do")
+        raise UsageError(f"{s.shape.name} does not generate text: `--serve` is for models that do")
     return s
 
 

@@ -80,7 +80,7 @@ def _run(
     """The run as the config has it; UsageError if it does not say what is trained."""
     found = question_of(config)
     if found.per_gpu is None and found.total is None:
-        raise UsageError("The config fills a budget of tokens, it has no batch of its own")
+        raise UsageError("The config fills a budget of tokens, it has no batch")
     question = for_gpus(replace(found, per_gpu=per_gpu, total=None), found.gpus or card.gpus)
     if accumulate is not None:
         question = replace(question, accumulate=accumulate)

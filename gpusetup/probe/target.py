@@ -149,7 +149,7 @@ def _refuse_what_is_no_environment(system: System, target: Target, *, is_folder:
         raise BadInput(
             f"{folder} is no environment any more: it has no pyvenv.cfg, so its interpreter would "
             f"install into {target.prefix}",
-            hint="make it anew with `uv venv --clear`, or name another by `--python`",
+            hint="recreate it with `uv venv --clear`, or name another by `--python`",
         )
 
 

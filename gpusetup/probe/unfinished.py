@@ -17,7 +17,7 @@ JOURNAL = (".gpusetup", "journal.json")
 
 WHILE = {
     "making": "the environment was being made",
-    "staging": "the new files were being unpacked beside it",
+    "staging": "the new files were being unpacked next to it",
     "moving": "the previous files were being moved aside",
     "installing": "the new files were being installed",
     "verifying": "the new state was being verified",

@@ -72,7 +72,7 @@ def _by_number(found: re.Match[str]) -> str:
 def sentence(title: str) -> str:
     """A title as the beginning of a sentence.
 
-    >>> sentence("see the counters")
+    >>> sentence("read the counters")
     'See the counters'
     """
     return title[:1].upper() + title[1:]

@@ -73,7 +73,7 @@ def _config(answer: TuneAnswer, config: str) -> Iterator[str]:
 
 def _written(answer: TuneAnswer, config: str) -> str:
     if answer.written is not None:
-        back = "; `--undo` puts back what stood there" if answer.written == config else ""
+        back = "; `--undo` restores the previous text" if answer.written == config else ""
         return f"Written to {answer.written}{back}"
     return "Nothing is written; `--in-place` or `-o FILE` writes it" if answer.changes else ""
 

@@ -25,7 +25,7 @@ def torch_beside(beside: Sequence[tuple[str, str]], torch: str | None) -> str | 
         goes = f"torch {fits[-1]}, not with {torch}" if fits else "no torch"
         raise UsageError(
             f"{said} goes with {goes}",
-            hint="leave the versions of its companions out: they follow torch's",
+            hint="do not name versions of its companions: they follow torch's",
         )
     label = next((f"+{v.partition('+')[2]}" for _, v in beside if "+" in v), "")
     if len(both) == 1:

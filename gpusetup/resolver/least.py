@@ -34,7 +34,7 @@ How = Literal[
     "refused",
     "nothing",
 ]
-"""What becomes of torch: it stays; the same again, because its files are not all there; it changes,
+"""What becomes of torch: it stays; the same again, because files are missing; it changes,
 and by which rule; it was not there; it would go to another maker's GPUs or to the CPU, which nobody
 asked for; nothing fits."""
 
@@ -168,7 +168,7 @@ def _nearest_build(held: str, host: Situation) -> TorchBuild | None:
 # --- in words ------------------------------------------------------------------------------------
 
 
-SERVES = "torch serves this machine and stays"
+SERVES = "torch fits this machine and stays"
 
 
 def why(decision: Decision, host: Situation, *, asked: str | None = None) -> str | None:
@@ -186,12 +186,12 @@ def why(decision: Decision, host: Situation, *, asked: str | None = None) -> str
     was, backend = (public(held.torch), held.backend) if held is not None else ("", "")
     kept = SERVES
     if backend == UNREAD:
-        kept = "nothing that was read speaks against this torch: it stays"
+        kept = "nothing speaks against this torch: it stays"
     elif is_seen_only(maker_of(backend)):
         kept = f"{SERVES}; the catalog knows no newer build for {backend}"
     return {
         "kept": kept,
-        "again": "its files are not all there: the same build again",
+        "again": "files are missing: the same build again",
         "same-version": "the same version, from the index that fits this machine",
         "nearest-newer": f"no build of {was} fits: the nearest newer version that does",
         "newest": f"no build of {was} fits: the newest that does",

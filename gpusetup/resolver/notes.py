@@ -61,10 +61,10 @@ def _without_a_build(found: Resolution, host: Situation) -> Iterator[str]:
 def _of_the_build(build: TorchBuild, host: Situation, machine: Snapshot) -> Iterator[str]:
     """What was not judged, or not known, when the build was chosen."""
     if host.presence == "none" and host.family != "macos" and host.backend != "cpu":
-        judged = "this build was asked for, it is not judged against a GPU"
+        judged = "you asked for this build, so it was not checked against a GPU"
         yield f"no NVIDIA GPU was found here: {judged}" if build.cuda else NO_GPU
     if build.cuda and host.presence == "unknown":
-        yield "the GPU is unknown: whether the build has kernels for it was not judged"
+        yield "the GPU is unknown: gpusetup cannot tell whether the build has kernels for it"
     if build.cuda and not (host.driver or host.driver_cuda):
         what = "the driver is unknown, so a CUDA that most drivers serve was chosen"
         if machine.driver.module_loaded is False or machine.driver.library_found is False:
@@ -74,7 +74,7 @@ def _of_the_build(build: TorchBuild, host: Situation, machine: Snapshot) -> Iter
     for name in [*unknown][:1]:
         yield (
             f"the compute capability of {name} is unknown to the catalog of {host.catalog.as_of}: "
-            "whether the build has kernels for it was not judged"
+            "gpusetup cannot tell whether the build has kernels for it"
         )
     row = host.catalog.release_of(build.torch)
     if row and row.torchvision != build.torchvision:

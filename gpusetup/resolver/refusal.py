@@ -25,7 +25,7 @@ def told(decision: Decision, machine: Snapshot, catalog: Catalog) -> str:
     guess, whose = concluded(machine, catalog), _maker(decision)
     why = f"{guess[0].upper()}{guess[1:]}. " if guess else ""
     if whose is None:
-        return f"{why}No GPU is seen that another build would be for: it was left as it is"
+        return f"{why}No GPU needs another build: it stays unchanged"
     here = "and this machine shows none"
     if _serves_its_maker(decision, machine):
         here = "which is here; no other build for it is known"
@@ -55,10 +55,10 @@ def reasons(
     held = decision.held.backend if decision.held else ""
     install = ("gpusetup", "install", *target, *packages)
     backend = newest.backend if newest and newest.backend != held else "cpu"
-    uses = "the CPU is to be used"
+    uses = "you asked for the CPU"
     if is_judged(maker_of(backend)):
         gpu = machine.gpus[0].name if machine.gpus else "an NVIDIA GPU"
-        uses = f"the GPU to be used is {gpu}"
+        uses = f"you want to use {gpu}"
     other = Reason(because=uses, command=(*install, "--backend", backend))
     if _serves_its_maker(decision, machine) and not machine.gpus:
         return (other,)

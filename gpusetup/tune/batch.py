@@ -308,7 +308,7 @@ def _written(case: Case, split: Split, after: tuple[int, int], why: Why) -> list
         if not added:
             return [
                 f"{split.name} is {split.effective}; {why.source} says {micro} with {steps} steps"
-                " of accumulation. No accumulation key that is known stands here, so nothing is"
+                " of accumulation. This file has no known accumulation key, so nothing is"
                 " written: a smaller batch alone is another experiment"
             ]
         both += added

@@ -86,7 +86,7 @@ def put_back(path: str) -> None:
     if _hash(read_bytes(path)) != written:
         raise BadInput(
             f"{path} was changed after gpusetup wrote it: nothing was put back",
-            hint=f"what stood there before is kept in {kept}",
+            hint=f"the previous text is kept in {kept}",
         )
     write_bytes(path, before)
     Path(kept).unlink()

@@ -118,16 +118,13 @@ def _switched_on(case: Case, role: str, why: Why) -> Iterator[Part]:
 def other_workers(case: Case) -> Iterator[Part]:
     """What Ray, Dask and others call as a loader does: their processes are the experiment."""
     for setting in case.having("not a loader"):
-        yield (
-            f"{place(setting)} does not stand below a loader and may mean something else: left as"
-            " it is"
-        )
+        yield (f"{place(setting)} is not below a loader and may mean something else: left as it is")
 
 
 def pinning(case: Case) -> Iterator[Part]:
     """Pinned memory makes the copy to the GPU overlap; a Jetson's memory is the GPU's already."""
     if case.facts.gpus and not case.facts.jetson:
-        why = "copies from pinned memory run beside the computing"
+        why = "copies from pinned memory run during the computing"
         source = "acceleration guide; torch.utils.data"
         yield from _switched_on(case, "pin", Why(reason=why, source=source))
 

@@ -68,7 +68,7 @@ DOUBTS = (
     doubt(12, "torch counts as many GPUs as CUDA computes on", "readings"),
     doubt(13, "after a CUDA error that spoils its process the next check has a new one", "faults"),
     doubt(14, "samples a second of tune are those of a plain loop", "suspicions"),
-    doubt(15, "the memory that stands under float16 with a scaler holds the optimizer's states",
+    doubt(15, "the resident memory with float16 and a scaler holds the optimizer's states",
           "tune"),
     doubt(16, "memory in use is what nvidia-smi shows, without the driver's reserve", "readings"),
     doubt(17, "recover_from_oom takes a DDP model of old torch", "tune",

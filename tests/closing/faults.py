@@ -94,7 +94,7 @@ def torch_gone_companions_left(world: World) -> World:
 
 
 def torch_cut(world: World) -> World:
-    """An install was killed: torch's files are not all there."""
+    """An install was killed: some of torch's files are missing."""
     cut = tuple(replace(p, intact=False) if p.name == "torch" else p
                 for p in world.snapshot.packages or ())  # fmt: skip
     return world.showing(packages=cut)

@@ -125,7 +125,7 @@ def _changes(job: Job, target: Target, question: Question) -> dict[str, str]:
         rows = json.loads(output.stdout)["changes"]
         return {o["name"]: o["version"] for o in rows if o["action"] != "uninstalled"}
     except (ValueError, KeyError, TypeError) as problem:
-        said = f"uv's plan is not understood: {problem}"
+        said = f"cannot read uv's plan: {problem}"
         raise ToolFailed(said, hint="nothing was changed") from problem
 
 

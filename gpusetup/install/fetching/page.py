@@ -80,8 +80,8 @@ def require_pages(names: Iterable[str], indexes: Iterable[str]) -> None:
 def _unreached(said: str) -> Unreached:
     return Unreached(
         said,
-        hint="nothing was changed; try again later, check the way to that host (proxy, "
-        "certificates), or name a mirror: `--index URL`",
+        hint="nothing was changed; try again later, check the network (proxy, certificates), or "
+        "name a mirror: `--index URL`",
     )
 
 

@@ -72,7 +72,7 @@ def wheels_in(folder: Path) -> tuple[Wheel, ...]:
     if not found:
         raise Blocked(
             f"{folder} holds no wheels",
-            hint="fill it where there is a network: `gpusetup install --download DIR`",
+            hint="fill it on a machine with a network: `gpusetup install --download DIR`",
         )
     return found
 
@@ -84,7 +84,7 @@ def newest_torch(wheels: Sequence[Wheel], tag: str) -> str:
         folder = wheels[0].source if wheels else "the folder"
         raise Blocked(
             f"{folder} has no wheel of torch for {tag}",
-            hint="fill it by a Python of the same version: `gpusetup install --download DIR`",
+            hint="fill it with a Python of the same version: `gpusetup install --download DIR`",
         )
     return max((one.version.partition("+")[0] for one in torches), key=parsed)
 

@@ -68,13 +68,13 @@ def unhashed(wheels: Iterable[Wheel]) -> tuple[str, ...]:
     """What is to be said of wheels whose index names no hash.
 
     >>> unhashed([Wheel(name="x", version="1", filename="", url="https://i/x")])
-    ('No sha256 at the index for x: what comes is as trusted as the connection is',)
+    ('No sha256 at the index for x: the file is only as trusted as the connection',)
     """
     names = [one.name for one in wheels if not one.sha256 and not one.url.startswith("file:")]
     if not names:
         return ()
     said = f"No sha256 at the index for {', '.join(names)}"
-    return (f"{said}: what comes is as trusted as the connection is",)
+    return (f"{said}: the file is only as trusted as the connection",)
 
 
 def size_text(count: int | float) -> str:

@@ -165,11 +165,11 @@ class Search:
             links = self.uv.folder / f"{build.torch}+{build.backend}"
             said = said or self.uv.ask(words, (), links).reason or self.tried[build].reason
         hint = (
-            "nothing was changed; is it spelled so? If it has no wheel, "
+            "nothing was changed; check the spelling. If it has no wheel, "
             f"`uv pip install --no-build-isolation {names[0]}` builds it"
         )
         return Unsatisfiable(
-            f"No torch that fits this machine goes together with {' and '.join(words)}: {said}",
+            f"No torch for this machine works with {' and '.join(words)}: {said}",
             hint="nothing was changed; leave one of them out, or name another version"
             if len(words) > 1
             else hint,

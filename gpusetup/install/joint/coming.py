@@ -77,7 +77,7 @@ def with_set(
     why = next((one.by for one in joint.held_back if one.package == "torch"), moved.why)
     if stays:
         there, names = task.machine.torch.version, " and ".join(asked.packages)
-        why = f"beside torch {there} {names} would be old, or not come"
+        why = f"with torch {there} {names} would be old, or missing"
     return replace(moved, why=why, said=_said(joint))
 
 

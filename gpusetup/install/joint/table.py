@@ -75,7 +75,7 @@ def _not_with_these(asked: Asked, projects: Sequence[Project], newest: TorchBuil
     if later and later[0].driver_floor and later[0].cuda_major != newest.cuda_major:
         ways.append(f"or a driver for CUDA {later[0].cuda_major}: {later[0].driver_floor} or newer")
     return Unsatisfiable(
-        f"Nothing that goes together loads here: {none_beside(asked, projects, newest)}; the "
+        f"No matching set loads here: {none_beside(asked, projects, newest)}; the "
         f"newest that fits here{there} is torch {newest.torch} of {newest.backend}",
         hint="; ".join(("nothing was changed", *ways)),
     )
@@ -94,8 +94,7 @@ def by_table(asked: Asked) -> Joint:
             torch = JointPackage(name="torch", version=version, index_url=index)
             return Joint(build=build, packages=(torch, *filter(None, rows)), notes=(said, *more))
     raise Blocked(
-        "Offline, and the table of companions has no torch that goes with "
-        + " and ".join(asked.words),
+        "Offline, and the table of companions has no torch for " + " and ".join(asked.words),
         hint="run it without `--offline`",
     )
 

@@ -37,7 +37,7 @@ CONDA_UNDO = "conda-undo.json"
 STAGING = "staging"
 STATE_BYTES = 32 << 20
 """A journal of thirty thousand paths has 4 MB."""
-YOURS = "nothing was changed; see what it is, and delete it yourself if nobody needs it"
+YOURS = "nothing was changed; see what it is, and delete it yourself if it is not needed"
 FORMER = re.compile(r"former(-[0-9a-f]{8})?")
 Phase = Literal["making", "staging", "moving", "installing", "verifying", "keeping"]
 
@@ -91,7 +91,7 @@ def text_of(path: str, prefix: str) -> str:
 
 def _outside(path: str, prefix: str) -> Blocked:
     return Blocked(
-        f"{path} does not lie in {prefix}: a symbolic link leads out of it",
+        f"{path} is not in {prefix}: a symbolic link leads out of it",
         hint="nothing was changed; remove that link, or use another environment: `--venv DIR`",
     )
 
@@ -136,8 +136,8 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
 
 UNREADABLE = {
     UNDO: "remove the file: then nothing is kept for an undo",
-    JOURNAL: "copy away the folders former-* beside it, they hold what was moved aside; then "
-    "remove the file, and the environment is taken as it is",
+    JOURNAL: "save the folders former-* next to it (they hold the files that were moved away), "
+    "then delete this file: gpusetup takes the environment as it is",
 }
 
 

@@ -56,7 +56,7 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
         for path, digest in zip(promised, pool.map(_digest, promised), strict=True):
             if not promised[path] & {"", digest}:
                 raise differs(
-                    f"What was unpacked is not what the wheel lists: {_short(path, root)}"
+                    f"The unpacked files differ from the wheel's list: {_short(path, root)}"
                 )
     targets = {path: _target(path, root, layout) for path in promised}
     for path, rows in lists.items():
@@ -85,7 +85,7 @@ def _require_wheels(root: Path, lists: Mapping[str, Rows], wheels: Sequence[Whee
     found = {canonicalize_name(info.partition("-")[0]) for info in infos}
     if odd := found ^ {wheel.name for wheel in wheels}:
         names = ", ".join(sorted(odd))
-        raise differs(f"What was unpacked in {root} is not what was asked for: {names}")
+        raise differs(f"The files unpacked in {root} are not the requested package: {names}")
 
 
 def _listed(record: str, row: Sequence[str]) -> str:

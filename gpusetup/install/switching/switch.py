@@ -150,7 +150,7 @@ def switch_step(program: str, python: str, prefix: str, *, hashed: bool) -> Step
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), os.path.join(stage, "tmp"))
     return Step(
         argv=(program, "pip", "install", *options, *where),
-        title="fetch the wheels and unpack them beside the environment",
+        title="download the wheels and unpack them next to the environment",
         environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
         timeout_seconds=6 * 3600.0,
     )
@@ -165,7 +165,7 @@ def venv_step(program: str, folder: str, base: str) -> Step:
 
 def _unpacked(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     """Everything that comes, unpacked beside the environment and compared with its lists; once more
-    from the index where our cache is not what it was."""
+    from the index where our cache is have changed."""
     try:
         return _unpack(job, plan, layout)
     except Differs as problem:
@@ -189,7 +189,7 @@ def _unpack(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     with job.show_progress(plan.wheels, Path(environment["UV_CACHE_DIR"])):
         output = run_step(job, plan.steps[-1], environment)
     if not output.ok:
-        raise not_installed("the wheels cannot be fetched and unpacked", output)
+        raise not_installed("cannot download and unpack the wheels", output)
     return compared(folder / "root", plan.wheels, layout)
 
 
@@ -197,8 +197,8 @@ def _unpack(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
 
 
 def _keep(store: Path, journal: Journal) -> None:
-    hint = "mend that, then `gpusetup install` ends it"
-    with uninterrupted(), blocked_by_files("The new state is there, but not kept", hint):
+    hint = "fix that, then `gpusetup install` finishes it"
+    with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
         keep(store, journal)
 
 
@@ -216,16 +216,16 @@ def putting_back(job: Job, store: Path, journal: Journal) -> Iterator[None]:
         raise
 
 
-PUT_BACK = "the previous state was put back"
+PUT_BACK = "the previous state was restored"
 
 
 def restore(job: Job, store: Path, journal: Journal) -> None:
     """Put the previous state back; a Ctrl-C waits until it is done."""
     if journal.venv or journal.phase != "staging":
-        job.talk("Putting the previous state back ...")
+        job.talk("Restoring the previous state ...")
     job.log.line("put back")
-    hint = "mend that, then run `gpusetup install` again; nothing is lost until then"
-    with uninterrupted(), blocked_by_files("The previous state could not be put back", hint):
+    hint = "fix that, then run `gpusetup install` again; nothing is lost until then"
+    with uninterrupted(), blocked_by_files("Cannot restore the previous state", hint):
         put_back(store, journal)
 
 

@@ -213,8 +213,8 @@ def recover(store: Path) -> Journal | None:
     previous one; its journal, None if nothing was left unfinished."""
     journal = read_journal(store)
     if journal is not None:
-        hint = "mend that, then run this again; nothing is lost until then"
-        with blocked_by_files("What was interrupted cannot be ended", hint):
+        hint = "fix that, then run this again; nothing is lost until then"
+        with blocked_by_files("Cannot finish the interrupted change", hint):
             (keep if journal.phase == "keeping" else put_back)(store, journal)
     return journal
 
@@ -231,7 +231,7 @@ def _files_in(store: Path, journal: Journal) -> dict[str, tuple[int, int]]:
 
 def undo_known(store: Path, layout: Layout) -> Journal:
     """What an undo would bring back. `Blocked` if there is nothing, if others have changed these
-    packages since, or if what was kept is not what it was."""
+    packages since, or if what was kept is have changed."""
     undo = read_journal(store, UNDO)
     if undo is None:
         raise Blocked(
@@ -243,14 +243,13 @@ def undo_known(store: Path, layout: Layout) -> Journal:
     other = {n: installed.get(n) for n, v in undo.after.items() if installed.get(n) != v}
     if other:
         now = ", ".join(f"{name} is {version or 'gone'}" for name, version in other.items())
-        raise Blocked(f"{layout.prefix} has been changed since by something else: {now}", hint=hint)
+        raise Blocked(f"{layout.prefix} was changed by another program since: {now}", hint=hint)
     found = _files_in(store, undo)
     for name in sorted(found.keys() | undo.kept.keys()):
         if found.get(name) != undo.kept.get(name):
             said = "was changed" if name in found else "is gone"
             raise Blocked(
-                f"What was kept for the undo is not what it was: {store / undo.former / name} "
-                f"{said}",
+                f"The files kept for the undo have changed: {store / undo.former / name} {said}",
                 hint=hint,
             )
     return undo

@@ -85,7 +85,7 @@ def _in(prefix: str, folder: str) -> str:
 
 def check_target(layout: Layout, way: str = OWN) -> None:
     """Refuse what must not or cannot be changed; `way` makes an environment in its place."""
-    hint = f"use an environment of your own: `{way}`"
+    hint = f"use your own environment: `{way}`"
     if layout.externally_managed:
         raise Blocked(
             f"The Python of {layout.prefix} is managed by the operating system "

@@ -49,7 +49,8 @@ def _no_list(one: Distribution, layout: Layout, name: str, how: str, why: str) -
     return Blocked(
         f"{one.name} {one.version} in {layout.prefix} keeps no list of its files "
         f"({name} {how}), so it could not be put back.",
-        hint=f"remove it by what installed it, or use another environment: `--venv DIR` ({why})",
+        hint="remove it with the tool that installed it, or use another environment: `--venv "
+        f"DIR` ({why})",
     )
 
 

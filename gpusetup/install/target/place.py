@@ -22,8 +22,8 @@ def refuse_unnamed_base(machine: Snapshot, way: str) -> None:
     """`Blocked` where nobody named that as the target: gpusetup merely runs in it."""
     if is_base(machine) and machine.python.chosen_by == "self":
         raise Blocked(
-            f"{machine.python.prefix} is no environment, but the system's own Python",
-            hint=f"use an environment of your own: `{way}`; `--python` names this one",
+            f"{machine.python.prefix} is the system's own Python, not an environment",
+            hint=f"use your own environment: `{way}`; `--python` names this one",
         )
 
 

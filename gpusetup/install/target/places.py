@@ -40,7 +40,7 @@ def check_importable(layout: Layout, family: Iterable[str]) -> None:
             python = own_line(layout.python, "-m", "pip", "uninstall", *found)
             raise Blocked(
                 f"{folder} holds a {found[0]} that {layout.python} imports before any of "
-                f"{layout.prefix}: what is installed there would not be seen",
-                hint=f"nothing was changed; take that folder out of PYTHONPATH, or if it is your "
+                f"{layout.prefix}: Python would not find the new packages",
+                hint=f"nothing was changed; remove that folder from PYTHONPATH, or if it is your "
                 f"own site-packages: `{python}`, or set PYTHONNOUSERSITE=1, then run this again",
             )

@@ -223,7 +223,7 @@ def ddp_of(model: torch.nn.Module) -> Any:
         (len(inside) > 1, "The model holds several DistributedDataParallel ones",
          "recover each on its own, or wrap all of them in one"),
         (inside and any(inside[0] in one.modules() for one in compiled),
-         "torch.compile stands around DistributedDataParallel: its ranks cannot split alone",
+         "torch.compile wraps DistributedDataParallel: its ranks cannot split alone",
          "compile inside: DistributedDataParallel(torch.compile(model))"),
         (found is not None and found.static_graph,
          "DistributedDataParallel with static_graph=True expects the same backward every time",

@@ -176,8 +176,8 @@ class Found:
         if bad:
             hint = (
                 f"again: `--level {asked().level} --device {device} --seed {seed}"
-                f" --only {self.check}/{bad[0].label.split(' ')[0]}`; where it fails again, another"
-                " build or card"
+                f" --only {self.check}/{bad[0].label.split(' ')[0]}`; if it fails again, try"
+                " another build or card"
             )
         said = f"{self.tried} questions to {self.entries} {self.check} with seed {seed}"
         if self.not_asked:

@@ -7,7 +7,7 @@ from typing import Any, Tuple
 from ..values import Check
 
 BOTH, GPU = ("cuda", "cpu"), ("cuda",)
-AGAIN = "run it again; where it fails again, look for Xid and ECC in `dmesg` and change the build"
+AGAIN = "run it again; if it fails again, look for Xid and ECC in `dmesg` and change the build"
 CARD = "look for Xid and ECC in `dmesg`, reseat or replace the card"
 DOCTOR = "`gpusetup doctor` names the cause"
 SLOW = "look at power limit, temperature and other jobs: `gpusetup monitor`"
@@ -44,7 +44,7 @@ QUICK: Tuple[Check, ...] = (
         needs=("import",),
         proves="every CUDA library of this torch loads, with no GPU at hand",
         means="the image would fail on a GPU host at the first use of that library",
-        then="install torch anew: `gpusetup install`",
+        then="reinstall torch: `gpusetup install`",
     ),
     Check(
         "properties",
@@ -62,7 +62,7 @@ QUICK: Tuple[Check, ...] = (
         needs=("properties",),
         proves="the build carries a kernel, or PTX, for this GPU, and one runs",
         means="every operation on this GPU would fail",
-        then="`gpusetup resolve` names the build that serves this GPU",
+        then="`gpusetup resolve` names the build that supports this GPU",
     ),
     of(
         "matmul",
@@ -164,7 +164,7 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "graph",
         "transfers:graph",
-        "a CUDA graph computes anew from its inputs at each replay",
+        "a CUDA graph computes from its inputs again at each replay",
         "inference servers and `torch.compile(mode='reduce-overhead')` would be wrong",
         on=GPU,
         then="do without CUDA graphs until the driver is updated",

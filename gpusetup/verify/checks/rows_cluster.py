@@ -12,7 +12,7 @@ TOGETHER_SECONDS = 100.0
 one collective is given up are shorter together."""
 MEETING_SECONDS = 300.0
 """A cold file system, a slow start, and the first connections count in."""
-NETWORK_STEP = "`NCCL_DEBUG=INFO` (gloo: `TORCH_DISTRIBUTED_DEBUG=DETAIL`) says where it stands"
+NETWORK_STEP = "`NCCL_DEBUG=INFO` (gloo: `TORCH_DISTRIBUTED_DEBUG=DETAIL`) says where it waits"
 
 
 def among_ranks(
@@ -47,7 +47,7 @@ DISTRIBUTED: Tuple[Check, ...] = (
 RANKS: Tuple[Check, ...] = (
     among_ranks(
         "meet",
-        "all ranks form one group, each on a GPU of its own",
+        "all ranks form one group, each on its own GPU",
         module="meeting",
         seconds=MEETING_SECONDS,
     ),

@@ -81,7 +81,7 @@ LEFT_OUT: Tuple[Rule, ...] = (
     Rule("fills masked places with the least byte", ("masked.argmax", "masked.argmin"), BYTES),
     Rule("its bins end at rounded places", ("histc",), HALVES),
     Rule("takes the strides that its caller gives alone", ("torch.ops.aten._scaled_dot_product*",)),
-    Rule("reads what its argument's memory holds beside it", ("as_strided.partial_views",)),
+    Rule("reads memory outside its argument", ("as_strided.partial_views",)),
     Rule("its samples take seconds to make", ("linalg.pinv.singular",)),
     Rule("after the first call it is the module of the same name without Lazy", ("nn.Lazy*",)),
     Rule("takes a search, sparse gradients, or matrices alone", ("LBFGS", "SparseAdam", "Muon")),

@@ -121,7 +121,7 @@ def arch_in_build(device: str) -> Outcome:
         if "no kernel image" in told and not is_listed:
             own, there = f"{found.major}.{found.minor}", " ".join(built)
             told = f"this torch has no kernel for compute capability {own}, only {there}"
-            hint = "`gpusetup resolve` names the build that serves this GPU"
+            hint = "`gpusetup resolve` names the build that supports this GPU"
         return Outcome(FAILED, told, hint=hint, spent=True)
     if not ran:
         return Outcome(FAILED, "the first kernel gave a wrong sum", hint=ASK_DOCTOR)

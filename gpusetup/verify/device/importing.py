@@ -9,7 +9,7 @@ from typing import Any, List, Tuple
 
 from ..values import FAILED, PASSED, Outcome
 
-REINSTALL = "install it anew: `gpusetup install`"
+REINSTALL = "reinstall it: `gpusetup install`"
 CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
     (
         ("wrong ELF class", "invalid ELF header", "not a valid Win32", "incompatible architecture"),
@@ -21,7 +21,7 @@ CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
     ),
     (
         ("undefined symbol", "version `", "Symbol not found"),
-        "libraries of two versions are mixed (look at LD_LIBRARY_PATH, conda beside pip)",
+        "libraries of two versions are mixed (look at LD_LIBRARY_PATH, conda with pip)",
     ),
     (
         ("circular import", "partially initialized", "No module named 'torch."),

@@ -102,7 +102,7 @@ class Turn:
             said = "its input changed" * bool(wrong(self.given, self.before))
         for around in self.margins:
             if not torch.equal(around, torch.full_like(around, JUNK)):
-                said = said or "it wrote beside its tensor"
+                said = said or "it wrote outside its tensor"
         return said
 
 

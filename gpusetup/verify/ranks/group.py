@@ -35,7 +35,7 @@ HINTS: Tuple[Tuple[str, str], ...] = (
         "shared memory",
         "/dev/shm is too small or full: `docker run --ipc=host` or `--shm-size=8g`",
     ),
-    ("Duplicate GPU", "give each rank a GPU of its own: LOCAL_RANK chooses it"),
+    ("Duplicate GPU", "give each rank its own GPU: LOCAL_RANK chooses it"),
     ("driver version is insufficient", "`gpusetup doctor` names the driver that this NCCL needs"),
     ("out of memory", "the GPU's memory is taken: `nvidia-smi` shows by whom"),
     ("Too many open files", "raise the limit: `ulimit -n 65536`"),

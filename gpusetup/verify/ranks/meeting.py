@@ -97,9 +97,9 @@ def _first_words(group: Group) -> Outcome:
         same = [rank for rank, gpu in enumerate(gpus) if gpu == gpus[group.rank]]
         if len(same) > 1:
             said = f"{named(same)} use the same GPU {gpus[group.rank]}"
-            hint = "give each rank a GPU of its own: one rank a GPU, LOCAL_RANK chooses it"
+            hint = "give each rank its own GPU: one rank per GPU, LOCAL_RANK chooses it"
             return Outcome(FAILED, said, hint=hint)
-        detail += ", each on a GPU of its own"
+        detail += ", each on its own GPU"
     # Sets the connections up, and loads what a first call loads.
     dist.all_reduce(torch.ones(1, device=group.device))
     return Outcome(PASSED, detail)
