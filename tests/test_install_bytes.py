@@ -156,7 +156,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a FIFO": (lambda site: os.mkfifo(site / "torch/pipe"), "what is no file"),
     "no metadata": (
         lambda site: next(site.glob("torch-*.dist-info/RECORD")).unlink(),
-        "not what was asked for: torch",
+        "not the requested package: torch",
     ),
 }
 
