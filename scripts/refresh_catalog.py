@@ -115,8 +115,9 @@ def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
         except Blocked as problem:
             print(f"not asked: {problem.message}", file=sys.stderr)
             continue
-        print(page if isinstance(page, str) else f"{len(page)} wheels", file=sys.stderr)
-        for build in listed_builds(() if isinstance(page, str) else page, backend, catalog):
+        listed = f"{len(page)} wheels" if page else "no wheels"
+        print(f"{index_url(backend, root)}/torch/ lists {listed}", file=sys.stderr)
+        for build in listed_builds(page, backend, catalog):
             if (build.torch, build.backend, build.os, build.machine) not in known:
                 add(document, build)
                 document["as_of"] = datetime.date.today().isoformat()

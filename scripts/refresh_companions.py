@@ -42,11 +42,10 @@ def with_companions(document: dict[str, Any], root: str, backends: Iterable[str]
 
 def _page(root: str, backend: str, name: str) -> tuple[Wheel, ...]:
     try:
-        page = ask_page(f"{index_url(backend, root)}/{name}/")
+        return ask_page(f"{index_url(backend, root)}/{name}/")
     except Blocked as problem:
         print(f"not asked: {problem.message}", file=sys.stderr)
         return ()
-    return () if isinstance(page, str) else page
 
 
 def _newest(wheels: Iterable[Wheel]) -> list[Wheel]:

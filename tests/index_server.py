@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import base64
 import fnmatch
-import gzip
 import hashlib
 import html
 import json
-import ssl
 import sys
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 JSON_PAGE = "application/vnd.pypi.simple.v1+json"
@@ -48,10 +45,6 @@ class Fault:
     """How long it rests after every 64 KiB of the body."""
     kind: str | None = None
     """The media type of `body`."""
-    raw: Callable[[], Iterator[bytes]] | None = None
-    """What goes over the wire instead of any answer, piece by piece; it may rest in between."""
-    times: int = 1 << 30
-    """How often it goes wrong before the truth is told."""
 
 
 class IndexServer:
@@ -63,35 +56,19 @@ class IndexServer:
         """Path pattern (`/whl/cu124/torch/`, `*.whl`) -> what goes wrong there."""
         self.asked: list[str] = []
         """`GET /path` in the order in which it was asked."""
-        self.headers: list[dict[str, str]] = []
-        self.json = True
-        """Whether PEP 691 (with sizes) is spoken to who asks for it."""
-        self.hashes = True
-        self.metadata = True
-        """Whether METADATA is served beside a wheel (PEP 658)."""
-        self.ranges = True
-        self.packed = False
-        """Whether wheels are sent in gzip, asked for or not."""
-        self.shifted = False
-        """Whether a part is another one than was asked for."""
         self.absolute = ""
         """What stands before the paths of files on a page; "": the links are relative."""
         self.port = 0
-        self.scheme = "http"
         self.uploaded: dict[str, str] = {}
         """File name -> when it was uploaded (PEP 700): `2026-11-02T10:13:18Z`."""
-        self.etag: Callable[[], str] | None = None
-        """What every file is marked by; None: by its path."""
         self.login: tuple[str, str] | None = None
         """Who may ask; None: everybody."""
         self.locked = "*"
         """The paths for which that counts."""
-        self.sent: list[int] = []
-        """The lengths of the bodies of wheels, in their order."""
 
     @property
     def url(self) -> str:
-        return f"{self.scheme}://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def index_root(self) -> str:
@@ -112,15 +89,10 @@ class IndexServer:
 
 
 @contextmanager
-def index_server(root: Path, tls: Path | None = None) -> Iterator[IndexServer]:
-    """Serve a folder tree until the block ends; `tls` is a file with a certificate and its key."""
+def index_server(root: Path) -> Iterator[IndexServer]:
+    """Serve a folder tree until the block ends."""
     index = IndexServer(root)
     server = _Quiet(("127.0.0.1", 0), _handler(index))
-    if tls is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(tls)
-        server.context = context
-        index.scheme = "https"
     server.daemon_threads = True
     server.block_on_close = False
     index.port = server.server_address[1]
@@ -135,21 +107,7 @@ def index_server(root: Path, tls: Path | None = None) -> Iterator[IndexServer]:
 
 
 class _Quiet(ThreadingHTTPServer):
-    """A server that says nothing of clients that hang up; with a context it speaks TLS."""
-
-    context: ssl.SSLContext | None = None
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own: a client that refuses the certificate holds nobody up."""
-        if self.context is None:
-            super().finish_request(request, client_address)
-            return
-        with suppress(OSError), self.context.wrap_socket(request, server_side=True) as secured:
-            super().finish_request(secured, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        with suppress(OSError):
-            super().shutdown_request(request)
+    """A server that says nothing of clients that hang up."""
 
     def handle_error(self, *_: object) -> None:
         kind = sys.exc_info()[0]
@@ -170,7 +128,6 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             path = unquote(urlsplit(self.path).path)
             index.asked.append(f"{self.command} {path}")
-            index.headers.append(dict(self.headers))
             fault = _fault(index, path)
             if _shut(index, path, self.headers.get("Authorization", "")):
                 fault = Fault(status=401, headers={"WWW-Authenticate": 'Basic realm="x"'})
@@ -188,29 +145,10 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
                 status, body = fault.status, fault.body or f"{fault.status}".encode()
             elif fault.body is not None:
                 kind, body = fault.kind or "text/html", fault.body
-            if fault.raw is not None:
-                self._raw(fault.raw())
-                return
             if fault.flip:
                 body = body[:-1] + bytes([body[-1] ^ 1])
-            mark = index.etag() if index.etag else f'"{_short(path)}"'
-            asked = self.headers.get("Range")
-            if asked and self.headers.get("If-Range", mark) != mark:
-                asked = None
-            if status == 200 and asked and index.ranges and not index.packed:
-                total = len(body)
-                first, last = _range(asked, total)
-                if index.shifted and not asked.startswith("bytes=-"):
-                    first = 0
-                status, body = 206, body[first : last + 1]
-                headers["Content-Range"] = f"bytes {first}-{last}/{total}"
-            if index.ranges:
-                headers["Accept-Ranges"] = "bytes"
-            headers.setdefault("ETag", mark)
-            if index.packed and path.endswith(".whl"):
-                body, headers["Content-Encoding"] = gzip.compress(body, 0, mtime=0), "gzip"
+            headers.setdefault("ETag", f'"{_short(path)}"')
             if path.endswith(".whl"):
-                index.sent.append(len(body))
                 headers.setdefault("Cache-Control", "max-age=365000000, immutable")
             self._send(status, kind, body, headers, fault)
 
@@ -235,12 +173,6 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
             time.sleep(fault.stall_seconds)
             self.close_connection = True
 
-        def _raw(self, pieces: Iterator[bytes]) -> None:
-            self.close_connection = True
-            for piece in pieces:
-                self.wfile.write(piece)
-                self.wfile.flush()
-
         def _drip(self, body: bytes, rest: float) -> None:
             for start in range(0, len(body), 1 << 16):
                 self.wfile.write(body[start : start + (1 << 16)])
@@ -263,15 +195,14 @@ def _short(path: str) -> str:
 
 def _fault(index: IndexServer, path: str) -> Fault:
     for pattern, fault in index.faults.items():
-        if fnmatch.fnmatch(path, pattern) and fault.times > 0:
-            fault.times -= 1
+        if fnmatch.fnmatch(path, pattern):
             return fault
     return Fault()
 
 
 def _found(index: IndexServer, path: str, accept: str) -> tuple[int, str, bytes]:
     here = index.root / path.strip("/")
-    if path.endswith(".whl.metadata") and here.with_suffix("").is_file() and index.metadata:
+    if path.endswith(".whl.metadata") and here.with_suffix("").is_file():
         return 200, "text/plain", wheel_metadata(here.with_suffix(""))
     if here.is_file():
         return 200, "application/octet-stream", here.read_bytes()
@@ -281,7 +212,7 @@ def _found(index: IndexServer, path: str, accept: str) -> tuple[int, str, bytes]
     if not wheels and any(here.iterdir()):
         links = "".join(f'<a href="{p.name}/">{p.name}</a>\n' for p in sorted(here.iterdir()))
         return 200, "text/html", links.encode()
-    if index.json and JSON_PAGE in accept:
+    if JSON_PAGE in accept:
         return 200, JSON_PAGE, json.dumps(_json_page(index, here.name, wheels)).encode()
     return 200, "text/html", _html_page(index, wheels).encode()
 
@@ -289,10 +220,9 @@ def _found(index: IndexServer, path: str, accept: str) -> tuple[int, str, bytes]
 def _html_page(index: IndexServer, wheels: Sequence[Path]) -> str:
     lines = []
     for wheel in wheels:
-        mark = f"#sha256={sha256_of(wheel)}" if index.hashes else ""
-        data = ' data-dist-info-metadata="true"' if index.metadata else ""
-        href = html.escape(_link(index, wheel) + mark)
-        lines.append(f'<a href="{href}"{data}>{html.escape(wheel.name)}</a><br/>')
+        href = html.escape(f"{_link(index, wheel)}#sha256={sha256_of(wheel)}")
+        data = 'data-dist-info-metadata="true"'
+        lines.append(f'<a href="{href}" {data}>{html.escape(wheel.name)}</a><br/>')
     return "<!DOCTYPE html><html><body>\n" + "\n".join(lines) + "\n</body></html>\n"
 
 
@@ -301,9 +231,9 @@ def _json_page(index: IndexServer, name: str, wheels: Sequence[Path]) -> dict[st
         {
             "filename": wheel.name,
             "url": _link(index, wheel),
-            "hashes": {"sha256": sha256_of(wheel)} if index.hashes else {},
+            "hashes": {"sha256": sha256_of(wheel)},
             "size": wheel.stat().st_size,
-            "core-metadata": index.metadata,
+            "core-metadata": True,
             **({"upload-time": at} if (at := index.uploaded.get(wheel.name)) else {}),
         }
         for wheel in wheels
@@ -316,13 +246,6 @@ def _link(index: IndexServer, wheel: Path) -> str:
     if not index.absolute:
         return quote(wheel.name)
     return f"{index.absolute}/{quote(str(wheel.relative_to(index.root)))}"
-
-
-def _range(text: str, total: int) -> tuple[int, int]:
-    first, _, last = text.removeprefix("bytes=").partition("-")
-    if not first:
-        return max(total - int(last), 0), total - 1
-    return int(first), min(int(last), total - 1) if last else total - 1
 
 
 def _project(filename: str) -> str:

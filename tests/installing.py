@@ -173,9 +173,9 @@ def same_place(tmp_path: Path, name: str = "world") -> Iterator[Path]:
 
 
 @contextmanager
-def new_world(folder: Path, tls: Path | None = None) -> Iterator[World]:
+def new_world(folder: Path) -> Iterator[World]:
     """A world; pip's and uv's configuration is empty but for the default index on loopback."""
-    with index_server(folder / "index", tls) as index:
+    with index_server(folder / "index") as index:
         (folder / "index").mkdir(parents=True, exist_ok=True)
         (folder / "home").mkdir()
         world = World(folder=folder, index=index)

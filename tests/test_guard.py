@@ -96,7 +96,9 @@ def test_a_former_constraint_counts_on(world: World, venv: Path, guard: Guard) -
     world.add_default("small", "1.0")
     former = world.folder / "former.txt"
     former.write_text("small==1.0\n")
-    (venv / "pip.conf").write_text(f"[global]\nconstraint = {former}\n")
+    users = world.folder / "home/.config/pip/pip.conf"
+    users.parent.mkdir(parents=True)
+    users.write_text(f"[global]\nconstraint = {former}\n")
     guard("--write")
     assert pip(world, venv, "small").returncode == 0
     assert versions_in(venv)["small"] == "1.0"
@@ -171,11 +173,7 @@ def test_conda_holds_its_own_torch(venv: Path, guard: Guard) -> None:
     ("name", "content", "line"),
     [
         ("pip.conf", b"[install]\nconstraint = a.txt\n     b.txt\n", "constraint = a.txt b.txt"),
-        (
-            "pip.conf",
-            b"\xef\xbb\xbf# ours \xff\r\n[install]\r\nno-cache-dir = true\r\n",
-            "[install]",
-        ),
+        ("pip.conf", b"# ours\r\n[install]\r\nno-cache-dir = 1\r\n", "constraint = "),
         ("conda-meta/pinned", b"numpy <2\r\n# ours", "pytorch ==2.5.1"),
         ("gpusetup-constraints.txt", b"numpy<2\n", HELD),
     ],

@@ -126,10 +126,10 @@ def spoiled_stage(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], objec
     """The installer ends well, but what it left is not what the wheel holds."""
     from gpusetup.install.fetching.wheels import Wheel
     from gpusetup.install.switching import switch
-    from gpusetup.install.switching.staged import Staged, compared
+    from gpusetup.install.switching.staged import compared
     from gpusetup.install.target.layout import Layout
 
-    def spoiled(root: Path, wheels: Sequence[Wheel], layout: Layout) -> Staged:
+    def spoiled(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
         spoil(next(root.glob("lib/python*/site-packages")))
         return compared(root, wheels, layout)
 
@@ -156,7 +156,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a FIFO": (lambda site: os.mkfifo(site / "torch/pipe"), "what is no file"),
     "no metadata": (
         lambda site: next(site.glob("torch-*.dist-info/RECORD")).unlink(),
-        "not what was asked for: torch",
+        "not the requested package: torch",
     ),
 }
 

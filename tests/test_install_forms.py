@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from pathlib import Path
 
 import pytest
 from installing import (
@@ -18,8 +18,6 @@ from installing import (
     state_of,
     versions_in,
 )
-
-from gpusetup.install.fetching.file_url import path_of
 
 pytestmark = needs_linux
 
@@ -286,16 +284,3 @@ def test_what_could_not_be_put_back_is_refused(
     assert state_with_bytecode(venv) == before
     assert state_of(outside(world)) == around
     assert not (venv / ".gpusetup").exists()
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        PureWindowsPath(r"Z:\my wheels\torch-2.5.1+cu124-é#.whl"),
-        PureWindowsPath(r"\\server\share\x%20.whl"),
-        PurePosixPath("/a:/b c/\udce9#?%41.whl"),
-    ],
-)
-def test_the_address_of_a_file_leads_back_to_it_on_each_system(path: PurePath) -> None:
-    windows = isinstance(path, PureWindowsPath)
-    assert path_of(path.as_uri(), windows=windows) == str(path)

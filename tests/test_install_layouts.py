@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import pwd
 import socket
 import stat
 import subprocess
@@ -19,6 +18,7 @@ import pytest
 import test_install_forms as forms
 from index_server import IndexServer, build_wheel, index_server
 from installing import (
+    HERE,
     LEFT_ASIDE,
     TORCH,
     Install,
@@ -35,8 +35,6 @@ pytestmark = needs_linux
 ROOT = Path(__file__).resolve().parent.parent
 FILES = {"torch/lib/libtorch.so": "new" * 999, "nvidia/b/lib.so": "b", "shared/new.txt": "new"}
 FORMER = {"torch/__init__.py": "", "torch/old.py": "", "nvidia/a/lib.so": "a"}
-TORCHES = {"3.8": "2.4.1", "3.13": "2.9.1", "3.14": "2.9.1"}
-"""What is installed where the usual version has no wheel."""
 
 
 @dataclass(kw_only=True)
@@ -45,18 +43,14 @@ class Case:
 
     world: World
     ends: contextlib.ExitStack
-    patches: pytest.MonkeyPatch
     venv: Path
     """What is compared, every entry of it."""
     named: str = ""
     python: str = ""
     """What imports torch afterwards, where it is not the interpreter in `bin`."""
-    torch: str = TORCH
     environment: dict[str, str | None] = field(default_factory=dict)
     launcher: tuple[str, ...] = ()
     """What starts the program: it runs as a process of its own then."""
-    folder: str = ""
-    """Where it runs, as a process of its own."""
 
     @property
     def site(self) -> Path:
@@ -256,46 +250,6 @@ def overlay(case: Case) -> None:
     mounted(case, case.venv, "-t", "overlay", "-o", options, "overlay")
 
 
-# --- the interpreter -----------------------------------------------------------------------------
-
-
-def interpreter(version: str) -> Callable[[Case], None]:
-    """An environment of another Python; that of `uv python find` or of pyenv."""
-
-    def made(case: Case) -> None:
-        import uv
-
-        words = ("python", "find", "--no-python-downloads", "--no-project", "--system", version)
-        environment = {**os.environ, "PATH": os.pathsep.join(pyenvs())}
-        said = subprocess.run(
-            [str(uv.find_uv_bin()), *words], env=environment, capture_output=True, text=True
-        )
-        if said.returncode:
-            pytest.skip(f"there is no Python {version} on this machine")
-        python = said.stdout.strip()
-        argv = [python, "-I", "-m", "venv", "--without-pip", str(case.venv)]
-        subprocess.run(argv, check=True)
-        former(case)
-        case.torch = TORCHES.get(version.rstrip("t"), TORCH)
-
-    return made
-
-
-def pyenvs() -> Iterator[str]:
-    """PATH as it is, then every interpreter of pyenv."""
-    yield os.environ["PATH"]
-    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    yield from map(str, sorted(home.glob(".pyenv/versions/3.*/bin")))
-
-
-def customized(text: str) -> Callable[[Case], None]:
-    def made(case: Case) -> None:
-        plain(case)
-        (case.site / "sitecustomize.py").write_text(text)
-
-    return made
-
-
 # --- the table -----------------------------------------------------------------------------------
 
 NEW = (0, "")
@@ -332,15 +286,12 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexServer]:
-    """One index for all: torch for every Python, and what it requires."""
+    """One index for all: torch, and what it requires."""
     folder = tmp_path_factory.mktemp("layouts")
     with index_server(folder / "index") as server:
         for name, version in (("filelock", "3.15.0"), ("typing-extensions", "4.12.0")):
             server.add("simple", build_wheel(folder, name, version))
-        for minor in range(8, 15):
-            version = TORCHES.get(f"3.{minor}", TORCH)
-            for abi in (f"cp3{minor}", f"cp3{minor}t"):
-                server.add("whl/cpu", torch_wheel(folder, version, f"cp3{minor}-{abi}"))
+        server.add("whl/cpu", torch_wheel(folder, TORCH, f"{HERE}-{HERE}"))
         yield server
 
 
@@ -366,13 +317,11 @@ def case(tmp_path: Path, index: IndexServer, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "uv-data"))
     monkeypatch.setattr("gpusetup.install.switching.lock.LOCK_SECONDS", 0.2)
     with contextlib.ExitStack() as ends:
-        yield Case(world=world, ends=ends, patches=monkeypatch, venv=tmp_path / "env")
+        yield Case(world=world, ends=ends, venv=tmp_path / "env")
 
 
 def run(case: Case, install: Install, *words: str) -> Said:
     target: tuple[str, ...] = ("--python", case.named or str(case.venv / "bin/python"))
-    if case.named.startswith("-"):
-        target = (f"--python={case.named}",)
     if not case.launcher:
         return install(*target, *words)
     root = ("--index", case.world.index.index_root)
@@ -382,11 +331,9 @@ def run(case: Case, install: Install, *words: str) -> Said:
     values["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     for name in [name for name, value in changes.items() if value is None]:
         values.pop(name, None)
-    Path(case.folder or ".").mkdir(exist_ok=True)
     said = subprocess.run(
         [*case.launcher, sys.executable, "-m", "gpusetup", "install", *target, *root, *words],
         env=values,
-        cwd=case.folder or None,
         capture_output=True,
         text=True,
         check=False,
@@ -441,7 +388,7 @@ def test_every_layout_is_changed_exactly_or_not_at_all(
     store = case.venv / ".gpusetup"
     had_store = os.path.lexists(store)
     before, outside = whole_state(case.venv), around(case)
-    words = ("--torch", case.torch, "--backend", "cpu", "--yes", "--no-verify")
+    words = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
     said = run(case, install, *words)
     assert said.exit == code, said.err
     assert around(case) == outside
@@ -452,7 +399,7 @@ def test_every_layout_is_changed_exactly_or_not_at_all(
         assert whole_state(case.venv) == before
         assert os.path.lexists(store) == had_store
         return
-    assert torch_versions(case) == [f"torch-{case.torch}+cpu.dist-info"]
+    assert torch_versions(case) == [f"torch-{TORCH}+cpu.dist-info"]
     imports_the_new_one(case)
     undone = run(case, install, "--undo", "--yes")
     assert undone.exit == 0, undone.err
@@ -466,4 +413,4 @@ def imports_the_new_one(case: Case) -> None:
     python = case.python or str(case.venv / "bin/python")
     asked = "import torch; print('is', torch.__version__)"
     said = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=False)
-    assert f"is {case.torch}+cpu" in said.stdout, said.stderr
+    assert f"is {TORCH}+cpu" in said.stdout, said.stderr

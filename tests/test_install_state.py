@@ -311,16 +311,16 @@ def test_a_folder_that_a_program_holds_on_windows_is_named_with_the_program(
 ) -> None:
     (held,) = venv.glob("lib/*/site-packages/torch")
     (held / "own.so").write_bytes(b"own")
-    before, honest = state_of(venv), Path.rename
+    before, honest = state_of(venv), os.rename
 
-    def rename(self: Path, target: Path) -> Path:
-        if not self.is_relative_to(held):
-            return honest(self, target)
+    def rename(source: str, target: str) -> None:
+        if not Path(source).is_relative_to(held):
+            return honest(source, target)
         problem = PermissionError(13, "Sharing violation", str(held))
         vars(problem)["winerror"] = code
         raise problem
 
-    monkeypatch.setattr(Path, "rename", rename)
+    monkeypatch.setattr(os, "rename", rename)
     words = [sys.executable, "-c", LOADED, str(held / "own.so")]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as user:
         assert user.stdout is not None and user.stdout.read(1)

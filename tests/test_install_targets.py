@@ -8,6 +8,7 @@ import pty
 import random
 import shutil
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +105,21 @@ def test_a_folder_serves_a_machine_without_a_network(
     assert "sha256" in receipt
 
 
+def more_in(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("torch/more.py", "more = True\n")
+
+
 SPOILED = {
     "a wheel was damaged": (
         lambda cache: next(cache.glob("torch-*.whl")).write_bytes(b"PK damaged"),
         3,
-        "wrong hash",
+        "Failed to extract archive",
+    ),
+    "a wheel was changed": (
+        lambda cache: more_in(next(cache.glob("torch-*.whl"))),
+        3,
+        "ash mismatch",
     ),
     "a wheel is missing": (
         lambda cache: next(cache.glob("filelock-*.whl")).unlink(),
@@ -130,7 +141,7 @@ SPOILED = {
 
 
 @pytest.mark.parametrize(("spoil", "code", "cause"), SPOILED.values(), ids=SPOILED.keys())
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(5)
 def test_a_folder_that_was_spoiled(
     world: World, install: Install, cache: Path, spoil: object, code: int, cause: str
 ) -> None:

@@ -1,10 +1,9 @@
-"""`resolve --refresh`: what the live index lists, what keeps it from that, and what is kept."""
+"""`resolve --refresh`: what the live index lists, and what keeps it from that."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -101,56 +100,3 @@ def test_a_label_that_is_asked_for_by_name_is_asked_of_the_live_index(
     assert code == 1 and "needs a driver for CUDA 14.0" in said and "never" not in said
     code, _, said = ask("--backend", "cu150", "--refresh")
     assert code == 1 and "lists no torch for 'cu150'" in said
-
-
-# --- kept ---------------------------------------------------------------------------------------
-
-LATER = (date.today() + timedelta(days=1)).isoformat()
-DAMAGE: dict[str, str | dict[str, Any]] = {
-    "no-json": "{",
-    "no-object": "[]",
-    "another-schema": {"schema": "gpusetup.refreshed/3"},
-    "future": {"as_of": LATER},
-    "a-number": {"builds": 5},
-    "a-system": {"builds": [{"os": "beos"}]},
-}
-
-
-def kept(index: IndexServer, folder: Path, ask: Ask) -> Path:
-    listed(index, folder, "2.16.0+cu130")
-    assert "kept for `gpusetup install`" in ask("--refresh")[2]
-    (file,) = (folder / "cache").rglob("refreshed.json")
-    assert file.stat().st_mode & 0o777 == 0o600
-    return file
-
-
-def test_what_was_seen_is_used_for_the_same_index_only_and_until_the_catalog_is_newer(
-    index: IndexServer, tmp_path: Path, ask: Ask
-) -> None:
-    file = kept(index, tmp_path, ask)
-    asked = len(index.asked)
-    assert ask("--index", index.index_root + "/")[1]["torch"] == "2.16.0"
-    assert ask("--index", "https://mirror.example/whl")[1]["torch"] == "2.15.0"
-    assert len(index.asked) == asked
-    document = json.loads(file.read_text())
-    file.write_text(json.dumps({**document, "as_of": "2026-01-01"}))
-    _, answer, said = ask()
-    assert answer["torch"] == "2.15.0" and "is older than the catalog of" in said
-
-
-@pytest.mark.parametrize("change", DAMAGE.values(), ids=DAMAGE)
-@pytest.mark.one_in(2)
-def test_a_damaged_file_changes_nothing_and_is_named(
-    change: str | dict[str, Any], index: IndexServer, tmp_path: Path, ask: Ask
-) -> None:
-    file = kept(index, tmp_path, ask)
-    if isinstance(change, str):
-        file.write_text(change)
-    else:
-        document = json.loads(file.read_text())
-        for key, value in change.items():
-            rows = key == "builds" and isinstance(value, list)
-            document[key] = [{**document["builds"][0], **value[0]}] if rows else value
-        file.write_text(json.dumps(document))
-    _, answer, said = ask()
-    assert answer["torch"] == "2.15.0" and f"{file} is left aside: " in said

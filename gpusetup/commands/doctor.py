@@ -106,7 +106,6 @@ def run(options: Namespace, out: Console) -> int:
     request = asked_request(options.torch, catalog)
     other_host = bool(options.gpu or options.driver)
     snapshot = _gathered(options, out)
-    catalog = _as_last_seen(catalog, snapshot, out)
     if options.deep and snapshot.origin == "live" and not other_host:
         from gpusetup.commands.doctor_deep import verified
 
@@ -116,19 +115,6 @@ def run(options: Namespace, out: Console) -> int:
 
         snapshot = for_host(snapshot, options.gpu, options.driver, catalog)
     return _answer(options, out, snapshot, catalog, request, other_host)
-
-
-def _as_last_seen(catalog: Catalog, snapshot: Snapshot, out: Console) -> Catalog:
-    """The catalog that `install` goes by on this machine: with what its index last listed."""
-    if snapshot.origin != "live":
-        return catalog
-    from gpusetup.install.refresh import saved_file
-
-    if not saved_file().exists():
-        return catalog
-    from gpusetup.install.refresh import known_catalog
-
-    return known_catalog(snapshot, out.talk, None)
 
 
 def _gathered(options: Namespace, out: Console) -> Snapshot:

@@ -60,7 +60,7 @@ def run(options: Namespace, out: Console) -> int:
         pins=pins,
         files=files,
         settings=guard.settings_for(prefix, pins),
-        notes=(*notes, *guard.notes_on(prefix, pins)),
+        notes=(*notes, *guard.notes_on(prefix)),
     )
     if not answer.files:
         answer = replace(answer, state="unchanged")

@@ -23,9 +23,9 @@ from gpusetup.install.fetching.wheels import unhashed
 from gpusetup.install.job import new_job
 from gpusetup.install.joint.coming import with_set
 from gpusetup.install.log import Log
+from gpusetup.install.make_plan import plan_task
 from gpusetup.install.packages import RequestedPackages, requested_packages
 from gpusetup.install.plan import Plan
-from gpusetup.install.plan_task import plan_task, settle
 from gpusetup.install.proof import prove_task
 from gpusetup.install.recovery import (
     recover_unfinished,
@@ -139,8 +139,7 @@ def install(session: Session) -> int:
     refuse_unnamed_base(task.machine, task.elsewhere)
     target.require_changeable(task.elsewhere)
     task = with_set(request, job, task, asked, wanted, target)
-    task, settled = settle(request, job, target, task, asked)
-    plan = settled or plan_task(request, job, target, task)
+    task, plan = plan_task(request, job, target, task)
     if not plan.wheels:
         return _unchanged(session, target, task)
 
@@ -223,14 +222,12 @@ def _plan_screen(plan: Plan, answer: InstallAnswer) -> Screen:
 def _install_by_conda(session: Session, target: Target, task: Task, program: str) -> int:
     """Another installer would leave two torches in one place."""
     request, job = session.request, session.job
-    plan = conda.plan_by_conda(task, target, program)
     if task.is_done:
-        answer = conda.conda_answer(job, plan, "unchanged")
-        session.out.answer(answer, screens.end_screen(answer, notes=task.notes))
-        return 0
+        return _unchanged(session, target, task)
+    plan = conda.plan_by_conda(task, target, program)
     if not request.dry_run:
         conda.require_cuda_seen(plan, task.machine)
-    build, planned = task.resolution.build, conda.conda_answer(job, plan, "planned")
+    build, planned = task.resolution.build, plan_answer(job, plan, task)
     said = "" if request.yes and not request.dry_run else conda.conda_says(plan)
     screen = screens.plan_screen(
         planned,
@@ -242,9 +239,10 @@ def _install_by_conda(session: Session, target: Target, task: Task, program: str
 
     def done() -> Done:
         outcome = conda.execute_conda(job, plan, verify=not request.no_verify)
-        answer = conda.conda_answer(job, plan, "planned", outcome)
-        kept = conda.read_undo(Path(plan.prefix, STORE))
-        undo = f"gpusetup install --undo --python {plan.prefix}" if kept else None
+        now = replace(plan, after=conda.seen(conda.builds(plan.target)))
+        answer = plan_answer(job, now, task, outcome)
+        kept = conda.read_undo(Path(plan.target, STORE))
+        undo = f"gpusetup install --undo --python {plan.target}" if kept else None
         return answer, screens.end_screen(answer, undo=undo), outcome.kept
 
     return session.carry_out(planned, screen, done)
@@ -268,7 +266,7 @@ def undo(session: Session) -> int:
         planned = InstallAnswer(
             state="planned",
             target=str(folder),
-            before=conda.seen(conda.builds(conda.records(str(folder)))),
+            before=conda.seen(conda.builds(str(folder))),
             after=conda.seen(kept.packages),
             steps=(DoneStep(argv=step.argv),),
             log=str(job.log.path),
@@ -324,7 +322,7 @@ def _download(session: Session, target: Target, machine: Snapshot, asked: Reques
     """Fetch all that a new environment needs into a folder, with a manifest; change nothing."""
     request, job = session.request, session.job
     target.require_changeable()
-    resolution = resolved(machine, resolver_request(request, asked), job.talk, request.index_root)
+    resolution = resolved(machine, resolver_request(request, asked))
     plan = plan_download(request, job, target, resolution, asked, machine)
     planned = plan_answer(job, plan, None)
 

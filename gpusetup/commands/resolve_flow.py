@@ -16,7 +16,7 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.joint.table import Joint, by_table
 from gpusetup.install.packages import requested_packages
-from gpusetup.install.refresh import ask_root, keep, merged, saved_file, with_saved
+from gpusetup.install.refresh import refreshed
 from gpusetup.install.settings.index_root import index_root_of
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.documents import ResolveAnswer
@@ -165,15 +165,9 @@ def _notes(
 
 
 def _catalog(options: Namespace, root: str, out: Console) -> Catalog:
-    """The catalog: with what the index lists now, or listed when it was last asked."""
+    """The catalog; with `--refresh` with the builds that the index lists now."""
     catalog = load_catalog()
-    if not options.refresh:
-        known = not options.machine_from and saved_file().exists()
-        return with_saved(catalog, root, out.talk) if known else catalog
-    listed = ask_root(catalog, root, out.talk, options.backend)
-    if keep(listed):
-        out.talk("kept for `gpusetup install`, until the catalog is newer")
-    return merged(catalog, listed)
+    return refreshed(catalog, root, out.talk, options.backend) if options.refresh else catalog
 
 
 # --- packages, chosen together -------------------------------------------------------------------

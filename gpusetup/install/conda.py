@@ -40,7 +40,6 @@ from gpusetup.install.target.in_use import User, users_of
 from gpusetup.installers import INSTALLERS
 from gpusetup.installers.conda import conda_build
 from gpusetup.installers.options import InstallerOptions, packages_step
-from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
@@ -78,13 +77,18 @@ class CondaUndo(Frozen):
 class CondaPlan(Frozen):
     """What conda will be told to do, where, and how it is proven."""
 
-    prefix: str
+    target: str
     python: str
     task: Task
     steps: tuple[Step, ...]
     used_by: tuple[User, ...]
     """Programs that have torch of the target loaded."""
     before: Mapping[str, str]
+    after: Mapping[str, str]
+
+    @property
+    def why(self) -> str | None:
+        return self.task.why
 
     @property
     def backend(self) -> str:
@@ -122,13 +126,12 @@ def records(prefix: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def builds(of: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Name -> version and build.
-
-    >>> builds({"pytorch": {"version": "2.5.1", "build": "py3.11_cuda"}})
-    {'pytorch': '2.5.1 py3.11_cuda'}
-    """
-    return {name: f"{one['version']} {one.get('build', '')}".strip() for name, one in of.items()}
+def builds(prefix: str) -> dict[str, str]:
+    """Name -> version and build of every package of conda's: `2.5.1 py3.11_cuda`."""
+    return {
+        name: f"{one['version']} {one.get('build', '')}".strip()
+        for name, one in records(prefix).items()
+    }
 
 
 def seen(packages: Mapping[str, str]) -> dict[str, str]:
@@ -145,13 +148,9 @@ def revision(prefix: str) -> int | None:
     return count - 1 if count else None
 
 
-def channels_of(of: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """The channels that packages came from, without a token.
-
-    >>> channels_of({"a": {"url": "https://c/t/ab-1/conda-forge/linux-64/a-1-0.conda"}})
-    ('https://c/conda-forge',)
-    """
-    urls = (str(one["url"]) for one in of.values() if one.get("url"))
+def channels_of(prefix: str) -> tuple[str, ...]:
+    """The channels that packages came from, without a token: `https://c/conda-forge`."""
+    urls = (str(one["url"]) for one in records(prefix).values() if one.get("url"))
     folders = (re.sub(r"/t/[^/]+/", "/", url).rpartition("/")[0] for url in urls)
     return tuple(dict.fromkeys(folder.rpartition("/")[0] for folder in folders))
 
@@ -160,25 +159,25 @@ def channels_of(of: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def plan_by_conda(task: Task, target: Target, program: str) -> CondaPlan:
-    """The plan for an environment of conda's; Blocked where it may not be changed."""
+    """The plan for an environment of conda's; Blocked if it may not be changed."""
     prefix, asked = target.layout.prefix, task.asked
-    steps: tuple[Step, ...] = ()
-    if not task.is_done:
-        target.require_changeable(task.elsewhere)
-        options = InstallerOptions(packages=(*asked.family, *asked.packages), conda_prefix=prefix)
-        if asked.family:
-            options = replace(options, packages=("torch", *options.packages))
-            steps = INSTALLERS["conda"](task.resolution, options)
-        else:
-            steps = (packages_step("conda", options),)
-        steps = tuple(replace(one, argv=(program, *one.argv[1:])) for one in steps)
+    target.require_changeable(task.elsewhere)
+    if asked.family:
+        wanted = ("torch", *asked.family, *asked.packages)
+        options = InstallerOptions(packages=wanted, conda_prefix=prefix)
+        steps = INSTALLERS["conda"](task.resolution, options)
+    else:
+        steps = (
+            packages_step("conda", InstallerOptions(packages=asked.packages, conda_prefix=prefix)),
+        )
     return CondaPlan(
-        prefix=prefix,
+        target=prefix,
         python=target.layout.python,
         task=task,
-        steps=steps,
+        steps=tuple(replace(one, argv=(program, *one.argv[1:])) for one in steps),
         used_by=users_of(target.layout.libraries),
-        before=seen(builds(records(prefix))),
+        before=seen(builds(prefix)),
+        after=versions_after(task.resolution, asked),
     )
 
 
@@ -205,62 +204,33 @@ def require_cuda_seen(plan: CondaPlan, machine: Snapshot) -> None:
     )
 
 
-def conda_answer(
-    job: Job,
-    plan: CondaPlan,
-    state: Literal["planned", "unchanged"],
-    outcome: Outcome | None = None,
-) -> InstallAnswer:
-    """The plan as a document, or what conda did and how it ended."""
-    task, is_there = plan.task, state == "unchanged"
-    after = plan.before if is_there else versions_after(task.resolution, task.asked)
-    planned = tuple(DoneStep(argv=step.argv) for step in plan.steps)
-    return InstallAnswer(
-        state=state if outcome is None else "installed" if outcome.kept else "restored",
-        target=plan.prefix,
-        before=plan.before,
-        after=after if outcome is None else seen(builds(records(plan.prefix))),
-        steps=planned if outcome is None else tuple(job.done),
-        verdict=outcome.verdict if outcome else None,
-        receipt=outcome.receipt if outcome else None,
-        log=str(job.log.path),
-        why=task.why if is_there else None,
-        newest=task.newest if is_there else None,
-    )
-
-
 # --- changing and going back ----------------------------------------------------------------------
 
 
 def execute_conda(job: Job, plan: CondaPlan, *, verify: bool) -> Outcome:
-    """Run the steps under the environment's lock and prove the result; where that fails, bring the
+    """Run the steps under the environment's lock and prove the result; if that fails, bring the
     previous packages back, else note what `--undo` needs."""
-    store = Path(plan.prefix, STORE)
+    prefix, store = plan.target, Path(plan.target, STORE)
     with interruptible(), locked(store, job.talk):
         job.store = store
         _require_finished(store)
-        there, began = records(plan.prefix), revision(plan.prefix)
+        there, began = builds(prefix), revision(prefix)
+        channels = channels_of(prefix)
         for step in plan.steps:
             job.talk("Installing ...")
             _run(job, step, "conda cannot install it")
-        verdict = None
-        if verify:
-            device = device_to_prove(plan.backend, plan.task.gpus_here)
-            verdict = prove(job, plan.python, device)
-        undo = CondaUndo(
-            revision=began or 0,
-            reached=revision(plan.prefix) or 0,
-            packages=builds(there),
-            channels=channels_of(there),
-        )
+        device = device_to_prove(plan.backend, plan.task.gpus_here)
+        verdict = prove(job, plan.python, device) if verify else None
+        reached = revision(prefix) or 0
+        undo = CondaUndo(revision=began or 0, reached=reached, packages=there, channels=channels)
         if verdict is not None and verdict["verdict"] != "passed":
             job.talk("Restoring the previous packages ...")
             if began is not None and _conda_itself(job.environ):
-                _run(job, _step_back(store, undo), "cannot restore the previous packages")
-            _require_back(plan.prefix, undo.packages)
+                _run(job, _step_back(store, undo), "the previous packages cannot be put back")
+            _require_back(prefix, there)
             return Outcome(kept=False, verdict=verdict)
         forget_undo(store)
-        if job.keep and began is not None and undo.reached != began:
+        if job.keep and began is not None and reached != began:
             from gpusetup.model.codec import to_json
 
             write_safely(store / CONDA_UNDO, to_json(undo, indent=1))
@@ -270,7 +240,7 @@ def execute_conda(job: Job, plan: CondaPlan, *, verify: bool) -> Outcome:
             backend=plan.backend,
             installer="conda",
             before=plan.before,
-            after=seen(builds(records(plan.prefix))),
+            after=seen(builds(prefix)),
             steps=tuple(shareable(step) for step in job.done),
             verdict=None if verdict is None else {"verdict": verdict["verdict"]},
         )
@@ -294,7 +264,7 @@ def _require_finished(store: Path) -> None:
 
 def _require_back(prefix: str, wanted: Mapping[str, str]) -> None:
     """`ToolFailed` names what is not as it was."""
-    found = builds(records(prefix))
+    found = builds(prefix)
     pairs = ((n, found.get(n, "gone"), wanted.get(n, "gone")) for n in sorted({*wanted, *found}))
     other = [f"{name} is {there}, not {then}" for name, there, then in pairs if there != then]
     if other:

@@ -10,7 +10,6 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.catalog.rows import Name
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.refresh import known_catalog
 from gpusetup.install.refusals import (
     own_environment,
     refuse,
@@ -146,7 +145,7 @@ def decide(
     Unsatisfiable where nothing fits, where the trouble is elsewhere, and where torch would go to
     another maker's GPUs unasked.
     """
-    catalog = known_catalog(snapshot, talk, request.index_root)
+    catalog = load_catalog()
     check_request(wanted, catalog)
     machine = target_machine(request, snapshot, catalog, fresh=fresh)
     is_named = request.upgrade or is_asked(wanted)

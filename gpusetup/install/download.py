@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpusetup.errors import Blocked, Unreached
 from gpusetup.install.credentials import split_login, without_credentials, without_logins
-from gpusetup.install.fetching.file_url import whole_path
 from gpusetup.install.fetching.wheelhouse import (
     newest_torch,
     sha256_of,
@@ -36,7 +33,7 @@ TIMEOUTS = (5.0, 30.0)
 
 def use_wheelhouse(job: Job, target: Target, folder: str, wanted: Request) -> Request:
     """Everything comes from a folder; where no torch is named, it is the newest that is there."""
-    job.wheels = wheels_in(Path(whole_path(folder)))
+    job.wheels = wheels_in(Path(os.path.realpath(folder)))
     tag = f"cp{''.join(target.layout.version.split('.')[:2])}"
     torch = newest_torch(job.wheels, tag)
     return wanted if wanted.torch else replace(wanted, torch=f"=={torch}")
@@ -51,7 +48,7 @@ def plan_download(
     machine: Snapshot,
 ) -> Plan:
     """The plan of fetching all that a new environment needs into a folder."""
-    folder = whole_path(request.download or "")
+    folder = os.path.realpath(request.download or "")
     fresh = replace(target, venv=folder)
     plan = make_plan(request, job, fresh, resolution, asked, machine)
     return replace(plan, target=folder, venv=None, steps=(), before={})
@@ -60,7 +57,9 @@ def plan_download(
 def fetch_into_folder(job: Job, plan: Plan) -> str:
     """Fetch the wheels and write their manifest; a sentence about what is there then."""
     folder = Path(plan.target)
-    logins = _logins(job, plan)
+    asked = (plan.index_url, *indexes(asking_environment(job.environ, Path.home())))
+    split = map(split_login, asked)
+    logins = {urlsplit(url).netloc: login for url, login in split if login}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         files = [_fetched(job, wheel, folder, logins) for wheel in plan.wheels]
@@ -71,44 +70,32 @@ def fetch_into_folder(job: Job, plan: Plan) -> str:
     return f"{len(files)} wheels, {size}, are in {folder}; there: `gpusetup install --offline`"
 
 
-def _logins(job: Job, plan: Plan) -> dict[str, tuple[str, str]]:
-    """Host -> what the user's indexes say of who asks."""
-    asked = (plan.index_url, *indexes(asking_environment(job.environ, Path.home())))
-    found = map(split_login, asked)
-    return {urlsplit(url).netloc: login for url, login in found if login}
-
-
 def _fetched(job: Job, wheel: Wheel, folder: Path, logins: dict[str, tuple[str, str]]) -> Path:
     """One wheel, whole and checked before it gets its name; what is there already is checked."""
-    path, part = folder / wheel.filename, folder / f"{wheel.filename}.part"
-    if not (path.is_file() and wheel.sha256 and sha256_of(path) == wheel.sha256):
-        job.talk(f"Fetching {wheel.filename} ({size_text(wheel.size_bytes or 0)})")
-        part.unlink(missing_ok=True)
-        digest = hashlib.sha256()
-        with open(part, "xb", opener=no_link) as file:
-            for piece in _pieces(wheel, logins):
-                digest.update(piece)
-                file.write(piece)
-        if wheel.sha256 not in (None, digest.hexdigest()):
-            part.unlink()
-            raise _blocked(wheel, f"wrong hash: expected sha256 {wheel.sha256}")
-        os.replace(part, path)
-    return path
-
-
-def _pieces(wheel: Wheel, logins: dict[str, tuple[str, str]]) -> Iterator[bytes]:
     import requests
 
-    login = logins.get(urlsplit(wheel.url).netloc)
+    path, part = folder / wheel.filename, folder / f"{wheel.filename}.part"
+    if path.is_file() and wheel.sha256 and sha256_of(path) == wheel.sha256:
+        return path
+    job.talk(f"Fetching {wheel.filename} ({size_text(wheel.size_bytes or 0)})")
+    part.unlink(missing_ok=True)
+    login, verify = logins.get(urlsplit(wheel.url).netloc), certificates(os.environ)
     try:
-        verify = certificates(os.environ)
-        with requests.get(
-            wheel.url, stream=True, timeout=TIMEOUTS, auth=login, verify=verify
-        ) as answer:
-            answer.raise_for_status()
-            yield from answer.iter_content(1 << 20)
+        with (
+            requests.get(
+                wheel.url, stream=True, timeout=TIMEOUTS, auth=login, verify=verify
+            ) as got,
+            open(part, "xb", opener=no_link) as file,
+        ):
+            got.raise_for_status()
+            file.writelines(got.iter_content(1 << 20))
     except requests.RequestException as problem:
         raise _blocked(wheel, without_logins(str(problem))) from problem
+    if wheel.sha256 not in (None, sha256_of(part)):
+        part.unlink()
+        raise _blocked(wheel, f"wrong hash: expected sha256 {wheel.sha256}")
+    os.replace(part, path)
+    return path
 
 
 def _blocked(wheel: Wheel, said: str) -> Blocked:

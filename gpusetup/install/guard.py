@@ -207,7 +207,7 @@ def settings_for(prefix: Path, pins: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def notes_on(prefix: Path, pins: Mapping[str, str]) -> Iterator[str]:
+def notes_on(prefix: Path) -> Iterator[str]:
     """What counts more than the guard, in this shell and in this environment."""
     environ, named = os.environ, named_in_lists(prefix / CONSTRAINTS)
     if (held := environ.get("PIP_CONSTRAINT", "").split()) and named not in held:
@@ -216,18 +216,3 @@ def notes_on(prefix: Path, pins: Mapping[str, str]) -> Iterator[str]:
         yield f"PIP_CONFIG_FILE is {os.devnull}: in this shell pip reads no configuration"
     if environ.get("UV_NO_CONFIG") or environ.get("UV_CONFIG_FILE"):
         yield "UV_NO_CONFIG or UV_CONFIG_FILE is set: in this shell uv reads no file of a folder"
-    yield from tool_note(prefix, pins)
-
-
-def tool_note(prefix: Path, pins: Mapping[str, str]) -> tuple[str, ...]:
-    """What keeps torch in the environment of a tool: `uv tool upgrade` installs again what the
-    tool's receipt names (https://docs.astral.sh/uv/concepts/tools/); () for another environment."""
-    if not (prefix / "uv-receipt.toml").is_file():
-        return ()
-    words = " ".join(f"--with {name}=={version}" for name, version in pins.items())
-    label = pins["torch"].partition("+")[2]
-    backend = f"--torch-backend {label} " if label else ""
-    return (
-        f"{prefix} is a tool's environment: `uv tool upgrade` puts back what its receipt names. To "
-        f"keep it, give `uv tool install` {backend}{words} plus all that the receipt names",
-    )

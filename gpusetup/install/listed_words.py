@@ -5,7 +5,7 @@ They are read as words of the command line, which judges each."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gpusetup import named_file
@@ -13,7 +13,6 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.settings.uv_config import parse_toml
 from gpusetup.model.frozen import Frozen
-from gpusetup.report.cleaning.decode import decode, is_binary
 
 MOST_BYTES = 1 << 20
 DEEPEST = 5
@@ -34,63 +33,52 @@ def words_of_files(files: Sequence[str]) -> Listed:
 
     BadInput for what cannot be read; UsageError for what cannot be asked here.
     """
-    found = [words_of_file(Path(name)) for name in files]
-    named = zip(files, found, strict=True)
-    empty = tuple(f"{name} lists no requirement" for name, one in named if not one.words)
+    return _joined(words_of_file(Path(name)) for name in files)
+
+
+def _joined(several: Iterable[Listed]) -> Listed:
+    found = tuple(several)
     return Listed(
         words=tuple(word for one in found for word in one.words),
-        notes=(*empty, *(note for one in found for note in one.notes)),
+        notes=tuple(note for one in found for note in one.notes),
         hashed=next((one.hashed for one in found if one.hashed), None),
     )
 
 
 def words_of_file(path: Path, depth: int = 0) -> Listed:
     """One file, by its name: a project, or a list of requirements."""
-    text = _read(path)
-    if path.suffix == ".toml":
-        return Listed(words=project_words(path, text))
-    return _requirements(path, text, depth)
-
-
-def _read(path: Path) -> str:
     try:
-        raw = named_file.read(path, MOST_BYTES)
+        text = named_file.text_of(named_file.read(path, MOST_BYTES), path)
     except OSError as problem:
         raise BadInput(f"{path} cannot be read: {problem.strerror}") from problem
-    # pip reads a list in Windows' own encoding too, as its editors write a comment there.
-    is_list = path.suffix != ".toml" and not is_binary(raw)
-    return decode(raw) if is_list else named_file.text_of(raw, path)
+    if path.suffix == ".toml":
+        return Listed(words=project_words(path, text))
+    if depth > DEEPEST:
+        raise BadInput(f"{path}: files name one another by `-r`, more than {DEEPEST} deep")
+    lines = tuple(lines_of(text))
+    empty = () if lines else (Listed(notes=(f"{path} lists no requirement",)),)
+    return _joined((*empty, *(_line(path, line, depth) for line in lines)))
 
 
 # --- a list of requirements ----------------------------------------------------------------------
 
 
-def _requirements(path: Path, text: str, depth: int) -> Listed:
-    if depth > DEEPEST:
-        raise BadInput(f"{path}: files name one another by `-r`, more than {DEEPEST} deep")
-    words: list[str] = []
-    notes: list[str] = []
-    hashed = None
-    for line in lines_of(text):
-        named = re.match(r"(-[rec]|--(?:requirement|editable|constraint)(?=[ =]))[ =]*(.*)", line)
-        option = named[1] if named else ""
-        if named and option in ("-r", "--requirement"):
-            other = words_of_file(path.parent / named[2].strip(), depth=depth + 1)
-            words += other.words
-            notes += other.notes
-            hashed = hashed or other.hashed
-        elif named:
-            raise UsageError(f"{path}: `{without_logins(line)}` {CANNOT[option.lstrip('-')[0]]}")
-        elif line.startswith("--require-hashes"):
-            hashed = str(path)
-        elif line.startswith("-"):
-            said = without_logins(line)
-            notes.append(f"{path}: `{said}` is not taken: your own settings of uv or pip count")
-        else:
-            word, *options = re.split(r"\s--", line)
-            words.append(word.strip())
-            hashed = str(path) if any(one.startswith("hash") for one in options) else hashed
-    return Listed(words=tuple(words), notes=tuple(notes), hashed=hashed)
+def _line(path: Path, line: str, depth: int) -> Listed:
+    named = re.match(r"(-[rec]|--(?:requirement|editable|constraint)(?=[ =]))[ =]*(.*)", line)
+    if named and named[1] in ("-r", "--requirement"):
+        return words_of_file(path.parent / named[2].strip(), depth=depth + 1)
+    if named:
+        raise UsageError(
+            f"{path}: `{without_logins(line)}` {CANNOT[named[1].lstrip('-')[0]]}",
+        )
+    if line.startswith("-") and not line.startswith("--require-hashes"):
+        said = without_logins(line)
+        note = f"{path}: `{said}` is not taken: your own settings of uv or pip count"
+        return Listed(notes=(note,))
+    word, *options = re.split(r"(?:^|\s)--", line)
+    hashed = any(one.startswith(("hash", "require-hashes")) for one in options)
+    words = (word.strip(),) if word.strip() else ()
+    return Listed(words=words, hashed=str(path) if hashed else None)
 
 
 CANNOT = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 import time
@@ -46,24 +47,16 @@ def open_log() -> Log:
     """A new log in the user's log folder, else in the temporary one; the oldest ones go."""
     from platformdirs import user_log_path
 
-    name = time.strftime("install-%Y%m%d-%H%M%S")
-    for folder in (user_log_path("gpusetup", appauthor=False), Path(tempfile.gettempdir())):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            handle, path = tempfile.mkstemp(prefix=f"{name}-", suffix=".log", dir=folder)
-        except OSError:
-            continue
-        with open(handle, "w", encoding="utf-8"):
-            pass
-        _drop_old(folder)
-        return Log(Path(path))
-    return Log(Path(tempfile.mkdtemp(prefix="gpusetup-")) / f"{name}.log")
-
-
-def _drop_old(folder: Path) -> None:
-    logs = sorted(folder.glob("install-*.log"))
-    for path in logs[:-KEPT_LOGS]:
-        path.unlink(missing_ok=True)
+    name, folder = time.strftime("install-%Y%m%d-%H%M%S-"), user_log_path("gpusetup", False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, path = tempfile.mkstemp(prefix=name, suffix=".log", dir=folder)
+    except OSError:
+        handle, path = tempfile.mkstemp(prefix=name, suffix=".log")
+    os.close(handle)
+    for old in sorted(folder.glob("install-*.log"))[:-KEPT_LOGS]:
+        old.unlink(missing_ok=True)
+    return Log(Path(path))
 
 
 def naming_log(problem: GpuSetupError, log: Log) -> GpuSetupError:

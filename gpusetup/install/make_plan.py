@@ -5,9 +5,11 @@ from __future__ import annotations
 from gpusetup.catalog.companion_table import companion_table, cuda_constraints
 from gpusetup.catalog.default_wheels import usual_major
 from gpusetup.catalog.file import load_catalog
-from gpusetup.errors import Blocked, Unsatisfiable
-from gpusetup.install.fetching.lock import Question, family_of, others_of
-from gpusetup.install.fetching.wheels import TORCH_INDEX, Wheel
+from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
+from gpusetup.install.decide import Task
+from gpusetup.install.fetching.lock import Question, locked, require_no
+from gpusetup.install.fetching.wheelhouse import exact_in
+from gpusetup.install.fetching.wheels import TORCH_INDEX
 from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.plan import Plan
@@ -20,10 +22,49 @@ from gpusetup.install.target.find import Target, check_leaving
 from gpusetup.install.target.in_use import users_of
 from gpusetup.install.target.layout import distributions, requirers
 from gpusetup.install.target.places import check_importable, check_places
+from gpusetup.installers.options import FAMILY
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Choice, Resolution, TorchBuild
+from gpusetup.model.shell import shell_line
+
+
+def plan_task(request: InstallRequest, job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
+    """The task with its plan. If what would follow torch has no release for it, that stays."""
+    try:
+        return task, _plan_of(request, job, target, task)
+    except (Unsatisfiable, ToolFailed):
+        if not task.asked.followers:
+            raise
+    alone = replace(task, asked=replace(task.asked, followers=()))
+    return alone, _plan_of(request, job, target, alone)
+
+
+def _plan_of(request: InstallRequest, job: Job, target: Target, task: Task) -> Plan:
+    machine = replace(task.machine, gpus=()) if task.other_host else task.machine
+    plan = make_plan(request, job, target, task.resolution, task.asked, machine)
+    brought = {wheel.name for wheel in plan.dependencies} & set(FAMILY)
+    if brought:
+        raise Unsatisfiable(
+            f"{', '.join(sorted(brought))} would come from your default index, which knows no "
+            "backend",
+            hint="nothing was changed; name it: `gpusetup install torch`",
+        )
+    return replace(plan, why=task.why, notes=(*task.all_notes, *_of_guard(target, task, plan)))
+
+
+def _of_guard(target: Target, task: Task, plan: Plan) -> tuple[str, ...]:
+    """Of a guarded environment: which of the versions that it holds will be others."""
+    events = (one.values for one in task.machine.events if one.kind == "guarded-set")
+    said = next((one for one in events if one.get("how") == "guarded"), {})
+    pins = (pin.partition("==")[::2] for pin in str(said.get("pins", "")).split())
+    moved = [f"{n} {v}" for n, v in pins if plan.after.get(n, v) != v]
+    if not moved or target.venv is not None:
+        return ()
+    argv = ("gpusetup", "guard", "--write", "--python", target.layout.prefix)
+    line = shell_line(argv, task.machine.os.family)
+    return (f"the guard here holds {', '.join(moved)}: afterwards `{line}` holds the new set",)
 
 
 def make_plan(
@@ -44,18 +85,23 @@ def make_plan(
     for place, choice in enumerate(choices):
         index = f"{root.rstrip('/')}/{choice.backend}"
         question = Question(
-            family=tuple(f"{n}=={v}" for n, v in versions_of(resolution, asked.family).items()),
+            family=tuple(
+                exact_in(job.wheels, n, v, choice.backend) if job.wheels else f"{n}=={v}"
+                for n, v in versions_of(resolution, asked.family).items()
+            ),
             index=index,
             others=(*asked.packages, *asked.followers, *asked.files, *asked.pinned),
             constraints=_of_its_cuda(resolution.build),
         )
         try:
-            family = family_of(job, target, question) if question.family else ()
+            wheels = locked(job, target, question)
         except Unsatisfiable as problem:
+            if require_no(job, target, question):
+                raise
             passed.append((choice.backend, problem.message))
             continue
-        exact = tuple(f"{one.name}=={one.version}" for one in family)
-        others = others_of(job, target, replace(question, family=exact))
+        family = tuple(one for one in wheels if one.name in question.names)
+        others = tuple(one for one in wheels if one.name not in question.names)
         if not job.wheels:
             family = tuple(replace(wheel, source=TORCH_INDEX) for wheel in family)
         plan = Plan(
@@ -66,7 +112,7 @@ def make_plan(
             index_url=index,
             passed_over=tuple(passed),
             fallbacks=choices[place + 1 :],
-            family=_changing(family, target),
+            family=family,
             dependencies=others,
             packages=(*asked.packages, *asked.followers),
             pinned=asked.pinned,
@@ -119,12 +165,6 @@ def _of_its_cuda(build: TorchBuild | None) -> tuple[str, ...]:
     usual, table = usual_major(load_catalog(), build), companion_table()
     each = (cuda_constraints(one, build.cuda_major, usual) for one in table.projects)
     return tuple(text for texts in each for text in texts)
-
-
-def _changing(family: tuple[Wheel, ...], target: Target) -> tuple[Wheel, ...]:
-    """The wheels that are not installed at this very version; all where every one is (again)."""
-    there = target.installed
-    return tuple(w for w in family if there.get(w.name) != w.version) or family
 
 
 def _with_steps(job: Job, target: Target, plan: Plan) -> Plan:

@@ -12,7 +12,6 @@ from packaging.utils import canonicalize_name
 
 from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
-from gpusetup.install.fetching.file_url import local_path
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import own_word
@@ -88,8 +87,33 @@ NO_PACKAGES = (
         "conda's name of torch",
         r'did you mean `gpusetup install "torch\1"`?',
     ),
+    (
+        r"[^@]*\.(?:whl|tar\.gz|zip)",
+        "a file; `install` takes the names of packages",
+        "`gpusetup install --offline DIR` installs from a folder of wheels",
+    ),
+    (
+        r"[^@]*\.(?:txt|in|toml)",
+        "a file; `install` takes the names of packages",
+        "did you mean `gpusetup install -r WORD`?",
+    ),
+    (
+        r".*\.ya?ml",
+        "a file; `install` takes the names of packages",
+        "`gpusetup install` first, then conda's own `env update -f WORD`",
+    ),
+    (
+        r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*",
+        "a folder or an address; `install` takes the names of packages",
+        "`gpusetup install` first, then `uv pip install WORD`",
+    ),
+    (
+        r"\s*",
+        "empty",
+        'a variable that is not set? `"$NAME"` without a value is one',
+    ),
 )
-"""Pattern -> what such a word is, and what to do."""
+"""Pattern -> what such a word is, and what to do; WORD stands for the word."""
 
 
 def refuse_what_is_no_package(word: str) -> None:
@@ -97,12 +121,12 @@ def refuse_what_is_no_package(word: str) -> None:
 
     >>> refuse_what_is_no_package("torch==2.5.1")
     """
-    for pattern, what, way in NO_PACKAGES:
-        if found := re.fullmatch(pattern, word, re.IGNORECASE):
-            raise UsageError(f"{word!r} is no package: it is {what}", hint=found.expand(way))
     from difflib import get_close_matches
 
-    _refuse_a_place(word)
+    for pattern, what, way in NO_PACKAGES:
+        if found := re.fullmatch(pattern, word, re.IGNORECASE):
+            hint = found.expand(way).replace("WORD", own_word(word))
+            raise UsageError(f"{word!r} is no package: it is {what}", hint=hint)
     name = re.split(r"[\s<>=!~\[;@]", word)[0]
     plain = re.sub(r"[-_.]", "", name.lower())
     if name.lower() not in FAMILY and (near := get_close_matches(plain, FAMILY, 1, 0.9)):
@@ -110,36 +134,6 @@ def refuse_what_is_no_package(word: str) -> None:
         raise UsageError(
             f"{name!r} is no package of torch's family",
             hint=f"did you mean `gpusetup install {meant}`?",
-        )
-
-
-def _refuse_a_place(word: str) -> None:
-    """A folder, a file or an address: what is fetched and checked here has a name on an index."""
-    if not word.strip():
-        raise UsageError(
-            "An empty word is no package",
-            hint='a variable that is not set? `"$NAME"` without a value is one',
-        )
-    if re.search(r"\.(whl|tar\.gz|zip)$", word) and "@" not in word:
-        raise UsageError(
-            f"{word!r} is a file; `install` expects names of packages",
-            hint="`gpusetup install --offline DIR` installs from a folder of wheels",
-        )
-    if re.search(r"\.(txt|in|toml)$", word) and "@" not in word:
-        raise UsageError(
-            f"{word!r} is a file; `install` expects names of packages",
-            hint=f"did you mean `gpusetup install -r {own_word(word)}`?",
-        )
-    if re.search(r"\.ya?ml$", word):
-        raise UsageError(
-            f"{word!r} is a file; `install` expects names of packages",
-            hint=f"`gpusetup install` first, then conda's own `env update -f {own_word(word)}`",
-        )
-    if re.match(r"(git|hg|svn|bzr)\+|(https?|file|ssh)://", word) or word[:1] in "./\\~":
-        what = "an address" if "://" in word else "a folder"
-        raise UsageError(
-            f"{word!r} is {what}; `install` expects names of packages",
-            hint=f"`gpusetup install` first, then `uv pip install {own_word(word)}`",
         )
 
 
@@ -213,7 +207,6 @@ def requested_packages(
             left_out.append(without_logins(word))
             continue
         _refuse_a_login(asked)
-        _refuse_a_file_that_is_gone(asked)
         if name in FAMILY:
             _refuse_more_than_a_version(without_logins(word), asked)
             family.add(name)
@@ -246,16 +239,6 @@ def _refuse_a_login(asked: Requirement) -> None:
         f"{asked.name} is asked for by an address with a user name or a password in it",
         hint=f"put them into ~/.netrc for {host}, and name the address without them",
     )
-
-
-def _refuse_a_file_that_is_gone(asked: Requirement) -> None:
-    """`name @ file:///x.whl`: uv's own words for it do not say whose fault it is."""
-    url = asked.url or ""
-    if url.startswith("file:") and not local_path(url).is_file():
-        raise UsageError(
-            f"{asked.name} is asked for from a file that is not there: {asked.url}",
-            hint="name the wheel's whole path, or the package alone",
-        )
 
 
 EXACT = r"^==(?=\d+\.\d+\.\d+[^,]*$)"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import UsageError
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.refresh import known_catalog
 from gpusetup.install.settings.index_root import index_root_of
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
@@ -72,14 +71,9 @@ def as_word(torch: str) -> str:
     return f"torch=={torch}" if torch[:1].isdigit() else f"torch{torch}"
 
 
-def resolved(
-    machine: Snapshot,
-    wanted: Request,
-    talk: Callable[[str], None] | None = None,
-    root: str | None = None,
-) -> Resolution:
-    """What fits, by the catalog and by what `resolve --refresh` last saw of this index."""
-    catalog = known_catalog(machine, talk, root)
+def resolved(machine: Snapshot, wanted: Request) -> Resolution:
+    """What fits, by the catalog."""
+    catalog = load_catalog()
     check_request(wanted, catalog)
     resolution = resolve(machine, wanted, catalog)
     if resolution.build is None:

@@ -20,22 +20,24 @@ from urllib.request import Request, urlopen
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from gpusetup.errors import ToolFailed, Unreached, Unsatisfiable
-from gpusetup.install.complaints import HINTS, complaint
+from gpusetup.errors import ToolFailed, Unsatisfiable
+from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import split_login
 from gpusetup.install.fetching.page import require_pages
-from gpusetup.install.fetching.wheelhouse import checked, links_to
+from gpusetup.install.fetching.wheelhouse import as_noted
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, Wheel, file_name
 from gpusetup.install.job import Job
 from gpusetup.install.settings.environment import apart_from_guard, asking_environment, indexes
 from gpusetup.install.settings.uv_config import parse_toml
 from gpusetup.install.target.find import Target
+from gpusetup.installers.options import as_links
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Output, run
 
 ASK_SECONDS = 300.0
 SIZE_SECONDS = 5.0
 WORKERS = 4
+COMPILE = ("compile", "--format", "pylock.toml", "--quiet", "--no-header", "--no-annotate")
 NAME = "what-was-asked-for"
 """How uv calls the question in its sentences."""
 
@@ -51,77 +53,77 @@ class Question(Frozen):
     """The index of the family, or of a backend in a folder of wheels."""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(one.partition("=")[0] for one in self.family)
+
+    @property
     def text(self) -> str:
         """As the project file that uv reads."""
-        names = [one.partition("=")[0] for one in self.family]
         rows = [
             f'[project]\nname = "{NAME}"\nversion = "0"',
             f"dependencies = {json.dumps([*self.family, *self.others])}",
             f'[[tool.uv.index]]\nname = "torch"\nurl = {json.dumps(split_login(self.index)[0])}',
             "explicit = true\n[tool.uv.sources]",
-            *(f'{name} = {{ index = "torch" }}' for name in names),
+            *(f'{name} = {{ index = "torch" }}' for name in self.names),
         ]
         return "\n".join(rows) + "\n"
 
 
-def family_of(job: Job, target: Target, question: Question) -> tuple[Wheel, ...]:
-    """The files of the family; Unsatisfiable where the index has no such wheel."""
-    return _compiled(job, target, replace(question, others=()), "--no-deps")
+def locked(job: Job, target: Target, question: Question) -> tuple[Wheel, ...]:
+    """The files that come: of an environment that is there what changes, of the family all if
+    every one is there at this very version. Unsatisfiable if there is no solution."""
+    there, family = target.installed, question.names
+    if not there:
+        return _compiled(job, target, question)
+    exact = _changes(job, target, question)
+    comes = [name for name in family if there.get(name) != exact.get(name)] or family
+    direct = {one.partition(" @ ")[0]: one for one in question.others if " @ " in one}
+    others = {name: version for name, version in exact.items() if name not in family}
+    question = replace(
+        question,
+        family=tuple(f"{name}=={exact[name]}" for name in comes),
+        others=tuple(direct.get(n, f"{n}=={v}") for n, v in others.items()),
+    )
+    wanted = question.family or question.others
+    return _compiled(job, target, question, "--no-deps") if wanted else ()
 
 
-def others_of(job: Job, target: Target, question: Question) -> tuple[Wheel, ...]:
-    """The files that come besides the family: of an environment that is there, what changes.
-
-    `Unreached` where only torch was asked for and there is no solution: torch has all that it needs
-    on any index that is one.
-    """
+def require_no(job: Job, target: Target, question: Question) -> bool:
+    """Whether the index of the family has it, so that the packages beside it have no solution;
+    `Unreached` if an index answered what is none."""
     try:
-        return _others_of(job, target, question)
-    except Unsatisfiable as no:
-        if not question.others:
-            raise Unreached(no.message, hint=HINTS[Unreached]) from no
-        names = [canonicalize_name(Requirement(one).name) for one in question.others]
-        environment = asking_environment(job.environ, Path.home(), target.layout.prefix)
-        require_pages(names if not job.wheels else (), indexes(environment))
-        raise
-
-
-def _others_of(job: Job, target: Target, question: Question) -> tuple[Wheel, ...]:
-    family = {one.partition("=")[0] for one in question.family}
-    if target.installed:
-        exact = tuple(one for one in _changes(job, target, question) if one[0] not in family)
-        if not exact:
-            return ()
-        direct = {one.partition(" @ ")[0]: one for one in question.others if " @ " in one}
-        named = tuple(direct.get(name, f"{name}=={version}") for name, version in exact)
-        question = replace(question, family=(), others=named)
-        return _compiled(job, target, question, "--no-deps")
-    found = _compiled(job, target, question)
-    return tuple(wheel for wheel in found if wheel.name not in family)
+        _asked(job, target, replace(question, others=()), (*COMPILE, "--no-deps"))
+    except Unsatisfiable:
+        return False
+    names = [canonicalize_name(Requirement(one).name) for one in question.others]
+    environment = asking_environment(job.environ, Path.home(), target.layout.prefix)
+    require_pages(names if not job.wheels else (), indexes(environment))
+    return bool(question.others)
 
 
 def _compiled(job: Job, target: Target, question: Question, *more: str) -> tuple[Wheel, ...]:
-    words = ("compile", "--format", "pylock.toml", "--quiet", "--no-header", "--no-annotate")
-    output = _asked(job, target, question, (*words, *more))
+    output = _asked(job, target, question, (*COMPILE, *more))
     rows = parse_toml(output.stdout).get("packages", ())
     with ThreadPoolExecutor(WORKERS) as pool:
         found = tuple(pool.map(partial(_wheel, target), rows))
-        found = checked(found, job.wheels) if job.wheels else found
+        found = as_noted(found, job.wheels) if job.wheels else found
         return tuple(pool.map(_sized, found))
 
 
-def _changes(job: Job, target: Target, question: Question) -> tuple[tuple[str, str], ...]:
-    """Name and version of what uv would install into the environment as it is."""
+def _changes(job: Job, target: Target, question: Question) -> dict[str, str]:
+    """Name -> version of what uv would install into the environment as it is; of the family what
+    its index has, since another build of the same version may be there."""
     lock = Path(target.layout.prefix, ".lock")  # uv leaves one where it was only asked
     was_there = lock.exists()
-    words = ("install", "--dry-run", "--output-format", "json", "--requirement")
+    again = (word for name in question.names for word in ("--reinstall-package", name))
+    words = ("install", "--dry-run", "--output-format", "json", *again, "--requirement")
     output = _asked(job, target, question, words)
     with suppress(OSError):
         if not was_there and lock.stat().st_size == 0:
             lock.unlink()
     try:
         rows = json.loads(output.stdout)["changes"]
-        return tuple((o["name"], o["version"]) for o in rows if o["action"] != "uninstalled")
+        return {o["name"]: o["version"] for o in rows if o["action"] != "uninstalled"}
     except (ValueError, KeyError, TypeError) as problem:
         said = f"cannot read uv's plan: {problem}"
         raise ToolFailed(said, hint="nothing was changed") from problem
@@ -141,8 +143,8 @@ def _asked(job: Job, target: Target, question: Question, words: Sequence[str]) -
         environment |= login_of(question.index)
         guard = apart_from_guard(Path.cwd())
         if job.wheels:
-            links = links_to(job.wheels, file_name(question.index), folder / "links")
-            options += ("--no-sources", "--no-index", "--find-links", str(links), "--offline")
+            links = as_links(job.wheels[0].source)
+            options += ("--no-sources", "--no-index", "--find-links", links, "--offline")
             guard = ("--no-config",)
             environment.pop("UV_FIND_LINKS", None)
         verb, *rest = words

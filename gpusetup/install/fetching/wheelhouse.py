@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from gpusetup.errors import Blocked
-from gpusetup.install.fetching.file_url import local_path
 from gpusetup.install.fetching.wheels import Wheel, parsed_name
-from gpusetup.install.switching.files import link_or_copy, refuse_newer, write_safely
+from gpusetup.install.switching.files import refuse_newer, write_safely
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.versions import parsed
 from gpusetup.system.refused import blocked_by_files
@@ -90,28 +89,21 @@ def newest_torch(wheels: Sequence[Wheel], tag: str) -> str:
     return max((one.version.partition("+")[0] for one in torches), key=parsed)
 
 
-def links_to(wheels: Sequence[Wheel], backend: str, folder: Path) -> Path:
-    """A folder with links to the wheels of a backend, and to those of none."""
-    folder.mkdir()
-    for wheel in wheels:
-        if wheel.version.partition("+")[2] in ("", backend):
-            link_or_copy(local_path(wheel.url), folder / wheel.filename)
-    return folder
+def exact_in(wheels: Sequence[Wheel], name: str, version: str, backend: str) -> str:
+    """The requirement for a package of torch's family that only the wheel of a backend meets, or
+    the one without a label."""
+    there = {one.version for one in wheels if one.name == name}
+    labelled = f"{version}+{backend}"
+    plain = version in there and labelled not in there
+    return f"{name}=={version if plain else labelled}"
 
 
-def checked(found: Sequence[Wheel], wheels: Sequence[Wheel]) -> tuple[Wheel, ...]:
-    """What uv named, as the files of the folder that they are; `Blocked` where one is not what the
-    manifest says."""
+def as_noted(found: Sequence[Wheel], wheels: Sequence[Wheel]) -> tuple[Wheel, ...]:
+    """What uv named, as the files of the folder that they are: uv compares them with the hashes of
+    the manifest."""
     here = {one.filename: one for one in wheels}
-    for one in found:
-        noted = here[one.filename].sha256
-        if noted and noted.lower() != one.sha256:
-            raise Blocked(
-                f"{local_path(here[one.filename].url)}: wrong hash: expected sha256 "
-                f"{noted.lower()}, found sha256 {one.sha256}",
-                hint="nothing was changed; fill it again: `gpusetup install --download DIR`",
-            )
-    return tuple(replace(here[one.filename], sha256=one.sha256) for one in found)
+    noted = ((here[one.filename], one) for one in found)
+    return tuple(replace(there, sha256=there.sha256 or one.sha256) for there, one in noted)
 
 
 def sha256_of(path: Path) -> str:

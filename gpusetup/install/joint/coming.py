@@ -7,6 +7,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
@@ -15,7 +16,6 @@ from gpusetup.install.joint.choose import YEAR, choose_together
 from gpusetup.install.joint.places import users_places
 from gpusetup.install.joint.table import Joint
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.refresh import known_catalog
 from gpusetup.install.request import InstallRequest
 from gpusetup.install.target.find import Target
 from gpusetup.installers.options import FAMILY
@@ -44,7 +44,7 @@ def with_set(
     if stays and (build is None or not build.pythons):  # one that no index is known to have
         return task
     free = Request(torch=request.torch, backend=request.backend)
-    catalog = known_catalog(task.machine, job.talk, request.index_root)
+    catalog = load_catalog()
     versions = dict(asked.beside)
     companions = (f"{name}{versions.get(name, '')}" for name in asked.named if name != "torch")
     words = by_name((*asked.packages, *companions))

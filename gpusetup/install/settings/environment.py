@@ -121,30 +121,27 @@ def of_pip(pip: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, 
     """pip's settings in uv's words; its indexes only where nothing tells uv of one. pip takes the
     best of all its indexes, uv the first that has a name at all: with an extra index uv is told to
     do as pip does."""
-    found = {}
-    if bundle := environment.get("REQUESTS_CA_BUNDLE") or pip.get("cert"):
-        found["SSL_CERT_FILE"] = bundle
-    if proxy := pip.get("proxy"):
-        found |= {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy}
-    if pip.get("keyring-provider") == "subprocess":
-        found["UV_KEYRING_PROVIDER"] = "subprocess"
-    named = {WORDS[key]: " ".join(pip[key].split()) for key in WORDS if pip.get(key)}
-    if places := [*filter(None, map(_place, pip.get("find-links", "").split()))]:
-        named["UV_FIND_LINKS"] = ",".join(places)
-    if not named or _lines_of_indexes(environment) != _lines_of_indexes({}):
-        return found
-    if "UV_INDEX" in named:
-        named["UV_INDEX_STRATEGY"] = "unsafe-best-match"
-    return found | named
+    found = {
+        "SSL_CERT_FILE": environment.get("REQUESTS_CA_BUNDLE") or pip.get("cert", ""),
+        "HTTP_PROXY": pip.get("proxy", ""),
+        "HTTPS_PROXY": pip.get("proxy", ""),
+        "UV_KEYRING_PROVIDER": "subprocess" if pip.get("keyring-provider") == "subprocess" else "",
+    }
+    named = {WORDS[key]: " ".join(pip.get(key, "").split()) for key in WORDS}
+    named["UV_FIND_LINKS"] = ",".join(filter(None, map(_place, pip.get("find-links", "").split())))
+    if any(named.values()) and _lines_of_indexes(environment) == _lines_of_indexes({}):
+        found |= named
+        found["UV_INDEX_STRATEGY"] = "unsafe-best-match" if named["UV_INDEX"] else ""
+    return {name: value for name, value in found.items() if value}
 
 
-def _place(place: str) -> str | None:
-    """One of pip's `find-links` as uv takes it; None for a folder that is not there, which pip
-    passes over, and at which uv ends."""
+def _place(place: str) -> str:
+    """One of pip's `find-links` as uv takes it; "" for a folder that is not there, which pip passes
+    over, and at which uv ends."""
     if "://" in place:
         return place.replace(",", "%2C")
     path = os.path.expanduser(place)
-    return as_links(path) if os.path.exists(path) else None
+    return as_links(path) if os.path.exists(path) else ""
 
 
 def indexes(environment: Mapping[str, str]) -> tuple[str, ...]:

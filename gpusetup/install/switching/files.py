@@ -112,17 +112,9 @@ def files_below(top: str) -> Iterator[str]:
         yield top
 
 
-def link_hard(source: Path, copy: Path) -> None:
+def link_hard(source: str, copy: str) -> None:
     """The same file under another name; a copy if the disk has no hard links."""
     try:
         os.link(source, copy, follow_symlinks=False)
     except (OSError, NotImplementedError):
         shutil.copy2(source, copy, follow_symlinks=False)
-
-
-def link_or_copy(target: Path, link: Path) -> None:
-    """A link: on Windows a hard one, which needs no right; a copy where there can be none."""
-    try:
-        (link.hardlink_to if os.name == "nt" else link.symlink_to)(target)
-    except OSError:
-        shutil.copyfile(target, link)

@@ -68,12 +68,12 @@ class Journal(Frozen):
     kept: Mapping[str, tuple[int, int]] = {}
     """Of an undo: what is kept, with the size and the time of each file."""
 
-    def aside(self, store: Path) -> list[tuple[Path, Path]]:
+    def aside(self, store: Path) -> list[tuple[str, str]]:
         """What is moved: its place in the environment, and where it is kept."""
-        places = enumerate(paths_in(store, self.moves))
-        return [(path, store / self.former / f"{number:05d}") for number, path in places]
+        places, former = enumerate(paths_in(store, self.moves)), str(store / self.former)
+        return [(path, os.path.join(former, f"{number:05d}")) for number, path in places]
 
-    def made_in(self, store: Path) -> list[Path]:
+    def made_in(self, store: Path) -> list[str]:
         """The places of what was not there before."""
         return paths_in(store, self.made)
 
@@ -98,12 +98,13 @@ def _outside(path: str, prefix: str) -> Blocked:
 
 def require_inside(store: Path, paths: Iterable[str]) -> None:
     """`Blocked` if one of these does not lie in the environment itself."""
-    if (out := first_outside(store, map(Path, paths))) is not None:
-        raise _outside(str(out), str(store.parent))
+    if (out := first_outside(store, paths)) is not None:
+        raise _outside(out, str(store.parent))
 
 
-def paths_in(store: Path, texts: Iterable[str]) -> list[Path]:
-    return [Path(os.path.join(store.parent, os.fsdecode(one.encode("latin-1")))) for one in texts]
+def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
+    prefix = str(store.parent)
+    return [os.path.join(prefix, os.fsdecode(one.encode("latin-1"))) for one in texts]
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
@@ -151,20 +152,21 @@ def _what_is_wrong(journal: Journal, store: Path) -> str | None:
     out = first_outside(store, paths_in(store, (*journal.made, *journal.moves)))
     if out is None:
         return None
-    return f"it names files outside the environment, or behind a link: {str(out)[:200]!r}"
+    return f"it names what does not lie in the environment, or behind a link: {out[:200]!r}"
 
 
-def first_outside(store: Path, paths: Iterable[Path]) -> Path | None:
+def first_outside(store: Path, paths: Iterable[str]) -> str | None:
     """The first of some paths that is not below the prefix, written plainly and with no symbolic
     link on the way, or that is in the store."""
     prefix, real = str(store.parent), os.path.realpath(store.parent)
+    own = f"{store}{os.sep}"
     known: dict[str, bool] = {}
     for path in paths:
-        text, folder = str(path), os.path.dirname(path)
+        folder = os.path.dirname(path)
         if folder not in known:
             known[folder] = os.path.realpath(folder) == real + folder[len(prefix) :]
-        plain = text.startswith(prefix + os.sep) and os.path.normpath(text) == text
-        in_store = text == str(store) or text.startswith(f"{store}{os.sep}")
+        plain = path.startswith(prefix + os.sep) and os.path.normpath(path) == path
+        in_store = f"{path}{os.sep}".startswith(own)
         if not plain or in_store or not known[folder]:
             return path
     return None

@@ -21,21 +21,12 @@ from packaging.utils import canonicalize_name
 from gpusetup.errors import ToolFailed
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.target.layout import Layout
-from gpusetup.model.frozen import Frozen
 
 CHUNK = 1 << 20
 UV_LOCK = ".lock"
 """What uv leaves in a prefix that it has installed into."""
 LIBRARIES = ("site-packages", "dist-packages")
 Rows = list[list[str]]
-
-
-class Staged(Frozen):
-    """What was unpacked: each file, and where it will be; the digest of each installed RECORD."""
-
-    targets: Mapping[str, str]
-    records: Mapping[str, str]
-    """Path of an installed RECORD -> its sha256."""
 
 
 class Differs(ToolFailed):
@@ -46,8 +37,8 @@ def differs(said: str) -> Differs:
     return Differs(said, hint="nothing was changed; run this again")
 
 
-def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> Staged:
-    """Every unpacked file with its target. `Differs` where one is not what a list says."""
+def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
+    """Every unpacked file, and where it will be. `Differs` where one is not what a list says."""
     found = frozenset(_files_below(root))
     record = os.path.join(".dist-info", "RECORD")
     lists = {path: _rows(path) for path in found if path.endswith(record)}
@@ -68,9 +59,9 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> Staged:
                     f"The unpacked files differ from the wheel's list: {_short(path, root)}"
                 )
     targets = {path: _target(path, root, layout) for path in promised}
-    return Staged(
-        targets=targets, records={targets[p]: _moved(p, lists[p], targets) for p in lists}
-    )
+    for path, rows in lists.items():
+        _write_moved(path, rows, targets)
+    return targets
 
 
 def _files_below(root: Path) -> Iterator[str]:
@@ -125,8 +116,8 @@ def _target(path: str, root: Path, layout: Layout) -> str:
     return os.path.join(layout.data, *parts)
 
 
-def _moved(record: str, rows: Rows, targets: Mapping[str, str]) -> str:
-    """The digest of a list, written again where it has to name other places."""
+def _write_moved(record: str, rows: Rows, targets: Mapping[str, str]) -> None:
+    """Write a list again if it has to name other places."""
     library = os.path.dirname(os.path.dirname(targets[record]))
     names = [os.path.relpath(targets[_listed(record, row)], library) for row in rows]
     moved = [[name.replace(os.sep, "/"), *row[1:]] for name, row in zip(names, rows, strict=True)]
@@ -134,7 +125,6 @@ def _moved(record: str, rows: Rows, targets: Mapping[str, str]) -> str:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(moved)
         Path(record).write_bytes(os.fsencode(text.getvalue()))
-    return hashlib.sha256(Path(record).read_bytes()).hexdigest()
 
 
 def _short(path: str, root: Path) -> str:

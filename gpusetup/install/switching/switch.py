@@ -6,7 +6,6 @@ previous state back.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gpusetup.errors import ToolFailed
 from gpusetup.install.complaints import not_installed
 from gpusetup.install.fetching.lock import lock_text
 from gpusetup.install.job import Job, Outcome, run_step
@@ -31,7 +29,7 @@ from gpusetup.install.switching.journal import (
     Journal,
 )
 from gpusetup.install.switching.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
-from gpusetup.install.switching.staged import Differs, Staged, compared
+from gpusetup.install.switching.staged import Differs, compared
 from gpusetup.install.switching.transaction import (
     begin,
     enter,
@@ -91,7 +89,7 @@ def undo(job: Job, layout: Layout) -> None:
         job,
         layout,
         journal,
-        lambda: Staged(targets=linked(store, known), records={}),
+        lambda: linked(store, known),
         known.before,
     )
     _keep(store, journal)
@@ -101,7 +99,7 @@ def _changed(
     job: Job,
     layout: Layout,
     journal: Journal,
-    bring: Callable[[], Staged],
+    bring: Callable[[], dict[str, str]],
     after: Mapping[str, str],
 ) -> Journal:
     """What leaves is aside and what comes in its place; both on the disk."""
@@ -109,22 +107,16 @@ def _changed(
     with putting_back(job, store, journal):
         remove(store / STAGING)
         (store / STAGING).mkdir()
-        staged = bring()
+        targets = bring()
         sync_tree(store / STAGING)
         job.log.line("switch begins")
-        journal = prepared(journal, layout, staged.targets.values(), after)
+        journal = prepared(journal, layout, targets.values(), after)
         journal = enter(store, journal, "moving")
     with putting_back(job, store, journal):
         job.talk("Installing ...")
         move_aside(store, journal)
         journal = enter(store, journal, "installing")
-        place(staged.targets, layout.prefix)
-        for path, wanted in staged.records.items():
-            if hashlib.sha256(Path(path).read_bytes()).hexdigest() != wanted:
-                raise ToolFailed(
-                    f"{path} is not the list that was checked",
-                    hint="another program installs into this environment; run this again",
-                )
+        place(targets, layout.prefix)
         journal = enter(store, journal, "verifying")
         job.log.line("switch ends")
     return journal
@@ -139,7 +131,7 @@ def place(targets: Mapping[str, str], prefix: str) -> None:
         while folder not in changed and len(folder) >= len(prefix):
             changed.add(folder)
             folder = os.path.dirname(folder)
-        Path(source).rename(target)
+        os.rename(source, target)
     sync_folders(changed)
 
 
@@ -171,7 +163,7 @@ def venv_step(program: str, folder: str, base: str) -> Step:
     return Step(argv=argv, title="make the environment", timeout_seconds=120.0)
 
 
-def _unpacked(job: Job, plan: Plan, layout: Layout) -> Staged:
+def _unpacked(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     """Everything that comes, unpacked beside the environment and compared with its lists; once more
     from the index where our cache is have changed."""
     try:
@@ -184,7 +176,7 @@ def _unpacked(job: Job, plan: Plan, layout: Layout) -> Staged:
         return _unpack(job, plan, layout)
 
 
-def _unpack(job: Job, plan: Plan, layout: Layout) -> Staged:
+def _unpack(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     folder = Path(layout.prefix, STORE, STAGING)
     remove(folder)
     (folder / "tmp").mkdir(parents=True)

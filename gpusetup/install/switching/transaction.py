@@ -117,15 +117,15 @@ def move_aside(store: Path, journal: Journal) -> None:
     """Move everything that leaves into the store. A folder of metadata without a list would say of
     a package that it is there."""
     for path, kept in journal.aside(store):
-        path.rename(kept)
-    moved = (str(path) for path, _ in journal.aside(store))
+        os.rename(path, kept)
+    moved = (path for path, _ in journal.aside(store))
     remove_empty(path for path in moved if f"-info{os.sep}" in path)
     sync_folders(_folders_changed(store, journal))
 
 
 def _folders_changed(store: Path, journal: Journal) -> set[str]:
     paths = (*journal.made_in(store), *(path for path, _ in journal.aside(store)))
-    return {*map(os.path.dirname, map(str, paths)), str(store / journal.former)}
+    return {*map(os.path.dirname, paths), str(store / journal.former)}
 
 
 def put_back(store: Path, journal: Journal) -> None:
@@ -136,8 +136,8 @@ def put_back(store: Path, journal: Journal) -> None:
     """
     for name in VENV_ENTRIES if journal.venv else ():
         remove(store.parent / name)
-    aside = {str(path): kept for path, kept in journal.aside(store)}
-    made = {str(path) for path in journal.made_in(store)}
+    aside = dict(journal.aside(store))
+    made = {*journal.made_in(store)}
     made |= bytecode_of(made | aside.keys()) - aside.keys()
     for path in made:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -146,7 +146,7 @@ def put_back(store: Path, journal: Journal) -> None:
         if os.path.lexists(kept):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             Path(path).unlink(missing_ok=True)
-            kept.rename(path)
+            os.rename(kept, path)
     remove_empty(made)
     remove(store / NEXT_RECEIPT)
     sync_folders(_folders_changed(store, journal))
@@ -175,7 +175,7 @@ def keep(store: Path, journal: Journal) -> None:
     else:
         (store / UNDO).unlink(missing_ok=True)
     (store / CONDA_UNDO).unlink(missing_ok=True)
-    remove_empty(str(path) for path, _ in journal.aside(store))
+    remove_empty(path for path, _ in journal.aside(store))
     sync_folder(store)
     _forget(store)
 
@@ -260,6 +260,7 @@ def linked(store: Path, undo: Journal) -> dict[str, str]:
     and where it goes."""
     targets = {}
     for path, kept in undo.aside(store):
-        link_hard(kept, store / STAGING / kept.name)
-        targets[str(store / STAGING / kept.name)] = str(path)
+        copy = str(store / STAGING / os.path.basename(kept))
+        link_hard(kept, copy)
+        targets[copy] = path
     return targets
