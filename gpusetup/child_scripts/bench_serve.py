@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import tempfile
-import traceback
 from typing import Any, Callable, Dict
 
 Answer = Dict[str, Any]
@@ -32,7 +31,6 @@ def tried(run: Run, request: Answer) -> Answer:
             "kind": type(problem).__name__,
             "kinds": [one.__name__ for one in type(problem).__mro__],
             "detail": str(problem)[:2000],
-            "trace": traceback.format_exc()[-6000:],
         }
 
 

@@ -135,15 +135,13 @@ def _best(answer: TuneAnswer) -> Row:
 
 def comparison(rows: tuple[answers.Row, ...]) -> list[Row]:
     """The table of the acceleration guide, with measured figures."""
-    epochs = any(row.seconds_per_epoch for row in rows)
-    an_epoch = ("s / epoch",) if epochs else ()
-    head = ("", "batch", "s / 1000", *an_epoch, "peak", "samples/s", "speed-up", "")
-    return table(head, [comparison_cells(row, epochs) for row in rows])
+    head = ("", "batch", "s / 1000", "peak", "samples/s", "speed-up", "")
+    return table(head, map(comparison_cells, rows))
 
 
-def comparison_cells(row: answers.Row, epochs: bool) -> tuple[str, ...]:
+def comparison_cells(row: answers.Row) -> tuple[str, ...]:
     name = NAMES.get(row.name, row.name)
-    empty = ("",) * (6 if epochs else 5)
+    empty = ("",) * 5
     if row.status != "ok":
         said = {"oom": "out of memory", "error": "failed: "}.get(row.status, "")
         detail = row.detail if row.status != "oom" else ""
@@ -152,7 +150,6 @@ def comparison_cells(row: answers.Row, epochs: bool) -> tuple[str, ...]:
         name,
         str(row.batch),
         f"{row.seconds_per_1000:.3g}" if row.seconds_per_1000 is not None else "",
-        *([f"{row.seconds_per_epoch:.4g}" if row.seconds_per_epoch else ""] if epochs else []),
         gib(row.peak_bytes),
         speed(row.samples_per_second, row.spread_percent),
         f"{row.speed_up:.2f} x" if row.speed_up is not None else "",

@@ -49,9 +49,6 @@ class Row(Setup):
     loss_fp32: float | None = None
     """Of +AMP: the loss of what it was added to, after as many steps."""
     loss_steps: int = 0
-    samples: int | None = None
-    """In an epoch, where the code returns a data set that has a length."""
-    seconds_per_epoch: float | None = None
     utilization_percent: float | None = None
     detail: str | None = None
 

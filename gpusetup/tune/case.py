@@ -189,15 +189,6 @@ def added_key(case: Case, role: str, value: str, reason: str) -> list[Part]:
 
 
 def no_number(setting: Setting) -> str:
-    text = setting.text
-    if setting.kind == "list":
-        why = "a list, one for each stage"
-    elif setting.kind == "alias" or setting.shared:
-        why = "shared through an anchor"
-    elif unquoted(text) == "auto":
-        why = "auto: the trainer fills it in,"
-    elif unquoted(text) != text:
-        why = f"text ({text}), not a number"
-    else:
-        why = f"{text or 'empty'}, not a plain number"
-    return f"{place(setting)} is {why}{'' if why.endswith(',') else ':'} left as it is"
+    alias = setting.kind == "alias" or setting.shared
+    text = "shared through an anchor" if alias else setting.text or f"a {setting.kind}"
+    return f"{place(setting)} is {text}, not a plain number: left as it is"

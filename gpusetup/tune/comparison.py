@@ -39,7 +39,6 @@ def compared(rows: Sequence[Row]) -> Iterator[Row]:
                 row,
                 seconds_per_1000=1000 / speed,
                 speed_up=speed / base if base else None,
-                seconds_per_epoch=row.samples / speed if row.samples else None,
             )
         )
 

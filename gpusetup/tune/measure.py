@@ -157,8 +157,7 @@ class Session:
         self.say(in_words(setup))
         trial = self.bench.trial(**plain(setup))
         shown = {field: getattr(trial, field) for field in ("status", "detail", *FIGURES)}
-        steps = trial.loss_steps
-        return Row(name=name, samples=trial.samples, loss_steps=steps, **plain(setup), **shown)
+        return Row(name=name, **plain(setup), **shown)
 
     def added(self, name: Any, setup: Setup) -> Row:
         """A step, kept if it gains; mixed precision only if its loss is a number."""
@@ -270,6 +269,7 @@ STEPS: tuple[tuple[Literal["+AMP", "+batch", "+workers", "+compile"], Step], ...
 )
 FIGURES = (
     "peak_bytes", "samples_per_second", "spread_percent", "utilization_percent", "loss",
+    "loss_steps",
 )  # fmt: skip
 TAKEN_BACK = "not faster when all was run again"
 UNSTEADY = "slower than when it was added: other work disturbs this machine"

@@ -41,8 +41,6 @@ class Trial(Frozen):
     """Half the range of the readings, as a part of their mean."""
     leak_bytes: int | None = None
     """By how much what stands after a step grows with every step; null where it does not."""
-    samples: int | None = None
-    """How long the data set is, where the code returns one."""
     loss: float | None = None
     """After `loss_steps` steps from the same weights; null where it is no finite number."""
     loss_steps: int = 0
