@@ -100,8 +100,8 @@ def test_a_model_that_cannot_fit_says_so_first_with_plans_table() -> None:
 def test_what_the_benchmark_found_to_bring_no_gain_is_not_written() -> None:
     text = "amp: false\nnum_workers: 2\ncompile: false\n"
     assert tuned(text, CARDS[24])[0] != text
-    none = frozenset(("amp", "workers", "compile"))
-    assert tuned(text, CARDS[24], no_gain=none)[0] == text
+    none = dict.fromkeys(("amp", "workers", "compile"), False)
+    assert tuned(text, CARDS[24], gained=none)[0] == text
 
 
 # --- what goes with a batch -----------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpusetup.configs.config import Config, Edit, addition, change
 from gpusetup.configs.keys import Key, table
@@ -52,17 +52,14 @@ class Option(Frozen):
     grow: bool = False
     measured: int | None = None
     """The largest (or fastest) batch on one GPU that ran here."""
-    workers: int | None = None
+    gained: Mapping[str, bool] = {}
+    """Whether `amp`, `workers` and `compile` were faster here; absent: nobody measured."""
+    workers: int = 0
     """The number of loader workers that was measured to be the fastest."""
-    compile: bool | None = None
-    amp: bool | None = None
-    """Whether they were measured to be faster; None: nobody measured."""
     interrupted: bool = False
     """Whether measuring was: then nothing else is written."""
     batchnorm: bool = False
     """Whether BatchNorm may see other pieces of the batch."""
-    no_gain: frozenset[str] = frozenset()
-    """What `--benchmark` measured to bring nothing here: `amp`, `workers`, `compile`."""
 
 
 class Proposed(Frozen):

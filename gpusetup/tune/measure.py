@@ -246,16 +246,13 @@ class Session:
 
     def option(self) -> Option:
         """What goes into the config: only what was measured on this code and gained."""
-        kept = {row.name.strip("+").lower(): row.status == "ok" and row.kept for row in self.rows}
+        gained = {row.name.strip("+").lower(): row.kept for row in self.rows}
         if self.workers is None:
-            kept.pop("workers", None)
-        no_gain = {name for name in ("amp", "workers", "compile") if kept.get(name) is False}
+            gained.pop("workers", None)
         return Option(
             measured=self.chosen(),
-            workers=self.workers if kept.get("workers") else None,  # more than the loader alone
-            amp=kept.get("amp") or None,
-            compile=kept.get("compile") or None,
-            no_gain=frozenset(no_gain),
+            gained=gained,
+            workers=self.workers or 0,
             interrupted=self.interrupted,
         )
 
