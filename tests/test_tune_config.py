@@ -71,11 +71,10 @@ LINES = ("", "# a line of its own", "   ", "#---", "# batch_size: 12")
 
 
 def generated(seed: int) -> bytes:
-    """A config of some shape: nested, commented, with anchors, flows, documents, other newlines."""
+    """A config of some shape: nested, commented, with anchors, flows, other newlines."""
     draw = random.Random(seed)
     newline = draw.choice(("\n", "\n", "\r\n"))
-    documents = [newline.join(document(draw)) for _ in range(draw.choice((1, 1, 1, 2, 3)))]
-    text = f"{newline}---{newline}".join(documents) + draw.choice((newline, ""))
+    text = newline.join(document(draw)) + draw.choice((newline, ""))
     head = draw.choice(("", "", "---" + newline, "%YAML 1.2" + newline + "---" + newline))
     return (draw.choice((b"", b"\xef\xbb\xbf")) if not head else b"") + (head + text).encode()
 

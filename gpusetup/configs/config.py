@@ -42,7 +42,6 @@ class Config(Frozen):
 class Edit(Frozen):
     """One change of the text. `path` is the setting that is changed, or added."""
 
-    document: int
     path: Path
     start: int
     end: int
@@ -89,12 +88,12 @@ def changed(config: Config, edits: Sequence[Edit]) -> Config:
 
 def _proven(before: Config, after: Config, edits: Sequence[Edit]) -> None:
     """The trees are the same, but for the settings that were meant."""
-    meant = {(edit.document, edit.path): edit.value for edit in edits}
-    old = {(one.document, one.path): _meaning(one) for one in before.settings}
-    new = {(one.document, one.path): _meaning(one) for one in after.settings}
+    meant = {edit.path: edit.value for edit in edits}
+    old = {one.path: _meaning(one) for one in before.settings}
+    new = {one.path: _meaning(one) for one in after.settings}
     for place, value in meant.items():
         if new.pop(place, None) != ("scalar", value):
-            raise BadInput(f"{before.name}: {in_words(place[1])} cannot be changed in place")
+            raise BadInput(f"{before.name}: {in_words(place)} cannot be changed in place")
         old.pop(place, None)
     if list(old.items()) != list(new.items()):
         raise BadInput(
@@ -118,7 +117,6 @@ def change(config: Config, setting: Setting, value: str) -> Edit | None:
     if bare != setting.text:
         spelled = setting.text[0] + spelled.strip('"') + setting.text[0]
     return Edit(
-        document=setting.document,
         path=setting.path,
         start=setting.start,
         end=setting.end,
@@ -156,7 +154,6 @@ def addition(config: Config, beside: Setting, name: str, value: str) -> Edit | N
         return None
     start, text = place
     return Edit(
-        document=beside.document,
         path=(*beside.path[:-1], name),
         start=start,
         end=start,

@@ -88,7 +88,6 @@ class _Walk:
         start = self._at(node.lineno, node.col_offset)
         end = self._at(node.end_lineno or node.lineno, node.end_col_offset or 0)
         return Setting(
-            document=0,
             path=path,
             kind=kind,  # type: ignore[arg-type]
             text=self.text[start:end] if kind == "scalar" else "",

@@ -64,7 +64,7 @@ def _settings(value: Any, path: Path, places: Mapping[str, Place]) -> Iterator[S
     kind = "map" if isinstance(value, dict) else "list" if isinstance(value, list) else "scalar"
     text = str(value).lower() if isinstance(value, bool) else str(value)
     yield Setting(
-        document=0, path=path, kind=kind, line=line, start=start, end=end,  # type: ignore[arg-type]
+        path=path, kind=kind, line=line, start=start, end=end,  # type: ignore[arg-type]
         text=text if kind == "scalar" else "",
     )  # fmt: skip
     inner = value.items() if isinstance(value, dict) else ()

@@ -151,9 +151,9 @@ def _split_of(case: Case, setting: Setting, size: int) -> Split:
     """The accumulation that goes with a batch is in the same map, else the only one there is."""
 
     def together(one: Setting) -> bool:
-        return one.document == setting.document and one.path[:-1] == setting.path[:-1]
+        return one.path[:-1] == setting.path[:-1]
 
-    there = [one for one in case.having("accumulation") if one.document == setting.document]
+    there = case.having("accumulation")
     same = [one for one in there if together(one)]
     derived = not same and any(map(together, case.having("total")))
     here = same or ([] if derived else there)

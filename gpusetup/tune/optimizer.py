@@ -223,12 +223,12 @@ def auto_optimize_config(
 
 
 def tree_of(config: Config) -> dict[str, Any]:
-    """The first document's settings as they nest; what stands behind an alias is left out."""
+    """The settings as they nest; what stands behind an alias is left out."""
     tree: dict[str, Any] = {}
     nodes: dict[tuple[str | int, ...], Any] = {(): tree}
     for setting in config.settings:
         path = setting.path
-        if setting.document or setting.kind == "alias":
+        if setting.kind == "alias":
             continue
         for depth in range(1, len(path) + 1):  # of Python's `a.b = 1` nothing says what `a` is
             key, value = path[:depth], value_of(setting) if depth == len(path) else {}
