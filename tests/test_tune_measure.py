@@ -139,7 +139,7 @@ OTHER = (
 
 @pytest.mark.parametrize("said", OTHER)
 def test_anything_else_is_an_error(said: dict[str, Any]) -> None:
-    assert judged(64, said, smaller_ran=True).status == "error"
+    assert judged(64, said).status == "error"
 
 
 # --- real children ------------------------------------------------------------------------------

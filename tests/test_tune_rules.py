@@ -216,7 +216,6 @@ DASHED = {
     [
         ("batch_size: 8\n", "batch_size stays 8: neither `gpusetup plan --from-config`"),
         ("batch_size: 96\nhidden_size: 64\n", "stays 96: the mark for such a card is 64 to 128"),
-        ("batch_size: 8\nmax_length: 2048\n", "stays 8: neither"),
     ],
 )
 def test_why_a_batch_is_left_is_always_said(text: str, said: str) -> None:

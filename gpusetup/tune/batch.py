@@ -31,8 +31,6 @@ from gpusetup.tune.trainers import trainer_in
 BY_PLAN = "`gpusetup plan --from-config`"
 MEASURE_IT = "`gpusetup tune --batch-size --code MODULE:FUNCTION` measures it"
 MOST_SPLIT = 1 << 16
-MARKED_LENGTH = 512
-"""The longest sequence that the marks of the guides are said of: theirs are 64 to 256."""
 OTHER_FILES = ("deepspeed", "deepspeed_config", "deepspeed_config_file", "fsdp_config", "_base_")
 PREFERENCE = frozenset((
     "beta", "pref_beta", "loss_type", "precompute_ref_log_probs", "ref_model", "reference_free",
@@ -174,10 +172,6 @@ def _wanted(case: Case) -> Wanted | None:
     return Wanted(least=preset.batch[0], most=preset.batch[1], source=preset.source)
 
 
-def _long(case: Case) -> bool:
-    return any((whole(one) or 0) > MARKED_LENGTH for one in case.having("length"))
-
-
 def _left(case: Case, split: Split, wanted: Wanted | None) -> Iterator[str]:
     """Why a batch stays; nothing if the answer says so already."""
     if not case.facts.gpus or cannot_fit(case):
@@ -188,7 +182,7 @@ def _left(case: Case, split: Split, wanted: Wanted | None) -> Iterator[str]:
         why = case.fixed or "another file says how the model is sharded"
     elif now:
         why = now.reason + (f". {MEASURE_IT}" if now.verdict == "close" else "")
-    elif wanted and wanted.least <= split.size <= wanted.most and not _long(case):
+    elif wanted and wanted.least <= split.size <= wanted.most:
         why = f"the mark for such a card is {wanted} ({wanted.source})"
     yield f"{split.name} stays {split.size}: {why}"
 
@@ -206,8 +200,6 @@ def _judged(case: Case, split: Split, wanted: Wanted | None) -> Iterator[Part]:
     if wanted is None or wanted.least <= split.size <= wanted.most:
         return
     too_small, most = split.size < wanted.least, min(wanted.most, effective)
-    if too_small and measured is None and _long(case):
-        return
     if split.steps < 1:
         partner = f", with {in_words(split.partner.path)}" if split.partner else ""
         yield f"{split.name} is {split.size}, {wanted.source} says {wanted}: by hand{partner}"
