@@ -268,8 +268,8 @@ class _Attempts:
         hooked = [name for name, one in model.named_parameters() if one._backward_hooks]
         if hooked:
             differs.append(f"a hook works on the gradient of each part ({named(hooked)})")
-        if self.undo.random_moved and not any("dropout" in reason for reason in differs):
-            differs.append("random numbers are drawn for each part")
+        if self.undo.random_moved:
+            differs.append("random numbers are drawn for each part (dropout?)")
         if changed := self.undo.buffers.changed():
             differs.append(f"buffers are updated once for each part ({named(changed)})")
         if not uneven and (found := self.checked(model)):
@@ -300,18 +300,6 @@ def _refuse(reasons: list[str], problem: BaseException | None) -> None:
 
 def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[str]:
     """Why the parts of a batch would not train as the whole does, in words; [] where they would."""
-    norms, drops = [], []
-    for name, module in model.named_modules():
-        rate: Any = 0
-        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
-            rate = module.p
-        elif isinstance(module, torch.nn.RNNBase | torch.nn.MultiheadAttention):
-            rate = module.dropout
-        drops += [name] if rate > 0 and module.training else []
-        norms += [name] if isinstance(module, NORMS) and module.training else []
-    reasons = []
-    if norms and "batchnorm" not in allow:
-        reasons.append(f"BatchNorm takes its statistics over a part ({named(norms)})")
-    if drops and "random" not in allow:
-        reasons.append(f"dropout draws other masks ({named(drops)})")
-    return reasons
+    norms = [name for name, one in model.named_modules() if isinstance(one, NORMS) and one.training]
+    refused = norms and "batchnorm" not in allow
+    return [f"BatchNorm takes its statistics over a part ({named(norms)})"] if refused else []
