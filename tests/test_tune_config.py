@@ -190,7 +190,7 @@ def test_workers_follow_cores_gpus_and_memory() -> None:
 LEFT = (
     (b'batch_size: "32"\n', 'batch_size (line 1) is "32", not a plain number: left as it is'),
     (b"batch_size: auto\n", "batch_size (line 1) is auto, not a plain number"),
-    (b"batch_size: -4\n", "batch_size (line 1) is -4: that is no batch size"),
+    (b"batch_size: -4\n", "batch_size (line 1) is -4: that is not a batch size"),
     (b"batch_size: [64, 32]\n", "batch_size (line 1) is a list, not a plain number"),
     (b"batch_size: 1e3\n", "batch_size (line 1) is 1e3, not a plain number"),
     (b"batch_size: !foo 64\n", "batch_size (line 1) is !foo 64, not a plain number"),
@@ -238,7 +238,7 @@ def test_a_new_key_is_a_line_of_its_own_with_the_indent_of_its_neighbour() -> No
     ("raw", "said"),
     [
         (b'{"a": 1,,}', "c.json, line 1, column "),
-        (b'{"a": 1, "a": 2}', "the key 'a' stands twice"),
+        (b'{"a": 1, "a": 2}', "the key 'a' is there twice"),
         (b"/ c\n{}", "line 1, column 1: not JSON"),
         (b"/* {}", "line 1, column 1: not JSON"),
         (b'{"a": NaN}', "not JSON"),

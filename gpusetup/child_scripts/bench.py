@@ -260,7 +260,7 @@ def run_steps(request: Answer) -> Answer:
 
 
 def last_of(losses: List[Any]) -> Answer:
-    """The loss after the first steps; None where it is no finite number."""
+    """The loss after the first steps; None if it is no finite number."""
     last = float(losses[-1])
     return {"loss": last if math.isfinite(last) else None, "loss_steps": len(losses)}
 

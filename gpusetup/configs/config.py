@@ -58,7 +58,7 @@ def read_config(raw: bytes, name: str) -> Config:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as problem:
         line = raw[: problem.start].count(b"\n") + 1
-        hint = "save it anew, as UTF-8"
+        hint = "save it again, as UTF-8"
         raise BadInput(f"{name}, line {line}: not UTF-8 text", hint=hint) from problem
     bom = text.startswith(BOM)
     text = text[1:] if bom else text
@@ -75,7 +75,7 @@ def read_config(raw: bytes, name: str) -> Config:
 
 
 def changed(config: Config, edits: Sequence[Edit]) -> Config:
-    """The config with the edits made; `BadInput` where anything else would change with them."""
+    """The config with the edits made; `BadInput` if anything else would change with them."""
     if not edits:
         return config
     text = config.text
@@ -98,7 +98,7 @@ def _proven(before: Config, after: Config, edits: Sequence[Edit]) -> None:
     if list(old.items()) != list(new.items()):
         raise BadInput(
             f"{before.name}: the change would reach further than the value itself",
-            hint="an anchor, a tag or an unusual layout stands there: change it by hand",
+            hint="an anchor, a tag or an unusual layout is in the way: change it by hand",
         )
 
 
@@ -107,7 +107,7 @@ def _meaning(setting: Setting) -> tuple[str, ...]:
 
 
 def change(config: Config, setting: Setting, value: str) -> Edit | None:
-    """The edit that writes a value over a setting's; None where the place does not allow it."""
+    """The edit that writes a value over a setting's; None if the place does not allow it."""
     if config.format == "toml" and not setting.end:
         return None  # no place is known of it
     bare = unquoted(setting.text)
@@ -145,7 +145,7 @@ def _spelled(config: Config, value: str, like: str) -> str:
 
 
 def addition(config: Config, beside: Setting, name: str, value: str) -> Edit | None:
-    """The edit that adds a key on a line of its own below another; None where that has no place."""
+    """The edit that adds a key on a line of its own below another; None if that has no place."""
     if beside.kind != "scalar" or beside.shared or beside.key_start is None:
         return None  # also of TOML, which has no places
     add = _json_line if config.format == "json" else _yaml_line

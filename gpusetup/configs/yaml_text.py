@@ -145,8 +145,8 @@ class _Walk:
             word = f"<<{sum(one.startswith('<<') for one in lines)}"
         if word in lines:
             raise BadInput(
-                _where(self.name, key.start_mark, f"the key {word!r} stands twice"),
-                hint=f"it stood in line {lines[word]} already; keep one of them",
+                _where(self.name, key.start_mark, f"the key {word!r} is there twice"),
+                hint=f"it was in line {lines[word]} already; keep one of them",
             )
         lines[word] = key.start_mark.line + 1
         return word

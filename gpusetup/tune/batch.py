@@ -49,7 +49,7 @@ def elsewhere(case: Case) -> bool:
 
 
 def _verdict(case: Case, size: int, steps: int | None = None) -> BatchVerdict | None:
-    """Of a batch with so many steps, None: as it is now; None where plan knows too little."""
+    """Of a batch with so many steps, None: as it is now; None if plan knows too little."""
     card, config = case.facts.card, case.config if steps is None else case.changed or case.config
     try:
         asked = question_of(config)
@@ -128,7 +128,7 @@ def batch(case: Case) -> Iterator[Part]:
         elif size is None:
             yield no_number(setting)
         elif size < 1:
-            yield f"{place(setting)} is {size}: that is no batch size"
+            yield f"{place(setting)} is {size}: that is not a batch size"
         elif key.written:
             split = _split_of(case, setting, size)
             yield from list(_judged(case, split, wanted)) or _left(case, split, wanted)
@@ -300,7 +300,7 @@ def _written(case: Case, split: Split, after: tuple[int, int], why: Why) -> list
         if not added:
             return [
                 f"{split.name} is {split.effective}; {why.source} says {micro} with {steps} steps"
-                " of accumulation. No accumulation key that is known stands here, so nothing is"
+                " of accumulation. The config has no accumulation key that is known: nothing is"
                 " written: a smaller batch alone is another experiment"
             ]
         both += added

@@ -154,7 +154,7 @@ class Bench:
         return dict(json.loads(self._lines.next(limit)))
 
     def device(self) -> Device:
-        """Where the trials will run. `Blocked` without torch, `ToolFailed` where it breaks."""
+        """Where the trials will run. `Blocked` without torch, `ToolFailed` if it breaks."""
         said = self.ask("devices")
         if said["status"] != "ok":
             detail = str(said.get("detail") or said.get("errors", "")[-300:].strip())
@@ -218,7 +218,7 @@ def refuse_errors(job: Job, trials: Sequence[Trial]) -> None:
 
 
 def check_code(code: str | None) -> None:
-    """`UsageError` where it is no MODULE:FUNCTION."""
+    """`UsageError` if it is no MODULE:FUNCTION."""
     if code is not None and not all(code.rpartition(":")):
         raise UsageError(
             f"`--code {code}` is not MODULE:FUNCTION",

@@ -143,7 +143,7 @@ class Why(Frozen):
 
 
 def written_over(case: Case, setting: Setting, value: str, why: Why) -> Iterator[Part]:
-    """The change of one setting, or words where its place does not allow it."""
+    """The change of one setting, or words if its place does not allow it."""
     edit = change(case.config, setting, value)
     if edit is None:
         odd = "used in several places through an anchor" if setting.shared else "not a plain value"

@@ -52,7 +52,7 @@ class Start(Frozen):
 
     setup: Setup = Setup(batch=START, workers=0)
     effective: int | None = None
-    """The batch that a step of the optimizer sees; None where no config says."""
+    """The batch that a step of the optimizer sees; None if no config says."""
     wish: Mapping[str, int] = {}
     """The numbers of the config: the sizes of a reference model."""
 

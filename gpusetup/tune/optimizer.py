@@ -54,7 +54,7 @@ class BatchSizeOptimizer:
         `sample_data` is one example batch, of any length: (inputs, target), a tensor, or keywords
         of the model. Several ranks (torchrun) agree on the smallest answer, each on its own GPU
         (`LOCAL_RANK`). Sizes grow as long as each is faster, for `total_seconds` at most. Raises
-        `Unsatisfiable` where not even one sample fits, `BadInput` where the model does not train.
+        `Unsatisfiable` if not even one sample fits, `BadInput` if the model does not train.
         """
         wish, began = self.config, time.monotonic()
         total = float(wish.get("total_seconds") or TOTAL_SECONDS)

@@ -51,7 +51,7 @@ def wanted_workers(facts: Facts) -> tuple[int, Why]:
     if count < min(share, WORKERS_MOST):
         reason += f"; RAM for {count}, at {each / GIB:g} GiB a worker"
     elif count < share:
-        reason += f"; more than {WORKERS_MOST} workers are seldom faster"
+        reason += f"; more than {WORKERS_MOST} workers are rarely faster"
     return count, Why(reason=reason, source=WORKERS_SOURCE)
 
 
@@ -129,7 +129,7 @@ def other_workers(case: Case) -> Iterator[Part]:
 def pinning(case: Case) -> Iterator[Part]:
     """Pinned memory makes the copy to the GPU overlap; a Jetson's memory is the GPU's already."""
     if case.facts.gpus and not case.facts.jetson:
-        why = "copies from pinned memory run beside the computing"
+        why = "copies from pinned memory run while the GPU computes"
         source = "acceleration guide; torch.utils.data"
         yield from _switched_on(case, "pin", Why(reason=why, source=source))
 

@@ -5,7 +5,7 @@
         done = recover_from_oom(lambda part: loss_of(model, part), batch, model=model)
         optimizer.step()
 
-The whole batch is tried first. Where memory runs out, everything that the attempt left behind is
+The whole batch is tried first. If memory runs out, everything that the attempt left behind is
 taken back (gradients, random numbers, memory), and the batch is cut in halves until the parts
 fit; each part's loss counts by its share of the samples, so that the sum of the gradients is the
 whole batch's to rounding. The size that fits is kept for the next batches.
@@ -42,9 +42,9 @@ class Recovered(Frozen):
     batch_size: int
     micro_batch_size: int
     attempts: int
-    """1 where nothing ran out."""
+    """1 if nothing ran out."""
     differs: tuple[str, ...] = ()
-    """In what the gradient of the parts is not the whole batch's; () where it is, to rounding."""
+    """In what the gradient of the parts is not the whole batch's; () if it is, to rounding."""
 
     @property
     def split(self) -> bool:
@@ -117,7 +117,7 @@ def recover_from_oom(
     without synchronisation, the ranks agree that all have succeeded, and only then gradients are
     averaged.
 
-    Raises CannotRecover from the original error where `smallest` does not fit either or splitting
+    Raises CannotRecover from the original error if `smallest` does not fit either or splitting
     is refused, and lets every other error through; gradients are then as they were before the call.
     """
     ranks = Ranks(ddp_of(model))
@@ -299,7 +299,7 @@ def _refuse(reasons: list[str], problem: BaseException | None) -> None:
 
 
 def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[str]:
-    """Why the parts of a batch would not train as the whole does, in words; [] where they would."""
+    """Why the parts of a batch would not train as the whole does, in words; [] if they would."""
     norms = [name for name, one in model.named_modules() if isinstance(one, NORMS) and one.training]
     refused = norms and "batchnorm" not in allow
     return [f"BatchNorm takes its statistics over a part ({named(norms)})"] if refused else []
