@@ -55,7 +55,7 @@ class Paper:
             return {"status": "ok", "samples_per_second": self.loader * (job["workers"] + 1)}
         self.asked.append(job)
         if job["batch"] > 128:
-            return {"status": "error", "kind": "OutOfMemoryError", "kinds": ["OutOfMemoryError"]}
+            return {"status": "error", "detail": "OutOfMemoryError: "}
         peak = GIB + job["batch"] * (20 << 20) // (2 if job["amp"] else 1)
         return {"status": "ok", "peak_bytes": peak, "samples_per_second": self.speed(job),
                 "spread_percent": self.spread,

@@ -107,7 +107,7 @@ def mine(name: str, **more: Any) -> dict[str, Any]:
 
 
 def raised(kinds: list[str], detail: str) -> dict[str, Any]:
-    return {"status": "error", "kind": kinds[0], "kinds": kinds, "detail": detail}
+    return {"status": "error", "detail": f"{kinds[0]}: {detail}"}
 
 
 def ended(exit: int | None, stderr: str = "") -> dict[str, Any]:

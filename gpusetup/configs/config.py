@@ -116,13 +116,8 @@ def change(config: Config, setting: Setting, value: str) -> Edit | None:
     spelled = _spelled(config, value, bare)
     if bare != setting.text:
         spelled = setting.text[0] + spelled.strip('"') + setting.text[0]
-    return Edit(
-        path=setting.path,
-        start=setting.start,
-        end=setting.end,
-        text=spelled,
-        value=spelled,
-    )
+    start, end = setting.start, setting.end
+    return Edit(path=setting.path, start=start, end=end, text=spelled, value=spelled)
 
 
 def _spelled(config: Config, value: str, like: str) -> str:
@@ -146,45 +141,22 @@ def _spelled(config: Config, value: str, like: str) -> str:
 
 def addition(config: Config, beside: Setting, name: str, value: str) -> Edit | None:
     """The edit that adds a key on a line of its own below another; None if that has no place."""
-    if beside.kind != "scalar" or beside.shared or beside.key_start is None:
-        return None  # also of TOML, which has no places
-    add = _json_line if config.format == "json" else _yaml_line
-    place = add(config, beside, beside.key_start, name, value)
-    if place is None:
-        return None
-    start, text = place
-    return Edit(
-        path=(*beside.path[:-1], name),
-        start=start,
-        end=start,
-        text=text,
-        value=value,
-    )
-
-
-def _yaml_line(
-    config: Config, beside: Setting, key: int, name: str, value: str
-) -> tuple[int, str] | None:
-    line = config.text.rfind("\n", 0, key) + 1
-    end = config.text.find("\n", beside.end)
-    rest = config.text[beside.end : len(config.text) if end < 0 else end].rstrip("\r")
-    if beside.flow or "\n" in config.text[key : beside.end]:
-        return None
-    if rest.strip() and not rest.lstrip().startswith("#"):
-        return None
-    text = f"{' ' * (key - line)}{name}: {value}"
-    if end < 0:
-        return len(config.text), config.newline + text
-    return end + 1, text + config.newline
-
-
-def _json_line(
-    config: Config, beside: Setting, key: int, name: str, value: str
-) -> tuple[int, str] | None:
-    line = config.text.rfind("\n", 0, key) + 1
-    indent = config.text[line:key]
-    gap = config.newline + indent if not indent.strip() and line else " "
-    return beside.end, f',{gap}"{name}": {value}'
+    key, end, whole = beside.key_start, beside.end, config.text
+    if beside.kind != "scalar" or beside.shared or key is None:
+        return None  # also of TOML and Python, which tell no place of a key
+    line = whole.rfind("\n", 0, key) + 1
+    if config.format == "json":
+        indent = whole[line:key]
+        gap = config.newline + indent if not indent.strip() and line else " "
+        text = f',{gap}"{name}": {value}'
+    else:
+        rest, newline, _ = whole[end:].partition("\n")
+        if beside.flow or "\n" in whole[key:end] or not re.fullmatch(r"\s*(#.*)?\r?", rest):
+            return None
+        end += len(rest) + len(newline)
+        text = f"{' ' * (key - line)}{name}: {value}"
+        text = text + config.newline if newline else config.newline + text
+    return Edit(path=(*beside.path[:-1], name), start=end, end=end, text=text, value=value)
 
 
 FORMATS = {"json": "json", "jsonc": "json", "json5": "json", "toml": "toml", "py": "python"}

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from gpusetup.errors import BadInput, Blocked, ToolFailed, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Lines, no_answer_in
-from gpusetup.tune.oom import is_answer_short, is_killed_for_memory, is_out_of_memory
+from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
 from gpusetup.tune.search import Goal, Trial, hopeless, next_batch, next_for_speed
 
 SCRIPT = Path(__file__).resolve().parent.parent / "child_scripts" / "bench.py"
@@ -201,8 +201,8 @@ def judged(batch: int, said: Mapping[str, Any]) -> Trial:
         short = is_killed_for_memory(said["exit"]) or is_out_of_memory(errors)
         detail = f"ended with exit {said['exit']}: {errors.strip()[-300:]}"
     else:
-        short = is_answer_short(said)
-        detail = ": ".join(filter(None, (said.get("kind"), said.get("detail"))))
+        detail = said["detail"]
+        short = is_out_of_memory(detail)
     return Trial(batch=batch, status="oom" if short else "error", detail=detail)
 
 

@@ -6,19 +6,16 @@ The batch search and the recovery read it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 SAID = re.compile(
-    r"out[ _]?of[ _]?memory|memoryallocation|alloc_?failed|bad_alloc|invalid buffer size:"
-    r"|(?:can't|cannot) allocate memory|allocator: not enough memory"
+    r"out[ _]?of[ _]?memory|memoryerror\b|memoryallocation|alloc_?failed|bad_alloc"
+    r"|invalid buffer size:|(?:can't|cannot) allocate memory|allocator: not enough memory"
     r"|unable to allocate .* for an array"  # numpy
     r"|nvml_success == r.*cudacachingallocator"  # it asks NVML only while it reports a shortage
     r"|dataloader worker.*is killed by signal: killed",  # by the Linux OOM killer
     re.IGNORECASE,
 )
-TYPES = ("OutOfMemoryError", "MemoryError", "ArrayMemoryError")
-"""Exception types that mean it whatever they say (torch's, Python's and numpy's)."""
 KILLED_EXITS = (-9, 137)
 """How a child ends that the Linux OOM killer took: by SIGKILL, and as a shell reports that."""
 
@@ -32,17 +29,10 @@ def is_out_of_memory(problem: BaseException | str) -> bool:
     """
     if isinstance(problem, str):
         return bool(SAID.search(problem))
-    return any(
-        is_out_of_memory(str(one))
-        or any(kind.__name__.lstrip("_") in TYPES for kind in type(one).__mro__)
-        for one in causes(problem)
+    told = (
+        f"{' '.join(kind.__name__ for kind in type(one).__mro__)}: {one}" for one in causes(problem)
     )
-
-
-def is_answer_short(answer: Mapping[str, Any]) -> bool:
-    """The same of what a child answered: the `kinds` of what was raised, and its `detail`."""
-    kinds = answer.get("kinds") or ()
-    return is_out_of_memory(str(answer.get("detail"))) or any(kind in TYPES for kind in kinds)
+    return any(map(is_out_of_memory, told))
 
 
 def is_killed_for_memory(exit_code: int | None) -> bool:
