@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from gpusetup.configs.python_text import read_python
-from gpusetup.configs.settings import Path, Setting, in_words, unquoted
+from gpusetup.configs.settings import FALSE, TRUE, Path, Setting, in_words, unquoted
 from gpusetup.configs.toml_text import read_toml
 from gpusetup.configs.yaml_text import read_json, read_yaml
 from gpusetup.errors import BadInput
@@ -126,12 +126,9 @@ def _spelled(config: Config, value: str, like: str) -> str:
     >>> _spelled(Config(name="c", text="", format="yaml", settings=()), "true", "False")
     'True'
     """
-    pairs = {"false": "true", "False": "True", "FALSE": "TRUE", "no": "yes", "No": "Yes"}
-    pairs |= {"off": "on", "Off": "On", "n": "y", "N": "Y"}
-    if value == "true" and like in pairs:
-        return pairs[like]
-    if value == "false" and like in pairs.values():
-        return next(word for word, other in pairs.items() if other == like)
+    switches = {"true": TRUE, "false": FALSE}
+    if value in switches and like in TRUE + FALSE:
+        return switches[value][(TRUE + FALSE).index(like) % len(TRUE)]
     if config.format in ("json", "python") and not re.fullmatch(
         r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None", value
     ):
