@@ -139,8 +139,8 @@ class Session:
         self.rows.append(self.measured("base", first))
         if self.rows[0].status != "ok":
             return
-        for name, step in STEPS:
-            setup = step(self, setup_of(self.best()))
+        for name in STEPS:
+            setup = self.step(name, setup_of(self.best()))
             if isinstance(setup, str):
                 row = replace(self.best(), name=name, status="skipped", detail=setup)
                 self.rows.append(replace(row, **dict.fromkeys(FIGURES), kept=False))
@@ -181,10 +181,16 @@ class Session:
         ]
         return replace(row, detail=row.detail or UNSTEADY)
 
-    def with_amp(self, setup: Setup) -> Setup | str:
-        if setup.amp:
+    def step(self, name: str, setup: Setup) -> Setup | str:
+        """The setup with one step more, or why it has none."""
+        if name == "+batch":
+            return self.with_batch(setup)
+        if name == "+workers":
+            return self.with_workers(setup)
+        if setup.amp if name == "+AMP" else setup.compile:
             return "it is on already"
-        return replace(setup, amp=self.device.half)
+        more = {"amp": self.device.half} if name == "+AMP" else {"compile": True}
+        return replace(setup, **more)
 
     def with_batch(self, setup: Setup) -> Setup | str:
         """The fastest size that keeps the effective batch, without the loader: that comes next."""
@@ -212,9 +218,6 @@ class Session:
         if self.workers == setup.workers:
             return f"{self.workers} is the best number already"
         return replace(setup, workers=self.workers)
-
-    def with_compile(self, setup: Setup) -> Setup | str:
-        return "it is on already" if setup.compile else replace(setup, compile=True)
 
     # --- what was found ---
 
@@ -257,13 +260,9 @@ class Session:
         )
 
 
-Step = Callable[[Session, Setup], Setup | str]
-STEPS: tuple[tuple[Literal["+AMP", "+batch", "+workers", "+compile"], Step], ...] = (
-    ("+AMP", Session.with_amp),
-    ("+batch", Session.with_batch),
-    ("+workers", Session.with_workers),
-    ("+compile", Session.with_compile),
-)
+STEPS: tuple[Literal["+AMP", "+batch", "+workers", "+compile"], ...] = (
+    "+AMP", "+batch", "+workers", "+compile",
+)  # fmt: skip
 FIGURES = (
     "peak_bytes", "samples_per_second", "spread_percent", "utilization_percent", "loss",
     "loss_steps",
@@ -285,8 +284,8 @@ def in_words(setup: Setup) -> str:
     >>> in_words(Setup(batch=8, amp="bf16", workers=4))
     'batch 8, bf16, 4 workers'
     """
-    parts = [f"batch {setup.batch}", setup.amp or "", "compiled" if setup.compile else ""]
-    parts.append("" if setup.workers is None else f"{setup.workers} workers")
+    workers = "" if setup.workers is None else f"{setup.workers} workers"
+    parts = (f"batch {setup.batch}", setup.amp, setup.compile and "compiled", workers)
     return ", ".join(part for part in parts if part)
 
 
