@@ -51,7 +51,7 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
 def _measured(answer: TuneAnswer) -> Iterator[Row]:
     if answer.benchmark:
         yield from comparison(answer.benchmark)
-        yield from (Row(f"  {word}") for word in (answer.marks, answer.cause) if word)
+        yield from (Row(f"  {answer.cause}"),) if answer.cause else ()
 
 
 def _words(answer: TuneAnswer) -> Iterator[str]:

@@ -72,8 +72,6 @@ class TuneAnswer(Frozen):
     benchmark: tuple[Row, ...] = ()
     cause: str | None = None
     """Why nothing made it faster, where nothing did."""
-    marks: str | None = None
-    """How full and how busy the GPU is, beside the acceleration guide's marks."""
     workers: int | None = None
     """The best number of loader workers, where that was measured."""
     device: str | None = None

@@ -17,7 +17,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.tune.answer import Row, Setup, TuneAnswer
 from gpusetup.tune.bench import Bench, Job, Say, check_code, refuse_errors
 from gpusetup.tune.case import Option
-from gpusetup.tune.comparison import cause, compared, gains, marks
+from gpusetup.tune.comparison import cause, compared, gains
 from gpusetup.tune.search import FIRST, Goal, Trial, answer, fastest, leak, stopped
 from gpusetup.tune.trainers import meant
 
@@ -232,7 +232,6 @@ class Session:
         base = [row for row in self.rows[:1] if row.status == "error"]
         failed = [Trial(batch=row.batch, status="error", detail=row.detail) for row in base]
         refuse_errors(self.bench.job, failed or tried)
-        gpu = self.device.is_gpu
         return TuneAnswer(
             trials=tuple(self.trials),
             batch_size=self.chosen(),
@@ -240,8 +239,9 @@ class Session:
             stopped=None if self.asked.benchmark else stopped(self.trials, self.goal(FIRST)),
             leak=leak(self.trials),
             benchmark=tuple(compared(self.rows)),
-            cause=None if self.interrupted else cause(self.rows, self.rates, gpu=gpu),
-            marks=marks(self.rows, self.device.limit_bytes) if gpu else None,
+            cause=None
+            if self.interrupted
+            else cause(self.rows, self.rates, gpu=self.device.is_gpu),
             workers=self.workers,
             device=self.device.name,
             interrupted=self.interrupted,
