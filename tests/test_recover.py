@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gpusetup.errors import UsageError
 from gpusetup.tune import recover_from_oom
-from gpusetup.tune.recover import KNOWN, CannotRecover, what_differs
+from gpusetup.tune.recover import CannotRecover, what_differs
 
 HERE = Path(__file__).resolve().parent
 SAID = "CUDA out of memory. Tried to allocate 2.00 GiB"
@@ -129,20 +129,6 @@ def test_another_error_passes_and_leaves_nothing_behind() -> None:
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_the_size_that_fitted_is_remembered_for_the_next_batches() -> None:
-    model = net()
-    seen: list[int] = []
-    said: list[str] = []
-    step = step_of(model, 5, seen=seen)
-    first = recover_from_oom(step, batch_of(16), model=model, say=said.append)
-    second = recover_from_oom(step, batch_of(16), model=model, say=said.append)
-    checked = [4, 2, 2]
-    assert seen == [16, 8, 4, 4, 4, 4, *checked, 4, 4, 4, 4, *checked]
-    assert (first.attempts, second.attempts, KNOWN[model].micro) == (3, 1, 4)
-    assert len(said) == 1 and "went on in micro-batches of 4, with the same gradient" in said[0]
-    assert "batch size to 4" in said[0]
-
-
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_no_tensor_of_a_failed_attempt_stays_in_memory(wrapped: bool) -> None:
     import weakref
@@ -187,8 +173,8 @@ def test_dropout_is_said_and_can_be_refused() -> None:
     model = net(torch.nn.Dropout(0.5))
     said: list[str] = []
     recover_from_oom(step_of(model, 4), batch_of(8), model=model, say=said.append)
-    assert "but dropout draws other masks (2)" in said[0]
-    with pytest.raises(CannotRecover, match="dropout draws other masks"):
+    assert "but random numbers are drawn for each part (dropout?)" in said[0]
+    with pytest.raises(CannotRecover, match="draws random numbers"):
         recover_from_oom(step_of(model, 4), batch_of(8), model=model, allow=())
 
 
@@ -261,29 +247,6 @@ def test_ranks_recover_alone_agree_and_end_with_ddps_gradient(tmp_path: Path) ->
     assert first["empty"] == "The batch is empty"
     assert second["empty"] == "1 other rank could not recover"
     assert second["never"] == {"refused": "1 other rank could not recover", "left": 0}
-
-
-@pytest.mark.slow
-def test_a_ddp_model_that_was_compiled_is_refused_with_the_way(tmp_path: Path) -> None:
-    script = f"""
-import torch, torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-from gpusetup.errors import UsageError
-from gpusetup.tune import recover_from_oom
-dist.init_process_group("gloo", "file://{tmp_path}/store", world_size=1, rank=0)
-ddp = torch.compile(DistributedDataParallel(torch.nn.Linear(2, 1)), backend="eager")
-inside = DistributedDataParallel(torch.compile(torch.nn.Linear(2, 1), backend="eager"))
-try:
-    recover_from_oom(lambda part: ddp(part).mean(), torch.ones(4, 2), model=ddp)
-except UsageError as problem:
-    print(problem.message, problem.hint)
-print(recover_from_oom(lambda part: inside(part).mean(), torch.ones(4, 2), model=inside).split)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=240, cwd=HERE.parent
-    )
-    assert "torch.compile wraps DistributedDataParallel" in done.stdout, done.stderr[-2000:]
-    assert "compile inside" in done.stdout and done.stdout.endswith("False\n")
 
 
 def test_what_synchronises_in_its_forward_is_refused() -> None:

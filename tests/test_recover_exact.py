@@ -94,18 +94,6 @@ def mse_of_kept(m: Model, b: Any) -> torch.Tensor:
     return F.mse_loss(out, b["labels"][kept].float())
 
 
-def focal(m: Model, b: Any) -> torch.Tensor:
-    p = torch.log_softmax(flat(m(b["ids"])), -1)[:, 0]
-    return (-((1 - p.exp()) ** 2) * p).mean()
-
-
-def two_alike(m: Model, b: Any) -> torch.Tensor:
-    out = m(b["ids"])
-    return F.mse_loss(out[..., 0], b["labels"].float()) + 0.1 * F.l1_loss(
-        out, torch.zeros_like(out)
-    )
-
-
 def two_unlike(m: Model, b: Any) -> torch.Tensor:
     return ce(m, b) + 3 * F.mse_loss(m(b["ids"])[..., 0], b["labels"].float())
 
@@ -125,28 +113,10 @@ def triplet(m: Model, b: Any) -> torch.Tensor:
     return F.triplet_margin_loss(out, out.roll(1, 0), out.flip(0))
 
 
-def probabilities(m: Model, b: Any) -> torch.Tensor:
-    wanted = torch.softmax(W, -1).expand(len(b["ids"]), 5)
-    return F.cross_entropy(m(b["ids"])[:, 0], wanted)
-
-
-def kl(m: Model, b: Any) -> torch.Tensor:
-    log = torch.log_softmax(flat(m(b["ids"])), -1)
-    return F.kl_div(log, torch.full_like(log, 0.2), reduction="batchmean")
-
-
-def accumulated(m: Model, b: Any) -> torch.Tensor:
-    return ce(m, b) / 4
-
-
 def mean_of_rows(m: Model, b: Any) -> torch.Tensor:
     each = F.cross_entropy(m(b["ids"]).transpose(1, 2), b["labels"], reduction="none")
     kept = (b["labels"] != -100).float()
     return ((each * kept).sum(1) / kept.sum(1).clamp(1)).mean()
-
-
-def hinge(m: Model, b: Any) -> torch.Tensor:
-    return F.multi_margin_loss(m(b["ids"])[:, 0], b["labels"][:, 0].clamp(0))
 
 
 TABLE: tuple[tuple[str, Callable[[Model, Any], torch.Tensor], Any, dict[str, Any], bool], ...] = (
@@ -154,24 +124,16 @@ TABLE: tuple[tuple[str, Callable[[Model, Any], torch.Tensor], Any, dict[str, Any
     ("ignored tokens", ce, tokens(), {}, True),
     ("parts without tokens", ce, some_without(), {}, True),
     ("class weights", lambda m, b: ce(m, b, weight=W), tokens(), {}, True),
-    ("smoothed", lambda m, b: ce(m, b, label_smoothing=0.1), tokens(), {}, True),
     ("smoothed, weighted", lambda m, b: ce(m, b, label_smoothing=0.1, weight=W),
      tokens(), {}, True),
-    ("ignore 3", lambda m, b: ce(m, b, ignore_index=3), tokens(False), {}, True),
     ("nll", lambda m, b: F.nll_loss(torch.log_softmax(flat(m(b["ids"])), -1),
                                     b["labels"].reshape(-1)), tokens(), {}, True),
     ("a module's loss", lambda m, b: torch.nn.CrossEntropyLoss(W)(
         flat(m(b["ids"])), b["labels"].reshape(-1)), tokens(), {}, True),
-    ("divided", accumulated, tokens(), {}, True),
     ("with a penalty", with_penalty, tokens(), {}, True),
     ("a mean of kept values", mse_of_kept, tokens(), {}, True),
-    ("focal", focal, tokens(), {}, True),
-    ("two losses alike", two_alike, tokens(False), {}, True),
     ("binary", bce, tokens(), {}, True),
-    ("probabilities", probabilities, tokens(), {}, True),
-    ("kl", kl, tokens(), {}, True),
     ("mean of rows", mean_of_rows, tokens(), {}, True),
-    ("hinge", hinge, tokens(), {}, True),
     ("a sum", lambda m, b: ce(m, b, reduction="sum"), tokens(), {"reduction": "sum"}, True),
     ("given weights", masked_mean, tokens(),
      {"weight": lambda b: float((b["labels"] != -100).sum())}, True),
@@ -346,7 +308,7 @@ def test_random_numbers_go_back_and_are_said(draw: str) -> None:
     step = halved(loss, 6, lambda part: len(part["ids"]))
     done = recover_from_oom(step, batch, model=model, say=[].append)
     assert drawn[0] == drawn[1] != drawn[2]
-    assert "random numbers are drawn for each part" in done.differs
+    assert "random numbers are drawn for each part (dropout?)" in done.differs
 
 
 def test_a_part_that_the_step_cannot_take_is_no_crash() -> None:

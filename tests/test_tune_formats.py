@@ -127,5 +127,8 @@ def test_windows_workers_come_with_the_main_word() -> None:
 
 def test_no_workers_are_not_written_where_torch_refuses_them() -> None:
     text = "num_workers: 4\npersistent_workers: true\n"
-    assert tuned(text, "c.yaml", workers=0) == text
-    assert tuned("num_workers: 4\n", "c.yaml", workers=0) == "num_workers: 0\n"
+    assert tuned(text, "c.yaml", workers=0, gained={"workers": True}) == text
+    assert (
+        tuned("num_workers: 4\n", "c.yaml", workers=0, gained={"workers": True})
+        == "num_workers: 0\n"
+    )

@@ -254,16 +254,13 @@ def run_steps(request: Answer) -> Answer:
         count = int(min(max(most, LEAST_SECONDS / min(seconds)), left))
         seconds, busy = trial.timed(batches, max(2, count, ROUNDS * workers))
         seconds = in_rounds(seconds, workers)
-    length = None
-    with contextlib.suppress(Exception):  # that of a built-in data set means nothing
-        length = None if request.get("reference") else len(trial.samples)
     return {**summary(rows, seconds, request["batch"]), "static_bytes": stands[0],
-            "leak_bytes": sibling("bench_memory").leaked(stands), "samples": length,
+            "leak_bytes": sibling("bench_memory").leaked(stands),
             "utilization_percent": busy, **last_of(trial.losses)}  # fmt: skip
 
 
 def last_of(losses: List[Any]) -> Answer:
-    """The loss after the first steps; None where it is no finite number."""
+    """The loss after the first steps; None if it is no finite number."""
     last = float(losses[-1])
     return {"loss": last if math.isfinite(last) else None, "loss_steps": len(losses)}
 

@@ -16,7 +16,7 @@ STEADY = 0.002
 
 
 def status(name: str) -> Optional[int]:
-    """A size of /proc/self/status in bytes; None where there is no such file."""
+    """A size of /proc/self/status in bytes; None if there is no such file."""
     with contextlib.suppress(OSError), open("/proc/self/status") as file:
         rows = dict(line.split(":", 1) for line in file)
         return int(rows[name].split()[0]) * KIB if name in rows else None
@@ -58,7 +58,7 @@ def text(place: str, name: str) -> str:
 
 
 def leaked(stands: List[Optional[int]]) -> Optional[int]:
-    """By how many bytes a step what stands after it grows; None where it does not in nearly all.
+    """By how many bytes a step what stands after it grows; None if it does not in nearly all.
 
     >>> leaked([0, 2 << 20, 4 << 20, 6 << 20, 8 << 20]), leaked([0, 9 << 20, 9 << 20, 9 << 20])
     (2097152, None)

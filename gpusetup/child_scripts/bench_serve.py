@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import tempfile
-import traceback
 from typing import Any, Callable, Dict
 
 Answer = Dict[str, Any]
@@ -27,13 +26,8 @@ def tried(run: Run, request: Answer) -> Answer:
     try:
         return run(request)
     except BaseException as problem:
-        return {
-            "status": "error",
-            "kind": type(problem).__name__,
-            "kinds": [one.__name__ for one in type(problem).__mro__],
-            "detail": str(problem)[:2000],
-            "trace": traceback.format_exc()[-6000:],
-        }
+        detail = "%s: %s" % (type(problem).__name__, str(problem)[:2000])
+        return {"status": "error", "detail": detail}
 
 
 def in_fork(run: Callable[[], Answer]) -> Answer:
@@ -107,7 +101,7 @@ def answered(run: Run, request: Answer) -> Answer:
     answer = tried(run, request)
     if gpu and request.get("mode") == "devices" and answer["status"] == "ok":
         return answer
-    sound = answer["status"] == "ok" or "OutOfMemoryError" in answer.get("kinds", ())
+    sound = answer["status"] == "ok" or "OutOfMemoryError" in answer["detail"]
     kept = bool(request.get("compile")) or request.get("workers") is not None
     return {**answer, "spent": not gpu or kept or not sound or not emptied()}
 

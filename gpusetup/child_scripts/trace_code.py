@@ -233,7 +233,7 @@ def second_batch(first: Dict[str, Any], limit: Optional[int]) -> int:
 
 
 def third_batch(one: Dict[str, Any], two: Dict[str, Any], limit: Optional[int]) -> Optional[int]:
-    """Where the line through two traces meets the limit; None where the second is near enough.
+    """Where the line through two traces meets the limit; None if the second is near enough.
 
     >>> def said(batch, peak):
     ...     return {"batch": batch, "phases": {"forward": 0, "backward": peak}}

@@ -110,7 +110,7 @@ def takes_batch(function: Callable[..., Any]) -> bool:
 
 
 def job_of(returned: Any) -> Job:
-    """The job in what the function returned; `Contract` where it is something else."""
+    """The job in what the function returned; `Contract` if it is something else."""
     if isinstance(returned, Mapping):
         unknown = sorted(set(map(str, returned)) - set(KEYS))
         if unknown or not {"model", "batch"} <= set(returned):

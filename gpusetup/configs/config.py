@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from gpusetup.configs.python_text import read_python
-from gpusetup.configs.settings import Path, Setting, in_words, unquoted
+from gpusetup.configs.settings import FALSE, TRUE, Path, Setting, in_words, unquoted
 from gpusetup.configs.toml_text import read_toml
 from gpusetup.configs.yaml_text import read_json, read_yaml
 from gpusetup.errors import BadInput
@@ -42,7 +42,6 @@ class Config(Frozen):
 class Edit(Frozen):
     """One change of the text. `path` is the setting that is changed, or added."""
 
-    document: int
     path: Path
     start: int
     end: int
@@ -59,7 +58,7 @@ def read_config(raw: bytes, name: str) -> Config:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as problem:
         line = raw[: problem.start].count(b"\n") + 1
-        hint = "save it as UTF-8"
+        hint = "save it again, as UTF-8"
         raise BadInput(f"{name}, line {line}: not UTF-8 text", hint=hint) from problem
     bom = text.startswith(BOM)
     text = text[1:] if bom else text
@@ -76,7 +75,7 @@ def read_config(raw: bytes, name: str) -> Config:
 
 
 def changed(config: Config, edits: Sequence[Edit]) -> Config:
-    """The config with the edits made; `BadInput` where anything else would change with them."""
+    """The config with the edits made; `BadInput` if anything else would change with them."""
     if not edits:
         return config
     text = config.text
@@ -89,17 +88,17 @@ def changed(config: Config, edits: Sequence[Edit]) -> Config:
 
 def _proven(before: Config, after: Config, edits: Sequence[Edit]) -> None:
     """The trees are the same, but for the settings that were meant."""
-    meant = {(edit.document, edit.path): edit.value for edit in edits}
-    old = {(one.document, one.path): _meaning(one) for one in before.settings}
-    new = {(one.document, one.path): _meaning(one) for one in after.settings}
+    meant = {edit.path: edit.value for edit in edits}
+    old = {one.path: _meaning(one) for one in before.settings}
+    new = {one.path: _meaning(one) for one in after.settings}
     for place, value in meant.items():
         if new.pop(place, None) != ("scalar", value):
-            raise BadInput(f"{before.name}: {in_words(place[1])} cannot be changed in place")
+            raise BadInput(f"{before.name}: {in_words(place)} cannot be changed in place")
         old.pop(place, None)
     if list(old.items()) != list(new.items()):
         raise BadInput(
             f"{before.name}: the change would reach further than the value itself",
-            hint="it has an anchor, a tag or an unusual layout: change it by hand",
+            hint="an anchor, a tag or an unusual layout is in the way: change it by hand",
         )
 
 
@@ -108,7 +107,7 @@ def _meaning(setting: Setting) -> tuple[str, ...]:
 
 
 def change(config: Config, setting: Setting, value: str) -> Edit | None:
-    """The edit that writes a value over a setting's; None where the place does not allow it."""
+    """The edit that writes a value over a setting's; None if the place does not allow it."""
     if config.format == "toml" and not setting.end:
         return None  # no place is known of it
     bare = unquoted(setting.text)
@@ -117,14 +116,8 @@ def change(config: Config, setting: Setting, value: str) -> Edit | None:
     spelled = _spelled(config, value, bare)
     if bare != setting.text:
         spelled = setting.text[0] + spelled.strip('"') + setting.text[0]
-    return Edit(
-        document=setting.document,
-        path=setting.path,
-        start=setting.start,
-        end=setting.end,
-        text=spelled,
-        value=spelled,
-    )
+    start, end = setting.start, setting.end
+    return Edit(path=setting.path, start=start, end=end, text=spelled, value=spelled)
 
 
 def _spelled(config: Config, value: str, like: str) -> str:
@@ -133,12 +126,9 @@ def _spelled(config: Config, value: str, like: str) -> str:
     >>> _spelled(Config(name="c", text="", format="yaml", settings=()), "true", "False")
     'True'
     """
-    pairs = {"false": "true", "False": "True", "FALSE": "TRUE", "no": "yes", "No": "Yes"}
-    pairs |= {"off": "on", "Off": "On", "n": "y", "N": "Y"}
-    if value == "true" and like in pairs:
-        return pairs[like]
-    if value == "false" and like in pairs.values():
-        return next(word for word, other in pairs.items() if other == like)
+    switches = {"true": TRUE, "false": FALSE}
+    if value in switches and like in TRUE + FALSE:
+        return switches[value][(TRUE + FALSE).index(like) % len(TRUE)]
     if config.format in ("json", "python") and not re.fullmatch(
         r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None", value
     ):
@@ -147,47 +137,23 @@ def _spelled(config: Config, value: str, like: str) -> str:
 
 
 def addition(config: Config, beside: Setting, name: str, value: str) -> Edit | None:
-    """The edit that adds a key on a line of its own below another; None where that has no place."""
-    if beside.kind != "scalar" or beside.shared or beside.key_start is None:
-        return None  # also of TOML, which has no places
-    add = _json_line if config.format == "json" else _yaml_line
-    place = add(config, beside, beside.key_start, name, value)
-    if place is None:
-        return None
-    start, text = place
-    return Edit(
-        document=beside.document,
-        path=(*beside.path[:-1], name),
-        start=start,
-        end=start,
-        text=text,
-        value=value,
-    )
-
-
-def _yaml_line(
-    config: Config, beside: Setting, key: int, name: str, value: str
-) -> tuple[int, str] | None:
-    line = config.text.rfind("\n", 0, key) + 1
-    end = config.text.find("\n", beside.end)
-    rest = config.text[beside.end : len(config.text) if end < 0 else end].rstrip("\r")
-    if beside.flow or "\n" in config.text[key : beside.end]:
-        return None
-    if rest.strip() and not rest.lstrip().startswith("#"):
-        return None
-    text = f"{' ' * (key - line)}{name}: {value}"
-    if end < 0:
-        return len(config.text), config.newline + text
-    return end + 1, text + config.newline
-
-
-def _json_line(
-    config: Config, beside: Setting, key: int, name: str, value: str
-) -> tuple[int, str] | None:
-    line = config.text.rfind("\n", 0, key) + 1
-    indent = config.text[line:key]
-    gap = config.newline + indent if not indent.strip() and line else " "
-    return beside.end, f',{gap}"{name}": {value}'
+    """The edit that adds a key on a line of its own below another; None if that has no place."""
+    key, end, whole = beside.key_start, beside.end, config.text
+    if beside.kind != "scalar" or beside.shared or key is None:
+        return None  # also of TOML and Python, which tell no place of a key
+    line = whole.rfind("\n", 0, key) + 1
+    if config.format == "json":
+        indent = whole[line:key]
+        gap = config.newline + indent if not indent.strip() and line else " "
+        text = f',{gap}"{name}": {value}'
+    else:
+        rest, newline, _ = whole[end:].partition("\n")
+        if beside.flow or "\n" in whole[key:end] or not re.fullmatch(r"\s*(#.*)?\r?", rest):
+            return None
+        end += len(rest) + len(newline)
+        text = f"{' ' * (key - line)}{name}: {value}"
+        text = text + config.newline if newline else config.newline + text
+    return Edit(path=(*beside.path[:-1], name), start=end, end=end, text=text, value=value)
 
 
 FORMATS = {"json": "json", "jsonc": "json", "json5": "json", "toml": "toml", "py": "python"}

@@ -51,7 +51,7 @@ class Key(Frozen):
     under: str = ""
     """One of these words is the key of a map that it stands in; "" anywhere."""
     written: bool = True
-    """False where the program derives other things from it: then only words."""
+    """False if the program derives other things from it: then only words."""
     plan: bool = False
     """Whether only `plan` asks for it: it says what memory takes, and `tune` never writes it."""
 
@@ -64,7 +64,7 @@ class Added(Frozen):
     name: str
     source: str
     needs: str = ""
-    """One of these names in the config shows the trainer that reads it; "" where `beside` does."""
+    """One of these names in the config shows the trainer that reads it; "" if `beside` does."""
 
 
 class Loop(Frozen):
@@ -120,7 +120,7 @@ def _by_name() -> Mapping[str, list[Key]]:
 
 
 def key_of(path: Iterable[str | int]) -> Key | None:
-    """The row of a path; None where it says nothing about the training.
+    """The row of a path; None if it says nothing about the training.
 
     >>> key_of(("trainer", "precision")).role, key_of(("buffer", "batch_size")).role
     ('precision', 'rollout-batch')

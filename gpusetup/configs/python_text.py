@@ -25,28 +25,17 @@ def read_python(text: str, name: str) -> Iterator[Setting]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
-            tree = ast.parse(text, name)
+            found = list(_Walk(text, name).body(ast.parse(text, name).body, ()))
     except SyntaxError as problem:
-        raise BadInput(
-            f"{name}, line {problem.lineno or 1}: not Python: {problem.msg}"
-        ) from problem
+        line = problem.lineno or 1
+        raise BadInput(f"{name}, line {line}: not Python: {problem.msg}") from problem
     except (ValueError, RecursionError, MemoryError) as problem:
         raise BadInput(f"{name}: not Python, or nested too deeply") from problem
-    try:
-        found = list(_Walk(text, name).body(tree.body, ()))
-    except RecursionError as problem:
-        raise BadInput(f"{name}: nested too deeply") from problem
-    yield from _last_counts(found)
-
-
-def _last_counts(found: list[Setting]) -> Iterator[Setting]:
-    """A name that is assigned twice is what the last one says, and is changed by hand."""
-    last = {one.path: number for number, one in enumerate(found)}
-    many = {one.path for number, one in enumerate(found) if last[one.path] != number}
-    for number in sorted(last.values()):
-        one = found[number]
-        heads = {one.path[:depth] for depth in range(1, len(one.path) + 1)}
-        yield replace(one, shared=True) if heads & many else one
+    last = {one.path: one for one in found}
+    many = {one.path for one in found if last[one.path] is not one}
+    for one in found:  # what is assigned twice is what the last one says, and is changed by hand
+        shared = any(one.path[: len(head)] == head for head in many)
+        yield from (replace(one, shared=shared),) if last[one.path] is one else ()
 
 
 class _Walk:
@@ -60,42 +49,23 @@ class _Walk:
         for node in nodes:
             if isinstance(node, ast.ClassDef):
                 yield from self.body(node.body, (*path, node.name))
-            elif isinstance(node, ast.Assign):
-                for target in node.targets:
-                    yield from self._assigned(target, node.value, path)
-            elif isinstance(node, ast.AnnAssign) and node.value is not None:
-                yield from self._assigned(node.target, node.value, path)
-
-    def _assigned(self, target: ast.expr, value: ast.expr, path: Path) -> Iterator[Setting]:
-        place = _target(target)
-        if place is not None:
-            yield from self.value(value, (*path, *place))
+            elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                for target in node.targets if isinstance(node, ast.Assign) else (node.target,):
+                    if place := _target(target):
+                        yield from self.value(node.value, (*path, *place))
 
     def value(self, node: ast.expr, path: Path) -> Iterator[Setting]:
         if len(path) > MOST_DEPTH:
             raise BadInput(f"{self.name}, line {node.lineno}: nested too deeply")
         inner = list(_inside(node))
-        if isinstance(node, ast.List | ast.Tuple | ast.Set):
-            yield self._setting(node, path, "list")
-        elif isinstance(node, ast.Dict) or inner:
-            yield self._setting(node, path, "map")
-        else:
-            yield self._setting(node, path, "scalar")
-        for key, one in inner:
-            yield from self.value(one, (*path, key))
-
-    def _setting(self, node: ast.expr, path: Path, kind: str) -> Setting:
+        kind = "list" if isinstance(node, SEQUENCES) else "scalar"
+        kind = "map" if isinstance(node, ast.Dict) or (inner and kind == "scalar") else kind
         start = self._at(node.lineno, node.col_offset)
         end = self._at(node.end_lineno or node.lineno, node.end_col_offset or 0)
-        return Setting(
-            document=0,
-            path=path,
-            kind=kind,  # type: ignore[arg-type]
-            text=self.text[start:end] if kind == "scalar" else "",
-            start=start,
-            end=end,
-            line=node.lineno,
-        )
+        text = self.text[start:end] if kind == "scalar" else ""
+        yield Setting(path=path, kind=kind, text=text, start=start, end=end, line=node.lineno)  # type: ignore[arg-type]
+        for key, one in inner:
+            yield from self.value(one, (*path, key))
 
     def _at(self, line: int, column: int) -> int:
         """The character at a line's byte."""
@@ -104,18 +74,19 @@ class _Walk:
         return start + len(raw.decode(errors="ignore"))
 
 
-def _target(node: ast.expr) -> Path | None:
-    """The path of a name, an attribute or a key in words; None of anything else."""
-    if isinstance(node, ast.Name):
-        return (node.id,)
-    inner = _target(node.value) if isinstance(node, ast.Attribute | ast.Subscript) else None
-    if inner is None:
-        return None
-    if isinstance(node, ast.Attribute):
-        return (*inner, node.attr)
-    key = node.slice.value if isinstance(node, ast.Subscript) and isinstance(
-        node.slice, ast.Constant) else None  # fmt: skip
-    return (*inner, key) if isinstance(key, str | int) else None
+SEQUENCES = ast.List | ast.Tuple | ast.Set
+
+
+def _target(node: ast.expr) -> Path:
+    """The path of a name, an attribute or a key in words; () of anything else."""
+    match node:
+        case ast.Name(id=name):
+            return (name,)
+        case ast.Attribute(value=inner, attr=name):
+            return (*found, name) if (found := _target(inner)) else ()
+        case ast.Subscript(value=inner, slice=ast.Constant(value=str() | int() as key)):
+            return (*found, key) if (found := _target(inner)) else ()
+    return ()
 
 
 def _inside(node: ast.expr) -> Iterator[tuple[str | int, ast.expr]]:
@@ -124,7 +95,7 @@ def _inside(node: ast.expr) -> Iterator[tuple[str | int, ast.expr]]:
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 yield key.value, value
-    elif isinstance(node, ast.List | ast.Tuple | ast.Set):
+    elif isinstance(node, SEQUENCES):
         yield from enumerate(node.elts)
     elif isinstance(node, ast.Call):
         yield from ((one.arg, one.value) for one in node.keywords if one.arg)

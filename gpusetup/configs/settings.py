@@ -18,7 +18,6 @@ NOTHING = ("", "null", "Null", "NULL", "None", "~")
 class Setting(Frozen):
     """A value somewhere in the file; `text` is a scalar exactly as it is written."""
 
-    document: int
     path: Path
     kind: Literal["scalar", "list", "map", "alias"]
     text: str
@@ -86,7 +85,7 @@ def names_in(settings: Iterable[Setting]) -> frozenset[str]:
 def whole(setting: Setting) -> int | None:
     """A whole number as plain digits; None for anything else (`"32"`, `auto`, `1e3`, 19 digits).
 
-    >>> whole(Setting(document=0, path=(), kind="scalar", text="32", start=0, end=2, line=1))
+    >>> whole(Setting(path=(), kind="scalar", text="32", start=0, end=2, line=1))
     32
     """
     found = re.fullmatch(r"[+-]?(0|[1-9]\d{0,17})", setting.text)
@@ -116,7 +115,7 @@ FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 def value_of(setting: Setting) -> Any:
     """The value as a reader of YAML or JSON gives it.
 
-    >>> at = {"document": 0, "path": ("a",), "kind": "scalar", "start": 0, "end": 0, "line": 1}
+    >>> at = {"path": ("a",), "kind": "scalar", "start": 0, "end": 0, "line": 1}
     >>> [value_of(Setting(text=text, **at)) for text in ("8", "1e-4", "yes", "'no'", "null", "x")]
     [8, 0.0001, True, 'no', None, 'x']
     """

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from gpusetup.configs.settings import Path, Setting
 from gpusetup.errors import BadInput
-from gpusetup.model.frozen import replace
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,16 +27,30 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
     """Every value with its line; `BadInput` names the place that is no TOML."""
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
+    except RecursionError as problem:
+        raise BadInput(f"{name}: nested too deeply") from problem
+    except ValueError as problem:  # also a number too long for Python
         raise BadInput(f"{name}: not TOML: {problem}") from problem
-    except (RecursionError, ValueError) as problem:
-        raise BadInput(f"{name}: nested too deeply, or a number too long for TOML") from problem
-    for one in _settings(values, (), _places(text)):
-        if len(one.path) > MOST_DEPTH:
-            raise BadInput(f"{name}, line {one.line}: nested too deeply")
-        # What is no plain value, or only looks like the line of one, has no place.
-        placed = one.kind == "scalar" and one.end and text[one.start : one.end] == one.text
-        yield one if placed else replace(one, start=0, end=0)
+    places = _places(text)
+    for path, value in _inside(values, ()):
+        words = [part for part in path if isinstance(part, str)]
+        around = (".".join(words[:depth]) for depth in range(len(words), 0, -1))
+        line, start, end = next((places[name] for name in around if name in places), (1, 0, 0))
+        if len(path) > MOST_DEPTH:
+            raise BadInput(f"{name}, line {line}: nested too deeply")
+        kind = "map" if isinstance(value, dict) else "list" if isinstance(value, list) else "scalar"
+        said = str(value).lower() if isinstance(value, bool) else str(value)
+        if kind != "scalar" or said != text[start:end]:
+            start = end = 0  # it has no place, or only looks like the line of one
+        said = said if kind == "scalar" else ""
+        yield Setting(path=path, kind=kind, text=said, start=start, end=end, line=line)  # type: ignore[arg-type]
+
+
+def _inside(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    yield path, value
+    inner = value.items() if isinstance(value, dict) else ()
+    for key, one in enumerate(value) if isinstance(value, list) else inner:
+        yield from _inside(one, (*path, key))
 
 
 def _places(text: str) -> dict[str, Place]:
@@ -55,18 +68,3 @@ def _places(text: str) -> dict[str, Place]:
             found[word] = (number, *((at + end for end in value.span(1)) if value else (0, 0)))
         at += len(line)
     return found
-
-
-def _settings(value: Any, path: Path, places: Mapping[str, Place]) -> Iterator[Setting]:
-    words = [part for part in path if isinstance(part, str)]
-    around = (".".join(words[:depth]) for depth in range(len(words), 0, -1))
-    line, start, end = next((places[name] for name in around if name in places), (1, 0, 0))
-    kind = "map" if isinstance(value, dict) else "list" if isinstance(value, list) else "scalar"
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    yield Setting(
-        document=0, path=path, kind=kind, line=line, start=start, end=end,  # type: ignore[arg-type]
-        text=text if kind == "scalar" else "",
-    )  # fmt: skip
-    inner = value.items() if isinstance(value, dict) else ()
-    for key, one in enumerate(value) if isinstance(value, list) else inner:
-        yield from _settings(one, (*path, key), places)

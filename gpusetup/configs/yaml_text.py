@@ -53,14 +53,14 @@ def read_json(text: str, name: str) -> Iterator[Setting]:
 
 
 def read_yaml(text: str, name: str) -> Iterator[Setting]:
-    """Every node of every document, with its place, in order."""
+    """Every node with its place, in order; `BadInput` names the place that is no YAML."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     yaml = YAML(typ="rt", pure=True)
     yaml.composer.warn_double_anchors = False
     try:
-        documents = list(yaml.compose_all(text))
+        root = yaml.compose(text)
     except MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         raise BadInput(_where(name, mark, str(problem.problem or "not YAML"))) from problem
@@ -68,14 +68,17 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
         raise BadInput(f"{name}: nested too deeply") from problem
     except (YAMLError, ValueError) as problem:
         raise BadInput(f"{name}: not YAML: {' '.join(str(problem).split())[:200]}") from problem
-    for number, root in enumerate(documents):
-        found = list(_Document(text, name, number, root).settings(root, ()))
-        yield from found if len(found) > 1 or found[0].text else ()  # an empty one is one word
+    found = list(_Walk(text, name, root).settings(root, ())) if root else []
+    yield from found if len(found) > 1 or (found and found[0].text) else ()
 
 
 def _where(name: str, mark: Any, what: str) -> str:
     place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    tab = "a tab where YAML takes only blanks" if "\\t" in what else " ".join(what.split())
+    tab = (
+        "a tab where YAML takes only blanks"
+        if "\\t" in what
+        else " ".join(what.split()).removeprefix("but ")
+    )
     return f"{name}{place}: {tab}"
 
 
@@ -88,11 +91,11 @@ def _inside(node: Any) -> Iterator[tuple[Any, Any]]:
 KINDS = {"MappingNode": "map", "SequenceNode": "list"}
 
 
-class _Document:
-    """A document's nodes: what an alias points to is shared, with all that is in it."""
+class _Walk:
+    """A file's nodes: what an alias points to is shared, with all that is in it."""
 
-    def __init__(self, text: str, name: str, number: int, root: Any) -> None:
-        self.text, self.name, self.number = text, name, number
+    def __init__(self, text: str, name: str, root: Any) -> None:
+        self.text, self.name = text, name
         self.aliased, self.done = set[int](), set[int]()
         waiting, seen = [root], set[int]()
         while waiting:
@@ -117,7 +120,6 @@ class _Document:
         )
         text = str(node.value) if block else self.text[start:end]  # a block by what it means
         yield Setting(
-            document=self.number,
             path=path,
             kind="alias" if again else kind,  # type: ignore[arg-type]
             text=text if kind == "scalar" else "",
@@ -143,8 +145,8 @@ class _Document:
             word = f"<<{sum(one.startswith('<<') for one in lines)}"
         if word in lines:
             raise BadInput(
-                _where(self.name, key.start_mark, f"the key {word!r} appears twice"),
-                hint=f"line {lines[word]} has it too: keep one of them",
+                _where(self.name, key.start_mark, f"the key {word!r} is there twice"),
+                hint=f"it was in line {lines[word]} already; keep one of them",
             )
         lines[word] = key.start_mark.line + 1
         return word

@@ -33,7 +33,7 @@ class Reader:
         self.config, self.variables = config, variables
         self.by_role: dict[str, list[Setting]] = {}
         self.by_path: dict[tuple[str | int, ...], Setting] = {}
-        self.used: dict[tuple[int, tuple[str | int, ...]], ConfigKey] = {}
+        self.used: dict[tuple[str | int, ...], ConfigKey] = {}
         self.assumed: list[str] = []
         for one in config.settings:
             _refuse_objects(config, one)
@@ -118,7 +118,7 @@ class Reader:
     def note(self, setting: Setting, meaning: str) -> None:
         value = "" if setting.kind in ("list", "map") else setting.text.strip()[:80]
         key = ConfigKey(key=in_words(setting.path), line=setting.line, value=value, meaning=meaning)
-        self.used.setdefault((setting.document, setting.path), key)
+        self.used.setdefault(setting.path, key)
 
     def refused(self, setting: Setting, what: str, hint: str) -> BadInput:
         place = f"{self.config.name}, line {setting.line}"
@@ -127,7 +127,7 @@ class Reader:
     def not_understood(self) -> Iterator[ConfigKey]:
         """The settings that were not read and may take memory for all that is known."""
         for one in self.config.settings:
-            is_read = (one.document, one.path) in self.used or ELSEWHERE & set(one.path)
+            is_read = one.path in self.used or ELSEWHERE & set(one.path)
             words = [part for part in one.path if isinstance(part, str)]
             harmless = any(values.NO_MEMORY.search(word) for word in words)
             if one.kind in ("scalar", "alias") and not is_read and not harmless and self.text(one):

@@ -66,6 +66,36 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
     return Screen(lines[1:] if lines[:1] == [""] else lines)
 
 
+def _measured(answer: TuneAnswer) -> Iterator[Row]:
+    if answer.benchmark:
+        yield from comparison(answer.benchmark)
+        yield from (Row(f"  {answer.cause}"),) if answer.cause else ()
+
+
+def _words(answer: TuneAnswer) -> Iterator[str]:
+    yield from section("Recommended", map(point, answer.recommendations))
+
+
+def _config(answer: TuneAnswer, config: str) -> Iterator[str]:
+    if answer.cannot_fit:
+        yield from ("", marked(("✗", ERROR), answer.cannot_fit))
+    if answer.changes:
+        yield from section(f"Changes of {config}", diff_lines(answer.diff))
+        yield from section("Why", (line for one in answer.changes for line in why(one)))
+    elif not answer.cannot_fit:
+        yield from ("", Row((f"{config}", HEADING), ": nothing to change", hang=2))
+    yield from section("In words only", map(point, answer.recommendations))
+    if said := _written(answer, config):
+        yield from ("", Row(said, hang=2))
+
+
+def _written(answer: TuneAnswer, config: str) -> str:
+    if answer.written is not None:
+        back = "; `--undo` puts back what stood there" if answer.written == config else ""
+        return f"Written to {answer.written}{back}"
+    return "Nothing is written; `--in-place` or `-o FILE` writes it" if answer.changes else ""
+
+
 def why(change: TuneChange) -> Iterator[Row]:
     before = "(new)" if change.added else shown(change.before)
     yield Row(f"  {change.key}: ", (before, DIM), " → ", (shown(change.after), GOOD), hang=4)
@@ -113,28 +143,26 @@ def _best(answer: TuneAnswer) -> Row:
 
 def comparison(rows: tuple[answers.Row, ...]) -> list[Row]:
     """The table of the acceleration guide, with measured figures."""
-    head = ("", "batch", "s / 1000", "s / epoch", "peak", "samples/s", "speed-up", "")
-    cells = [comparison_cells(row) for row in rows]
-    epochs = any(row.seconds_per_epoch for row in rows)
-    kept = [i for i in range(len(head)) if epochs or head[i] != "s / epoch"]
-    return table([head[i] for i in kept], [[row[i] for i in kept] for row in cells])
+    head = ("", "batch", "s / 1000", "peak", "samples/s", "speed-up", "")
+    return table(head, map(comparison_cells, rows))
 
 
 def comparison_cells(row: answers.Row) -> tuple[str, ...]:
     name = NAMES.get(row.name, row.name)
+    empty = ("",) * 5
     if row.status != "ok":
-        said = {"oom": "out of memory", "error": f"failed: {row.detail}"}.get(
-            row.status, row.detail
-        )
-        return (name, *[""] * 6, plain(said or "").partition("\n")[0][:70])
-
-    def told(value: float | None, form: str) -> str:
-        return "" if value is None else format(value, form)
-
-    times = (told(row.seconds_per_1000, ".3g"), told(row.seconds_per_epoch, ".4g"))
-    rate = speed(row.samples_per_second, row.spread_percent)
-    gain = f"{row.speed_up:.2f} x" if row.speed_up is not None else ""
-    return (name, str(row.batch), *times, gib(row.peak_bytes), rate, gain, note(row))
+        said = {"oom": "out of memory", "error": "failed: "}.get(row.status, "")
+        detail = row.detail if row.status != "oom" else ""
+        return (name, *empty, plain(f"{said}{detail or ''}").splitlines()[0][:70])
+    return (
+        name,
+        str(row.batch),
+        f"{row.seconds_per_1000:.3g}" if row.seconds_per_1000 is not None else "",
+        gib(row.peak_bytes),
+        speed(row.samples_per_second, row.spread_percent),
+        f"{row.speed_up:.2f} x" if row.speed_up is not None else "",
+        note(row),
+    )
 
 
 def note(row: answers.Row) -> str:

@@ -12,7 +12,7 @@ Plain = int | float | bool | str | None
 
 
 class TuneChange(Frozen, rename={"before": "from", "after": "to"}):  # type: ignore[call-arg]
-    """One setting of the config; `from` is null where it was empty, or is added."""
+    """One setting of the config; `from` is null if it was empty, or is added."""
 
     key: str
     before: Plain
@@ -49,9 +49,6 @@ class Row(Setup):
     loss_fp32: float | None = None
     """Of +AMP: the loss of what it was added to, after as many steps."""
     loss_steps: int = 0
-    samples: int | None = None
-    """In an epoch, where the code returns a data set that has a length."""
-    seconds_per_epoch: float | None = None
     utilization_percent: float | None = None
     detail: str | None = None
 
@@ -60,7 +57,7 @@ class TuneAnswer(Frozen):
     schema: Literal["gpusetup.tune/1"] = "gpusetup.tune/1"
     changes: tuple[TuneChange, ...] = ()
     cannot_fit: str | None = None
-    """Why not even one sample fits on this card, with plan's table; null where one may."""
+    """Why not even one sample fits on this card, with plan's table; null if one may."""
     recommendations: tuple[str, ...] = ()
     """What would change the experiment, or cannot be written: in words."""
     trials: tuple[Trial, ...] = ()
@@ -69,14 +66,12 @@ class TuneAnswer(Frozen):
     limit_bytes: int | None = None
     """The memory that was allowed to it."""
     stopped: str | None = None
-    """What the next larger size that was tried said; null where none was."""
+    """What the next larger size that was tried said; null if none was."""
     leak: str | None = None
     """What is said of a training whose memory grows with every step."""
     benchmark: tuple[Row, ...] = ()
     cause: str | None = None
     """Why nothing made it faster, where nothing did."""
-    marks: str | None = None
-    """How full and how busy the GPU is, beside the acceleration guide's marks."""
     workers: int | None = None
     """The best number of loader workers, where that was measured."""
     device: str | None = None
@@ -89,7 +84,7 @@ class TuneAnswer(Frozen):
 
 
 def difference(name: str, before: str, after: str) -> str:
-    """The unified diff of the file's text; "" where nothing changes."""
+    """The unified diff of the file's text; "" if nothing changes."""
     lines = difflib.unified_diff(
         before.splitlines(), after.splitlines(), name, f"{name} (tuned)", lineterm="", n=1
     )

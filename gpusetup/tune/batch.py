@@ -31,8 +31,6 @@ from gpusetup.tune.trainers import trainer_in
 BY_PLAN = "`gpusetup plan --from-config`"
 MEASURE_IT = "`gpusetup tune --batch-size --code MODULE:FUNCTION` measures it"
 MOST_SPLIT = 1 << 16
-MARKED_LENGTH = 512
-"""The longest sequence that the marks of the guides are said of: theirs are 64 to 256."""
 OTHER_FILES = ("deepspeed", "deepspeed_config", "deepspeed_config_file", "fsdp_config", "_base_")
 PREFERENCE = frozenset((
     "beta", "pref_beta", "loss_type", "precompute_ref_log_probs", "ref_model", "reference_free",
@@ -51,7 +49,7 @@ def elsewhere(case: Case) -> bool:
 
 
 def _verdict(case: Case, size: int, steps: int | None = None) -> BatchVerdict | None:
-    """Of a batch with so many steps, None: as it is now; None where plan knows too little."""
+    """Of a batch with so many steps, None: as it is now; None if plan knows too little."""
     card, config = case.facts.card, case.config if steps is None else case.changed or case.config
     try:
         asked = question_of(config)
@@ -130,7 +128,7 @@ def batch(case: Case) -> Iterator[Part]:
         elif size is None:
             yield no_number(setting)
         elif size < 1:
-            yield f"{place(setting)} is {size}: that is no batch size"
+            yield f"{place(setting)} is {size}: that is not a batch size"
         elif key.written:
             split = _split_of(case, setting, size)
             yield from list(_judged(case, split, wanted)) or _left(case, split, wanted)
@@ -151,9 +149,9 @@ def _split_of(case: Case, setting: Setting, size: int) -> Split:
     """The accumulation that goes with a batch is in the same map, else the only one there is."""
 
     def together(one: Setting) -> bool:
-        return one.document == setting.document and one.path[:-1] == setting.path[:-1]
+        return one.path[:-1] == setting.path[:-1]
 
-    there = [one for one in case.having("accumulation") if one.document == setting.document]
+    there = case.having("accumulation")
     same = [one for one in there if together(one)]
     derived = not same and any(map(together, case.having("total")))
     here = same or ([] if derived else there)
@@ -174,10 +172,6 @@ def _wanted(case: Case) -> Wanted | None:
     return Wanted(least=preset.batch[0], most=preset.batch[1], source=preset.source)
 
 
-def _long(case: Case) -> bool:
-    return any((whole(one) or 0) > MARKED_LENGTH for one in case.having("length"))
-
-
 def _left(case: Case, split: Split, wanted: Wanted | None) -> Iterator[str]:
     """Why a batch stays; nothing if the answer says so already."""
     if not case.facts.gpus or cannot_fit(case):
@@ -188,7 +182,7 @@ def _left(case: Case, split: Split, wanted: Wanted | None) -> Iterator[str]:
         why = case.fixed or "another file says how the model is sharded"
     elif now:
         why = now.reason + (f". {MEASURE_IT}" if now.verdict == "close" else "")
-    elif wanted and wanted.least <= split.size <= wanted.most and not _long(case):
+    elif wanted and wanted.least <= split.size <= wanted.most:
         why = f"the mark for such a card is {wanted} ({wanted.source})"
     yield f"{split.name} stays {split.size}: {why}"
 
@@ -206,8 +200,6 @@ def _judged(case: Case, split: Split, wanted: Wanted | None) -> Iterator[Part]:
     if wanted is None or wanted.least <= split.size <= wanted.most:
         return
     too_small, most = split.size < wanted.least, min(wanted.most, effective)
-    if too_small and measured is None and _long(case):
-        return
     if split.steps < 1:
         partner = f", with {in_words(split.partner.path)}" if split.partner else ""
         yield f"{split.name} is {split.size}, {wanted.source} says {wanted}: by hand{partner}"
@@ -308,7 +300,7 @@ def _written(case: Case, split: Split, after: tuple[int, int], why: Why) -> list
         if not added:
             return [
                 f"{split.name} is {split.effective}; {why.source} says {micro} with {steps} steps"
-                " of accumulation. This file has no known accumulation key, so nothing is"
+                " of accumulation. The config has no accumulation key that is known: nothing is"
                 " written: a smaller batch alone is another experiment"
             ]
         both += added

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from gpusetup.errors import BadInput, Blocked, ToolFailed, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Lines, no_answer_in
-from gpusetup.tune.oom import is_answer_short, is_killed_for_memory, is_out_of_memory
+from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
 from gpusetup.tune.search import Goal, Trial, hopeless, next_batch, next_for_speed
 
 SCRIPT = Path(__file__).resolve().parent.parent / "child_scripts" / "bench.py"
@@ -154,7 +154,7 @@ class Bench:
         return dict(json.loads(self._lines.next(limit)))
 
     def device(self) -> Device:
-        """Where the trials will run. `Blocked` without torch, `ToolFailed` where it breaks."""
+        """Where the trials will run. `Blocked` without torch, `ToolFailed` if it breaks."""
         said = self.ask("devices")
         if said["status"] != "ok":
             detail = str(said.get("detail") or said.get("errors", "")[-300:].strip())
@@ -166,9 +166,9 @@ class Bench:
             raise Blocked("This system does not tell how much memory a process uses")
         return Device(**{name: said[name] for name in ("device", "name", "limit_bytes", "half")})
 
-    def trial(self, batch: int, *, smaller_ran: bool = False, **changes: Any) -> Trial:
+    def trial(self, batch: int, **changes: Any) -> Trial:
         """Run one size."""
-        return judged(batch, self.ask("steps", batch, **changes), smaller_ran=smaller_ran)
+        return judged(batch, self.ask("steps", batch, **changes))
 
     def find(
         self, goal: Goal, done: list[Trial], say: Say, *, speed: bool = False, **how: Any
@@ -189,21 +189,20 @@ class Bench:
                 how |= {"left": left, "seconds": min(self.job.seconds, left / 2)}
                 told += f", {left:.0f} s left"
             say(told)
-            ran = any(one.status == "ok" and one.batch < batch for one in done)
-            done.append(self.trial(batch, smaller_ran=ran, **how))
+            done.append(self.trial(batch, **how))
 
 
-def judged(batch: int, said: Mapping[str, Any], *, smaller_ran: bool = False) -> Trial:
-    """What a child's answer means. `smaller_ran`: doubtful spellings are out of memory too."""
+def judged(batch: int, said: Mapping[str, Any]) -> Trial:
+    """What a child's answer means."""
     if said["status"] == "ok":
         return Trial(**{**said, "batch": batch})
     if said["status"] == "died":
         errors = said["errors"]
-        short = is_killed_for_memory(said["exit"]) or is_out_of_memory(errors, maybe=smaller_ran)
+        short = is_killed_for_memory(said["exit"]) or is_out_of_memory(errors)
         detail = f"ended with exit {said['exit']}: {errors.strip()[-300:]}"
     else:
-        short = is_answer_short(said, maybe=smaller_ran)
-        detail = ": ".join(filter(None, (said.get("kind"), said.get("detail"))))
+        detail = said["detail"]
+        short = is_out_of_memory(detail)
     return Trial(batch=batch, status="oom" if short else "error", detail=detail)
 
 
@@ -219,7 +218,7 @@ def refuse_errors(job: Job, trials: Sequence[Trial]) -> None:
 
 
 def check_code(code: str | None) -> None:
-    """`UsageError` where it is no MODULE:FUNCTION."""
+    """`UsageError` if it is no MODULE:FUNCTION."""
     if code is not None and not all(code.rpartition(":")):
         raise UsageError(
             f"`--code {code}` is not MODULE:FUNCTION",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpusetup.configs.config import Config, Edit, addition, change
 from gpusetup.configs.keys import Key, table
@@ -52,17 +52,14 @@ class Option(Frozen):
     grow: bool = False
     measured: int | None = None
     """The largest (or fastest) batch on one GPU that ran here."""
-    workers: int | None = None
+    gained: Mapping[str, bool] = {}
+    """Whether `amp`, `workers` and `compile` were faster here; absent: nobody measured."""
+    workers: int = 0
     """The number of loader workers that was measured to be the fastest."""
-    compile: bool | None = None
-    amp: bool | None = None
-    """Whether they were measured to be faster; None: nobody measured."""
     interrupted: bool = False
     """Whether measuring was: then nothing else is written."""
     batchnorm: bool = False
     """Whether BatchNorm may see other pieces of the batch."""
-    no_gain: frozenset[str] = frozenset()
-    """What `--benchmark` measured to bring nothing here: `amp`, `workers`, `compile`."""
 
 
 class Proposed(Frozen):
@@ -146,7 +143,7 @@ class Why(Frozen):
 
 
 def written_over(case: Case, setting: Setting, value: str, why: Why) -> Iterator[Part]:
-    """The change of one setting, or words where its place does not allow it."""
+    """The change of one setting, or words if its place does not allow it."""
     edit = change(case.config, setting, value)
     if edit is None:
         odd = "used in several places through an anchor" if setting.shared else "not a plain value"
@@ -189,15 +186,6 @@ def added_key(case: Case, role: str, value: str, reason: str) -> list[Part]:
 
 
 def no_number(setting: Setting) -> str:
-    text = setting.text
-    if setting.kind == "list":
-        why = "a list, one for each stage"
-    elif setting.kind == "alias" or setting.shared:
-        why = "shared through an anchor"
-    elif unquoted(text) == "auto":
-        why = "auto: the trainer fills it in,"
-    elif unquoted(text) != text:
-        why = f"text ({text}), not a number"
-    else:
-        why = f"{text or 'empty'}, not a plain number"
-    return f"{place(setting)} is {why}{'' if why.endswith(',') else ':'} left as it is"
+    alias = setting.kind == "alias" or setting.shared
+    text = "shared through an anchor" if alias else setting.text or f"a {setting.kind}"
+    return f"{place(setting)} is {text}, not a plain number: left as it is"

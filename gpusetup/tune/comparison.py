@@ -1,4 +1,4 @@
-"""The rows of the acceleration guide's table beside each other, and why none was faster. Pure."""
+"""The rows of the acceleration guide's table, compared, and why none was faster. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ def compared(rows: Sequence[Row]) -> Iterator[Row]:
                 row,
                 seconds_per_1000=1000 / speed,
                 speed_up=speed / base if base else None,
-                seconds_per_epoch=row.samples / speed if row.samples else None,
             )
         )
 
@@ -86,14 +85,3 @@ def cause(rows: Sequence[Row], rates: Sequence[tuple[int, float]], *, gpu: bool)
         (True, "the steps are limited by computing, which none of these shortens here"),
     )
     return f"Nothing made it faster: {next(said for holds, said in reasons if holds)}"
-
-
-def marks(rows: Sequence[Row], limit_bytes: int) -> str | None:
-    """How full and how busy a GPU is with all that was kept, beside the acceleration guide."""
-    done = [row for row in rows if row.status == "ok" and (row.kept or row.name in ("base", "all"))]
-    if not done or not done[-1].peak_bytes or not limit_bytes:
-        return None
-    busy = done[-1].utilization_percent
-    told = "not told" if busy is None else f"{busy:.0f} %"
-    full = 100 * (done[-1].peak_bytes or 0) / limit_bytes
-    return f"memory {full:.0f} % (mark: 70 to 90 %), GPU busy {told} (mark: near 100 %)"

@@ -20,7 +20,7 @@ SUFFIX = ".gpusetup-undo"
 
 
 def read_bytes(path: str) -> bytes:
-    """A file's bytes; `BadInput` where there is none, `Blocked` where it may not be read."""
+    """A file's bytes; `BadInput` if there is none, `Blocked` if it may not be read."""
     try:
         return named_file.read(path)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
@@ -86,7 +86,7 @@ def put_back(path: str) -> None:
     if _hash(read_bytes(path)) != written:
         raise BadInput(
             f"{path} was changed after gpusetup wrote it: nothing was put back",
-            hint=f"the previous text is kept in {kept}",
+            hint=f"the previous file is kept in {kept}",
         )
     write_bytes(path, before)
     Path(kept).unlink()

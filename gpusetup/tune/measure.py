@@ -17,7 +17,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.tune.answer import Row, Setup, TuneAnswer
 from gpusetup.tune.bench import Bench, Job, Say, check_code, refuse_errors
 from gpusetup.tune.case import Option
-from gpusetup.tune.comparison import cause, compared, gains, marks
+from gpusetup.tune.comparison import cause, compared, gains
 from gpusetup.tune.search import FIRST, Goal, Trial, answer, fastest, leak, stopped
 from gpusetup.tune.trainers import meant
 
@@ -52,7 +52,7 @@ class Start(Frozen):
 
     setup: Setup = Setup(batch=START, workers=0)
     effective: int | None = None
-    """The batch that a step of the optimizer sees; None where no config says."""
+    """The batch that a step of the optimizer sees; None if no config says."""
     wish: Mapping[str, int] = {}
     """The numbers of the config: the sizes of a reference model."""
 
@@ -139,8 +139,8 @@ class Session:
         self.rows.append(self.measured("base", first))
         if self.rows[0].status != "ok":
             return
-        for name, step in STEPS:
-            setup = step(self, setup_of(self.best()))
+        for name in STEPS:
+            setup = self.step(name, setup_of(self.best()))
             if isinstance(setup, str):
                 row = replace(self.best(), name=name, status="skipped", detail=setup)
                 self.rows.append(replace(row, **dict.fromkeys(FIGURES), kept=False))
@@ -157,8 +157,7 @@ class Session:
         self.say(in_words(setup))
         trial = self.bench.trial(**plain(setup))
         shown = {field: getattr(trial, field) for field in ("status", "detail", *FIGURES)}
-        steps = trial.loss_steps
-        return Row(name=name, samples=trial.samples, loss_steps=steps, **plain(setup), **shown)
+        return Row(name=name, **plain(setup), **shown)
 
     def added(self, name: Any, setup: Setup) -> Row:
         """A step, kept if it gains; mixed precision only if its loss is a number."""
@@ -182,10 +181,16 @@ class Session:
         ]
         return replace(row, detail=row.detail or UNSTEADY)
 
-    def with_amp(self, setup: Setup) -> Setup | str:
-        if setup.amp:
+    def step(self, name: str, setup: Setup) -> Setup | str:
+        """The setup with one step more, or why it has none."""
+        if name == "+batch":
+            return self.with_batch(setup)
+        if name == "+workers":
+            return self.with_workers(setup)
+        if setup.amp if name == "+AMP" else setup.compile:
             return "it is on already"
-        return replace(setup, amp=self.device.half)
+        more = {"amp": self.device.half} if name == "+AMP" else {"compile": True}
+        return replace(setup, **more)
 
     def with_batch(self, setup: Setup) -> Setup | str:
         """The fastest size that keeps the effective batch, without the loader: that comes next."""
@@ -214,9 +219,6 @@ class Session:
             return f"{self.workers} is the best number already"
         return replace(setup, workers=self.workers)
 
-    def with_compile(self, setup: Setup) -> Setup | str:
-        return "it is on already" if setup.compile else replace(setup, compile=True)
-
     # --- what was found ---
 
     def chosen(self) -> int | None:
@@ -230,7 +232,6 @@ class Session:
         base = [row for row in self.rows[:1] if row.status == "error"]
         failed = [Trial(batch=row.batch, status="error", detail=row.detail) for row in base]
         refuse_errors(self.bench.job, failed or tried)
-        gpu = self.device.is_gpu
         return TuneAnswer(
             trials=tuple(self.trials),
             batch_size=self.chosen(),
@@ -238,8 +239,9 @@ class Session:
             stopped=None if self.asked.benchmark else stopped(self.trials, self.goal(FIRST)),
             leak=leak(self.trials),
             benchmark=tuple(compared(self.rows)),
-            cause=None if self.interrupted else cause(self.rows, self.rates, gpu=gpu),
-            marks=marks(self.rows, self.device.limit_bytes) if gpu else None,
+            cause=None
+            if self.interrupted
+            else cause(self.rows, self.rates, gpu=self.device.is_gpu),
             workers=self.workers,
             device=self.device.name,
             interrupted=self.interrupted,
@@ -247,29 +249,23 @@ class Session:
 
     def option(self) -> Option:
         """What goes into the config: only what was measured on this code and gained."""
-        kept = {row.name.strip("+").lower(): row.status == "ok" and row.kept for row in self.rows}
+        gained = {row.name.strip("+").lower(): row.kept for row in self.rows}
         if self.workers is None:
-            kept.pop("workers", None)
-        no_gain = {name for name in ("amp", "workers", "compile") if kept.get(name) is False}
+            gained.pop("workers", None)
         return Option(
             measured=self.chosen(),
-            workers=self.workers if kept.get("workers") else None,  # more than the loader alone
-            amp=kept.get("amp") or None,
-            compile=kept.get("compile") or None,
-            no_gain=frozenset(no_gain),
+            gained=gained,
+            workers=self.workers or 0,
             interrupted=self.interrupted,
         )
 
 
-Step = Callable[[Session, Setup], Setup | str]
-STEPS: tuple[tuple[Literal["+AMP", "+batch", "+workers", "+compile"], Step], ...] = (
-    ("+AMP", Session.with_amp),
-    ("+batch", Session.with_batch),
-    ("+workers", Session.with_workers),
-    ("+compile", Session.with_compile),
-)
+STEPS: tuple[Literal["+AMP", "+batch", "+workers", "+compile"], ...] = (
+    "+AMP", "+batch", "+workers", "+compile",
+)  # fmt: skip
 FIGURES = (
     "peak_bytes", "samples_per_second", "spread_percent", "utilization_percent", "loss",
+    "loss_steps",
 )  # fmt: skip
 TAKEN_BACK = "not faster when all was run again"
 UNSTEADY = "slower than when it was added: other work disturbs this machine"
@@ -288,8 +284,8 @@ def in_words(setup: Setup) -> str:
     >>> in_words(Setup(batch=8, amp="bf16", workers=4))
     'batch 8, bf16, 4 workers'
     """
-    parts = [f"batch {setup.batch}", setup.amp or "", "compiled" if setup.compile else ""]
-    parts.append("" if setup.workers is None else f"{setup.workers} workers")
+    workers = "" if setup.workers is None else f"{setup.workers} workers"
+    parts = (f"batch {setup.batch}", setup.amp, setup.compile and "compiled", workers)
     return ", ".join(part for part in parts if part)
 
 

@@ -54,7 +54,7 @@ class BatchSizeOptimizer:
         `sample_data` is one example batch, of any length: (inputs, target), a tensor, or keywords
         of the model. Several ranks (torchrun) agree on the smallest answer, each on its own GPU
         (`LOCAL_RANK`). Sizes grow as long as each is faster, for `total_seconds` at most. Raises
-        `Unsatisfiable` where not even one sample fits, `BadInput` where the model does not train.
+        `Unsatisfiable` if not even one sample fits, `BadInput` if the model does not train.
         """
         wish, began = self.config, time.monotonic()
         total = float(wish.get("total_seconds") or TOTAL_SECONDS)
@@ -223,12 +223,12 @@ def auto_optimize_config(
 
 
 def tree_of(config: Config) -> dict[str, Any]:
-    """The first document's settings as they nest; what stands behind an alias is left out."""
+    """The settings as they nest; what stands behind an alias is left out."""
     tree: dict[str, Any] = {}
     nodes: dict[tuple[str | int, ...], Any] = {(): tree}
     for setting in config.settings:
         path = setting.path
-        if setting.document or setting.kind == "alias":
+        if setting.kind == "alias":
             continue
         for depth in range(1, len(path) + 1):  # of Python's `a.b = 1` nothing says what `a` is
             key, value = path[:depth], value_of(setting) if depth == len(path) else {}

@@ -13,11 +13,6 @@ LANGUAGE = frozenset((
     "cutoff_len", "sequence_len", "max_seq_len", "model_max_length", "encoder_seq_length",
     "model_name_or_path", "base_model", "model_path", "max_tokens", "vocab_size",
 ))  # fmt: skip
-AUDIO = frozenset((
-    "num_mel_bins", "n_mels", "n_fft", "hop_length", "sample_rate", "resample_rate",
-    "sampling_rate", "fbank_conf", "audio_column_name",
-))  # fmt: skip
-"""Models of sound: no guide has a mark for them, and their lengths count frames or seconds."""
 RECURRENT = frozenset(("lstm", "gru", "rnn", "lookback", "window_size", "bidirectional"))
 """Names, or values of `type`, `model` and the like."""
 CONV = frozenset(("base_channels", "use_perceptual"))
@@ -25,10 +20,6 @@ SMALL = frozenset(("hidden_size", "hidden_dim", "d_model", "n_embd"))
 SMALL_MOST = 512
 """The widest model that the marks for small ones are said of: the guide's are 64 to 256 wide."""
 EMBEDDINGS = frozenset(("num_users", "num_items", "n_users", "n_items", "user_num", "item_num"))
-PRETRAINED = frozenset((
-    "model_name_or_path", "base_model", "model_path", "pretrained_model_name_or_path",
-))  # fmt: skip
-"""A config that names a pretrained model is none of the small models of the acceleration guide."""
 NOMINAL_SLACK_GIB = 0.7
 """A card of 24 GB answers with 23.99, 23.7 or, with ECC on, 22.5 GiB."""
 
@@ -46,10 +37,7 @@ class Preset(Frozen):
     """What would change the experiment, in words."""
 
     def fits(self, gib: float, names: frozenset[str]) -> bool:
-        if names & AUDIO and self.keys & (LANGUAGE | SMALL):
-            return False
-        pretrained = bool(names & PRETRAINED and self.keys & SMALL)
-        return self.from_gib <= gib < self.below_gib and bool(names & self.keys) and not pretrained
+        return self.from_gib <= gib < self.below_gib and bool(names & self.keys)
 
 
 def _conv(least: float, below: float, batch: int, channels: int) -> Preset:

@@ -64,7 +64,7 @@ GOES_WITH = {
 
 
 def batchnorm(case: Case) -> Setting | None:
-    """The setting that says that the model has BatchNorm; None where nothing does."""
+    """The setting that says that the model has BatchNorm; None if nothing does."""
     for one in case.config.settings:
         name, value = name_of(one.path).lower(), unquoted(one.text).rpartition(".")[2]
         said = name in NORM_KEYS and NORM.match(value)

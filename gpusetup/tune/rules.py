@@ -51,19 +51,19 @@ def wanted_workers(facts: Facts) -> tuple[int, Why]:
     if count < min(share, WORKERS_MOST):
         reason += f"; RAM for {count}, at {each / GIB:g} GiB a worker"
     elif count < share:
-        reason += f"; more than {WORKERS_MOST} workers are seldom faster"
+        reason += f"; more than {WORKERS_MOST} workers are rarely faster"
     return count, Why(reason=reason, source=WORKERS_SOURCE)
 
 
 def loader(case: Case) -> Iterator[Part]:
     """The number of workers, and what goes with it."""
-    facts, measured = case.facts, case.option.workers
-    there = case.having("workers")
+    facts, there = case.facts, case.having("workers")
+    gained = case.option.gained.get("workers")
     count, why = wanted_workers(facts)
-    if measured is not None:
-        count = measured
+    if gained:
+        count = case.option.workers
         why = Why(reason=f"{count} was the fastest when the loader ran alone", source=MEASURED)
-    elif not facts.cores or "workers" in case.option.no_gain:
+    elif not facts.cores or gained is False:
         count = max((whole(one) or 0 for one in there), default=0)
         yield from _with_workers(case, count)
         return
@@ -79,6 +79,8 @@ def loader(case: Case) -> Iterator[Part]:
             yield from written_over(case, setting, str(count), why)
     added = added_key(case, "workers", str(count), why.reason)
     yield from added
+    if gained and not (there or added):
+        yield NO_KEY.format(f"DataLoader(..., num_workers={count})")
     if not count or not (there or added):
         return
     if facts.family == "windows":
@@ -124,7 +126,7 @@ def other_workers(case: Case) -> Iterator[Part]:
 def pinning(case: Case) -> Iterator[Part]:
     """Pinned memory makes the copy to the GPU overlap; a Jetson's memory is the GPU's already."""
     if case.facts.gpus and not case.facts.jetson:
-        why = "copies from pinned memory run during the computing"
+        why = "copies from pinned memory run while the GPU computes"
         source = "acceleration guide; torch.utils.data"
         yield from _switched_on(case, "pin", Why(reason=why, source=source))
 
@@ -142,9 +144,9 @@ def half(facts: Facts) -> str:
 
 def precision(case: Case) -> Iterator[Part]:
     """Mixed precision where a key for it stands in the config and the GPU gains by it."""
-    measured, kind = case.option.amp, half(case.facts)
+    measured, kind = case.option.gained.get("amp"), half(case.facts)
     capability = case.facts.capability or ((8, 0) if measured else None)
-    if capability is None or "amp" in case.option.no_gain or case.fixed:
+    if capability is None or measured is False or case.fixed:
         return
     if capability < (7, 0) and not measured:
         if case.having(*AMP):
@@ -156,6 +158,8 @@ def precision(case: Case) -> Iterator[Part]:
     )
     if measured:
         why = Why(reason="it trains faster", source=MEASURED)
+        line = f"with torch.autocast(device, torch.{TYPES[kind]}): loss = step(batch)"
+        yield from _added(case, (kind, *AMP), line)
     on = any(map(truth, case.having("amp", "bf16", "fp16")))
     for setting, key in case.found:
         text, switch = unquoted(setting.text).lower(), truth(setting)
@@ -187,36 +191,28 @@ def _switch(case: Case, setting: Setting, kind: str) -> str:
 
 def compiling(case: Case) -> Iterator[Part]:
     """`torch.compile` only if it was measured to be faster."""
-    if case.option.compile:
+    measured = case.option.gained.get("compile")
+    if measured:
         why = "fused kernels: fewer passes over memory; the first step takes minutes"
         yield from _switched_on(case, "compile", Why(reason=why, source=MEASURED))
-    elif "compile" not in case.option.no_gain:
-        for setting in case.having("compile"):
-            if truth(setting) is False:
-                yield (
-                    f"{in_words(setting.path)} stays off: torch.compile makes some models faster,"
-                    " others slower (sizes that change), and fails with some; `--benchmark`"
-                    " measures it"
-                )
+        yield from _added(case, ("compile",), "model = torch.compile(model)")
+    for setting in case.having("compile") if measured is None else ():
+        if truth(setting) is False:
+            yield (
+                f"{in_words(setting.path)} stays off: torch.compile makes some models faster,"
+                " others slower (sizes that change), and fails with some; `--benchmark`"
+                " measures it"
+            )
 
 
-def without_key(case: Case) -> Iterator[Part]:
+NO_KEY = "Measured to be faster, and this config has no key for it: `{}` in the code"
+
+
+def _added(case: Case, roles: tuple[str, ...], line: str) -> Iterator[Part]:
     """What was faster here and has no key in the config: the trainer's own, or a line of code."""
-    ours, kind = case.option, half(case.facts)
-    rows = (
-        (ours.compile, ("compile",), "model = torch.compile(model)"),
-        (ours.amp, (kind, *AMP),
-         f"with torch.autocast(device, torch.{TYPES[kind]}): loss = step(batch)"),
-        (ours.workers, ("workers",), f"DataLoader(..., num_workers={ours.workers})"),
-    )  # fmt: skip
-    for faster, roles, line in rows:
-        if not faster or case.having(*roles):
-            continue
+    if not case.having(*roles):
         added = added_key(case, roles[0], "true", "it trains faster")
-        if roles != ("workers",):  # `loader` has added that one
-            yield from added
-        if not added:
-            yield f"Measured to be faster, and this config has no key for it: `{line}` in the code"
+        yield from added or (NO_KEY.format(line),)
 
 
 EXPANDABLE = "expandable_segments:True"
@@ -279,7 +275,6 @@ RULES: tuple[Callable[[Case], Iterator[Part]], ...] = (
     pinning,
     precision,
     compiling,
-    without_key,
     allocator,
     rollout,
     experiment,

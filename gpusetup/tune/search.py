@@ -28,7 +28,7 @@ class Trial(Frozen):
     the CPU what was resident."""
     samples_per_second: float | None = None
     spread_percent: float | None = None
-    """How far the middle half of the steps lies apart; null where one was timed."""
+    """How far the middle half of the steps lies apart; null if one was timed."""
     utilization_percent: float | None = None
     detail: str | None = None
     static_bytes: int | None = None
@@ -40,11 +40,9 @@ class Trial(Frozen):
     noise: float | None = None
     """Half the range of the readings, as a part of their mean."""
     leak_bytes: int | None = None
-    """By how much what stands after a step grows with every step; null where it does not."""
-    samples: int | None = None
-    """How long the data set is, where the code returns one."""
+    """By how much what stands after a step grows with every step; null if it does not."""
     loss: float | None = None
-    """After `loss_steps` steps from the same weights; null where it is no finite number."""
+    """After `loss_steps` steps from the same weights; null if it is no finite number."""
     loss_steps: int = 0
 
 
@@ -70,7 +68,7 @@ def fits(trial: Trial, goal: Goal) -> bool:
 
 
 def answer(trials: Sequence[Trial], goal: Goal) -> int | None:
-    """The largest size that ran within the limit; None where none did.
+    """The largest size that ran within the limit; None if none did.
 
     >>> answer([Trial(batch=8, status="ok", peak_bytes=5), Trial(batch=9, status="oom")],
     ...        Goal(limit_bytes=10))
@@ -101,7 +99,7 @@ def leak(trials: Sequence[Trial]) -> str | None:
 
 
 def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
-    """What stopped the next larger size than the answer; None where nothing did.
+    """What stopped the next larger size than the answer; None if nothing did.
 
     >>> stopped([Trial(batch=8, status="ok"), Trial(batch=9, status="error", detail="x: y")],
     ...         Goal(limit_bytes=10))

@@ -5,7 +5,7 @@
         done = recover_from_oom(lambda part: loss_of(model, part), batch, model=model)
         optimizer.step()
 
-The whole batch is tried first. Where memory runs out, everything that the attempt left behind is
+The whole batch is tried first. If memory runs out, everything that the attempt left behind is
 taken back (gradients, random numbers, memory), and the batch is cut in halves until the parts
 fit; each part's loss counts by its share of the samples, so that the sum of the gradients is the
 whole batch's to rounding. The size that fits is kept for the next batches.
@@ -42,9 +42,9 @@ class Recovered(Frozen):
     batch_size: int
     micro_batch_size: int
     attempts: int
-    """1 where nothing ran out."""
+    """1 if nothing ran out."""
     differs: tuple[str, ...] = ()
-    """In what the gradient of the parts is not the whole batch's; () where it is, to rounding."""
+    """In what the gradient of the parts is not the whole batch's; () if it is, to rounding."""
 
     @property
     def split(self) -> bool:
@@ -117,7 +117,7 @@ def recover_from_oom(
     without synchronisation, the ranks agree that all have succeeded, and only then gradients are
     averaged.
 
-    Raises CannotRecover from the original error where `smallest` does not fit either or splitting
+    Raises CannotRecover from the original error if `smallest` does not fit either or splitting
     is refused, and lets every other error through; gradients are then as they were before the call.
     """
     ranks = Ranks(ddp_of(model))
@@ -268,8 +268,8 @@ class _Attempts:
         hooked = [name for name, one in model.named_parameters() if one._backward_hooks]
         if hooked:
             differs.append(f"a hook works on the gradient of each part ({named(hooked)})")
-        if self.undo.random_moved and not any("dropout" in reason for reason in differs):
-            differs.append("random numbers are drawn for each part")
+        if self.undo.random_moved:
+            differs.append("random numbers are drawn for each part (dropout?)")
         if changed := self.undo.buffers.changed():
             differs.append(f"buffers are updated once for each part ({named(changed)})")
         if not uneven and (found := self.checked(model)):
@@ -299,19 +299,7 @@ def _refuse(reasons: list[str], problem: BaseException | None) -> None:
 
 
 def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[str]:
-    """Why the parts of a batch would not train as the whole does, in words; [] where they would."""
-    norms, drops = [], []
-    for name, module in model.named_modules():
-        rate: Any = 0
-        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
-            rate = module.p
-        elif isinstance(module, torch.nn.RNNBase | torch.nn.MultiheadAttention):
-            rate = module.dropout
-        drops += [name] if rate > 0 and module.training else []
-        norms += [name] if isinstance(module, NORMS) and module.training else []
-    reasons = []
-    if norms and "batchnorm" not in allow:
-        reasons.append(f"BatchNorm takes its statistics over a part ({named(norms)})")
-    if drops and "random" not in allow:
-        reasons.append(f"dropout draws other masks ({named(drops)})")
-    return reasons
+    """Why the parts of a batch would not train as the whole does, in words; [] if they would."""
+    norms = [name for name, one in model.named_modules() if isinstance(one, NORMS) and one.training]
+    refused = norms and "batchnorm" not in allow
+    return [f"BatchNorm takes its statistics over a part ({named(norms)})"] if refused else []

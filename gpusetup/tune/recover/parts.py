@@ -141,7 +141,7 @@ class Counted(Frozen):
 
     @property
     def weight(self) -> float | None:
-        """What the part's loss is a mean over, where its losses agree; None where none told."""
+        """What the part's loss is a mean over, where its losses agree; None if none told."""
         return self.divisors[0] if len(set(self.divisors)) == 1 else None
 
     @property
@@ -171,7 +171,7 @@ class Watching(TorchFunctionMode):  # type: ignore[misc]
 
 
 def _divisor(func: Any, args: Any, kwargs: Any) -> torch.Tensor | float | None:
-    """What a loss function divides its sum by; None where it takes no mean."""
+    """What a loss function divides its sum by; None if it takes no mean."""
     bound = inspect.signature(func).bind(*args, **kwargs)
     bound.apply_defaults()
     said = bound.arguments
@@ -257,7 +257,7 @@ DRAWN = (torch.nn.modules.dropout._DropoutNd, torch.nn.RNNBase, torch.nn.Multihe
 
 def off_by(case: Case, start: int, micro: int, model: torch.nn.Module) -> str | None:
     """In words by how much loss or gradient of `micro` samples from `start` on are not those of
-    their two halves; None where they are."""
+    their two halves; None if they are."""
     told, middle = Told(), start + micro // 2
     try:
         with _steady(model):
@@ -297,7 +297,7 @@ def off_by(case: Case, start: int, micro: int, model: torch.nn.Module) -> str | 
 def _slope_off(
     model: torch.nn.Module, whole: torch.Tensor, halves: Sequence[tuple[torch.Tensor, float]]
 ) -> float | None:
-    """By which share the gradient is not that of the halves; None where it cannot be asked for."""
+    """By which share the gradient is not that of the halves; None if it cannot be asked for."""
     given = [one for one in model.parameters() if one.requires_grad]
     largest = 0.0
     try:

@@ -1,7 +1,7 @@
 """What one call of the recovery may leave behind, how it is taken back, and how ranks agree.
 
 An attempt runs without synchronisation, so that a rank that runs out of memory leaves no other one
-waiting in DDP's all-reduce. Then every rank says whether it succeeded, and only where all did are
+waiting in DDP's all-reduce. Then every rank says whether it succeeded, and only if all did are
 the gradients averaged, as DDP would have done it.
 """
 
@@ -223,7 +223,7 @@ def ddp_of(model: torch.nn.Module) -> Any:
         (len(inside) > 1, "The model holds several DistributedDataParallel ones",
          "recover each on its own, or wrap all of them in one"),
         (inside and any(inside[0] in one.modules() for one in compiled),
-         "torch.compile wraps DistributedDataParallel: its ranks cannot split alone",
+         "torch.compile is around DistributedDataParallel: its ranks cannot split alone",
          "compile inside: DistributedDataParallel(torch.compile(model))"),
         (found is not None and found.static_graph,
          "DistributedDataParallel with static_graph=True expects the same backward every time",
