@@ -135,13 +135,15 @@ class Watched:
         self.counters: Dict[str, int] = {}
         self.at = 0.0
         self.used_since = 0
+        self.lost = False
+        """One that is lost is asked for its memory alone: each call may take seconds."""
 
     def sample(self, nvml: Any, now: float) -> Answer:
         if self.handle is None:
             return dict(self.identity, processes=None)
         nvml.gpu, nvml.bus = self.identity["index"], self.bus
         fields = ALWAYS
-        if self.identity["mig_of"] is None:
+        if self.identity["mig_of"] is None and not self.lost:
             fields += (*OFTEN, ("use", self.use))
             if now - self.seldom_at >= SLOW_SECONDS:
                 fields, self.seldom_at = fields + SELDOM, now
@@ -151,7 +153,9 @@ class Watched:
         for row in told["processes"] or ():
             row.update(kind=KINDS[row["kind"]], sm_percent=use.get(row["pid"]))
         told.update(self.rates(now, told.pop("counters", None) or {}), **self.seldom)
-        return troubled(dict(self.identity, **told))
+        answer = troubled(dict(self.identity, **told))
+        self.lost = answer["lost"]
+        return answer
 
     def rates(self, now: float, told: Dict[str, int]) -> Answer:
         """What the counters grew by a second, since the answer before."""

@@ -79,7 +79,7 @@ STEPS: dict[str, Step] = {
         BENCHMARK),
     "exchange-with-nccl": Step(
         'Exchange with NCCL: init_process_group(backend="nccl"); {run.ranks} ranks run without it, '
-        "so the CPU adds up their gradients", when=s.without_nccl),
+        "so the CPU adds up their gradients"),
     "fewer-bytes-between-gpus": Step(
         "Exchange less often or less: accumulate gradients, a bf16 hook of DDP, larger buckets, "
         "shard within one node", "nvidia-smi topo -m"),

@@ -301,16 +301,11 @@ def warm_up(body: Sequence[Moment]) -> int:
     size = len(body) // CHUNKS + 1
     use = [row.gpu.utilization_percent or 0.0 for row in body]
     levels = [fmean(use[at : at + size]) for at in range(0, len(use), size)]
-    later = levels[len(levels) // 2 :]
-    usual = percentile(later, 50) if later else 0.0
+    usual = percentile(levels[len(levels) // 2 :], 50) if levels else 0.0
     full = next((n for n, level in enumerate(levels) if level >= usual * marks.WARM_FULL), 0)
-    count = full * size
-    if not 3 <= count <= len(use) * marks.WARM_MOST / 100:
-        return 0
-    # What comes and goes is no work after a warm-up: most of it is as usual.
-    low = sum(level < usual * marks.WARM_LESS for level in levels[full:])
-    less = fmean(use[:count]) < usual * marks.WARM_LESS
-    return count if less and low * 4 <= len(levels) - full else 0
+    less = full and fmean(levels[:full]) < usual * marks.WARM_LESS
+    whole = 3 <= full * size <= len(use) * marks.WARM_MOST / 100
+    return full * size if less and whole else 0
 
 
 def spread(values: Iterable[float | None], peak: float = 0.0) -> Spread | None:
