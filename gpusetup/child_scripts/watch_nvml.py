@@ -127,9 +127,8 @@ COUNTERS = (
 class Watched:
     """One GPU or MIG instance, with what it told the last time."""
 
-    def __init__(self, handle: Any, identity: Answer) -> None:
-        self.handle, self.bus = handle, identity.pop("pci_bus_id", None)
-        self.identity = troubled(identity)
+    def __init__(self, handle: Any, identity: Answer, bus: str | None) -> None:
+        self.handle, self.identity, self.bus = handle, troubled(identity), bus
         self.seldom: Answer = {}
         self.seldom_at = -SLOW_SECONDS
         self.counters: Dict[str, int] = {}
@@ -187,9 +186,13 @@ def watched(nvml: Any, index: int, ask: Callable[..., Any], *of: Any) -> Watched
     nvml.gpu, nvml.bus = index, None
     told = READ.ask(nvml, (("handle", ask),), *of)
     handle = told.pop("handle")
-    names = {"name": None, "uuid": None} if handle is None else {}
-    told.update(names or READ.ask(nvml, READ.IDENTITY, handle), mig_index=None, mig_of=None)
-    return Watched(handle, dict(told, index=index))
+    if handle is None:
+        told.update(name=None, uuid=None)
+    else:
+        nvml.bus = READ.ask(nvml, READ.IDENTITY[:1], handle)["pci_bus_id"]
+        told = READ.ask(nvml, READ.IDENTITY[1:], handle)
+    told.update(index=index, mig_index=None, mig_of=None)
+    return Watched(handle, told, nvml.bus)
 
 
 def devices(nvml: Any) -> list[Watched]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from gpusetup.monitor import marks
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
 from gpusetup.monitor.tally import Gpu, Tally
-from gpusetup.monitor.work import Work, mean, percent
+from gpusetup.monitor.work import Work, mean, most, percent
 
 
 class Run:
@@ -25,12 +25,12 @@ class Run:
         self.cpu = mean(tree.cpu_percent for tree in trees)
         """Mean CPU of the command's tree, 100 for each core."""
         self.busiest_cpu = mean(tree.busiest_cpu_percent for tree in trees)
-        self.ranks = max((tree.gpu_processes or 0 for tree in trees), default=0) or None
+        self.ranks: int | None = most(tree.gpu_processes for tree in trees)
         """Processes of the command that hold a watched GPU."""
-        threads = (tree.collective_threads for tree in trees)
-        self.collective_threads = max((one for one in threads if one is not None), default=None)
-        shares = (percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts)
-        self.host_memory = max((share for share in shares if share is not None), default=None)
+        self.collective_threads: int | None = most(tree.collective_threads for tree in trees)
+        self.host_memory: float | None = most(
+            percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts
+        )
         """Percent of the machine's memory that was in use, at most."""
         self.command, self.exit = command, exit_code
 

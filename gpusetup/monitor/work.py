@@ -152,6 +152,14 @@ def mean(values: Iterable[Any]) -> float | None:
     return sum(told) / len(told) if told else None
 
 
+def most(values: Iterable[Any]) -> Any:
+    """
+    >>> most([1, None, 3]), most([None])
+    (3, None)
+    """
+    return max((value for value in values if value is not None), default=None)
+
+
 def percentile(values: Iterable[float], share: float) -> float:
     """The smallest value with at least so many percent of all at or below it.
 
