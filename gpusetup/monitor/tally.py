@@ -23,8 +23,8 @@ CHUNKS = 64
 """Parts of a run in which a warm-up is looked for."""
 LAST = 5
 """Samples of memory that are the end."""
-STRAYS = 3
-"""Samples with work, one after the other, that end a stretch without work."""
+LAST_WORDS = 2
+"""Samples with work at the end of a stretch without: what was killed in it shows some."""
 GPU_FIELDS = (
     *("utilization_percent", "memory_busy_percent", "memory_used_bytes"),
     *("temperature_celsius", "power_watts", "clock_sm_mhz"),
@@ -231,20 +231,12 @@ class Gpu:
     @cached_property
     def tail(self) -> Tail | None:
         """Quiet neither begins nor ends it: a hang that was killed is quiet after it."""
-        spinning: list[Moment] = []
-        before: list[Moment] = []
-        strays = 0
-        for row in self.rows:
-            if row.gpu.utilization_percent is None or is_quiet(row.gpu):
-                continue
-            if spins(row.gpu):
-                spinning.append(row)
-                strays = 0
-                continue
-            strays += 1
-            if strays >= STRAYS:  # it belongs to what was before
-                before, spinning = before + spinning, []
-            before.append(row)
+        at_work = [
+            row for row in self.rows if row.gpu.utilization_percent and not is_quiet(row.gpu)
+        ]
+        strays = [n for n, row in enumerate(at_work[:-LAST_WORDS], 1) if not spins(row.gpu)]
+        begin = strays[-1] if strays else 0
+        before, spinning = at_work[:begin], at_work[begin:]
         if not spinning:
             return None
         since = spinning[0].seconds
