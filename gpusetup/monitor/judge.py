@@ -118,7 +118,7 @@ def _why_idle(run: Run) -> tuple[str, str]:
     cpu, running = run.busiest_cpu, run.exit is None
     if run.command and run.exit and run.exit not in ENDED_BY_SOMEBODY:
         return "failed", "read-its-error"
-    kind = kind_of(run.command, [name for gpu in run.gpus for name in gpu.holders.names])
+    kind = kind_of(run.command, [name for gpu in run.gpus for name in gpu.programs])
     if held and kind in WAITS_FOR_SOMEBODY:
         return WAITS_FOR_SOMEBODY[kind]
     if running and _begins(run):

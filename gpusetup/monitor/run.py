@@ -60,15 +60,15 @@ class Run:
 
     def kind_on(self, gpu: Gpu) -> str:
         """Of the program, by its command or by the names of the processes on a GPU."""
-        return kind_of(self.command, gpu.holders.names)
+        return kind_of(self.command, gpu.programs)
 
     def team(self, gpu: Gpu) -> tuple[Gpu, ...]:
         """The GPUs at work on the same job: all of a command; else cards of one name whose
         processes have the same names."""
         if self.command or self.ranks:
             return self.at_work
-        job = gpu.name, gpu.holders.names
-        return tuple(one for one in self.at_work if (one.name, one.holders.names) == job)
+        job = gpu.name, gpu.programs
+        return tuple(one for one in self.at_work if (one.name, one.programs) == job)
 
     def belongs(self, gpu: Gpu) -> bool:
         """It works, or a process that computes sits on it."""
@@ -87,7 +87,7 @@ def drawn(gpu: Gpu) -> bool:
     it does what a desktop does."""
     used, share, whole = gpu.utilization or 0.0, gpu.memory.p95, gpu.parts.whole
     if gpu.has_process is not None:
-        return gpu.holders.only_draws and used < marks.LOW
+        return gpu.only_draws and used < marks.LOW
     watched = whole is not None and whole.busiest_cpu is not None
     faint = used < marks.FAINT and gpu.utilization_p95 < marks.FAINT_MOST
     return faint and not watched and share is not None and share < marks.FAINT_MEMORY

@@ -16,7 +16,15 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.kept import Kept
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.rated import rated_watts
-from gpusetup.monitor.values import GpuSample, GpuSummary, Sample, Spread, TreeSample, TreeSummary
+from gpusetup.monitor.values import (
+    GpuSample,
+    GpuSummary,
+    ProcessUse,
+    Sample,
+    Spread,
+    TreeSample,
+    TreeSummary,
+)
 from gpusetup.monitor.work import Moment, Work, is_quiet, mean, percent, percentile, work_of
 
 CHUNKS = 64
@@ -87,25 +95,6 @@ class Tail(NamedTuple):
     work: Work
     before: Work | None
     """Its work before that. Means over the whole run hide a hang."""
-
-
-class Holders(NamedTuple):
-    """Who was seen on a GPU."""
-
-    told: bool
-    pids: dict[int, str]
-    """Those that compute, and their names."""
-    drawing: tuple[str, ...]
-    """Names of those that draw; "" if they are not told."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(sorted({*self.pids.values()} - {""}))
-
-    @property
-    def only_draws(self) -> bool:
-        """Only programs that draw were ever seen."""
-        return bool(self.drawing) and not self.pids
 
 
 class GpuTally:
@@ -243,21 +232,29 @@ class Gpu:
         return Tail(since, spinning[-1].seconds - since, Work(spinning), work_of(before))
 
     @cached_property
-    def holders(self) -> Holders:
-        each = [one for row in self.rows for one in row.gpu.processes or ()]
-        kinds = {(one.pid, one.name, one.kind): one for one in each}.values()
-        drawing = {one.pid: one.name or "" for one in kinds if is_display(one)}
-        pids = {one.pid: one.name or "" for one in kinds if one.pid not in drawing}
-        return Holders(
-            told=any(row.gpu.processes is not None for row in self.rows),
-            pids=pids,
-            drawing=tuple(sorted(set(drawing.values()))),
-        )
+    def processes(self) -> dict[int, ProcessUse]:
+        """Every process that was seen on it."""
+        return {one.pid: one for row in self.rows for one in row.gpu.processes or ()}
+
+    @cached_property
+    def holders(self) -> dict[int, str]:
+        """The names of those that compute."""
+        return {pid: one.name or "" for pid, one in self.processes.items() if not is_display(one)}
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        return tuple(sorted({*self.holders.values()} - {""}))
+
+    @property
+    def only_draws(self) -> bool:
+        """Only programs that draw were ever seen."""
+        return bool(self.processes) and not self.holders
 
     @property
     def has_process(self) -> bool | None:
         """Whether a process that computes was ever seen; None if processes are not told."""
-        return bool(self.holders.pids) if self.holders.told else None
+        told = any(row.gpu.processes is not None for row in self.rows)
+        return bool(self.holders) if told else None
 
     def summary(self) -> GpuSummary:
         work, first = self.parts.work, self.first
