@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 HEAD = """# Verdicts of monitor
 
-One GPU that works is judged by the first row whose signs are all as the row says. What no source
-told is not seen. Of several GPUs the worst verdict is the run's:
-{order}. `uneven`, `idle` and a verdict of `null` concern the run as a whole. Of the steps the first
-that fits the run is given. How to read a verdict:
+The first row whose signs all hold decides the verdict on a GPU that works. A sign does not hold
+if no source told it. If there are several GPUs, the worst verdict is the run's:
+{order}. `uneven`, `idle` and a verdict of `null` concern the whole run. The monitor gives the first
+step that fits the run. How to read a verdict:
 [See what holds your GPU back](../how-to/monitor.md).
 
 """

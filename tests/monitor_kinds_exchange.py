@@ -284,7 +284,7 @@ kind(
 )(
     lambda d: train(
         d,
-        Gpu(use=d.uniform(35, 70), weight=0.8, bus=25, pcie=7e9, link=d.choice((7.88e9, 3.94e9))),
+        Gpu(use=d.uniform(35, 70), weight=0.8, bus=25, pcie=12e9, link=d.choice((7.88e9, 6e9))),
         Tree(main=85, workers=8, each=30),
     )
 )

@@ -19,7 +19,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     "triton": ("verify/companions/triton_kernel.py",),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
     "requests": (*("install/fetching/page.py", "install/download.py"),),
-    "distro": ("probe/host.py",),
     "pynvml": ("child_scripts/",),
     "subprocess": ("system/processes.py", "verify/"),
     "msgspec": ("model/codec.py", "model/frozen.py"),

@@ -39,16 +39,6 @@ NOT_THERE = (
 """What the stand-in's healthy GPU does not tell."""
 
 
-@pytest.mark.parametrize(("reserved", "used"), [(None, 643 << 20), (639 << 20, 4 << 20)])
-def test_memory_in_use_is_without_what_the_driver_reserves(
-    ask: Ask, reserved: int | None, used: int
-) -> None:
-    """As nvidia-smi shows it; a driver that does not tell its reserve counts it as used."""
-    more = {} if reserved is None else {"memory_reserved": reserved}
-    device = ask("read_nvml", ({**A100, "memory_used": 643 << 20, **more},))["devices"][0]
-    assert (device["memory_used_bytes"], device["memory_total_bytes"]) == (used, 40960 << 20)
-
-
 def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask: Ask) -> None:
     ill = {
         "recovery_action": 4, "sram_exceeded": 1, "nvlinks": "1101", "nvlink_crc_flit": 7,
@@ -136,57 +126,47 @@ def test_nvml_tells_everything_about_a_healthy_gpu(ask: Ask) -> None:
 
 def test_a_lost_gpu_is_called_lost_and_its_neighbour_is_read(ask: Ask) -> None:
     gone = {**A100, "temperature": "!15", "memory": "!15", "power_mw": "!15"}
-    first, second = ask("read_nvml", (gone, A100))["devices"]
-    assert (first["lost"], first["name"], first["temperature_celsius"]) == (
-        True,
-        A100["name"],
-        None,
-    )
-    assert (second["lost"], second["temperature_celsius"]) == (False, 33)
+    told = ask("read_nvml", (gone, A100))["devices"]
+    assert [(one["lost"], one["temperature_celsius"]) for one in told] == [
+        (True, None),
+        (False, 33),
+    ]
 
 
-def test_mig_instances_are_listed_although_their_numbers_have_gaps(ask: Ask) -> None:
-    gpu = {**A100, "mig_mode": 1, "mig_max": 7, "mig.0": "MIG-aaaa", "mig.3": "MIG-bbbb"}
-    device = ask("read_nvml", (gpu,))["devices"][0]
-    assert (device["mig_enabled"], device["mig_instances"]) == (True, ["MIG-aaaa", "MIG-bbbb"])
-
-
-def test_a_driver_before_535_tells_throttle_reasons_by_the_older_call(ask: Ask) -> None:
-    device = ask("read_nvml", ({**A100, "throttle": 0x44},), old_reasons=1)["devices"][0]
-    assert device["throttle_reasons"] == ["sw_power_cap", "hw_thermal_slowdown"]
-
-
-def test_memory_trouble_is_told_for_rows_and_for_pages(ask: Ask) -> None:
-    rows = {**A100, "remap_pending": 1, "remap_failed": 1, "ecc_uncorrected": 3}
-    pages = {**RTX_3050, "ecc_mode": 1, "retired_pending": 1}
-    first, second = ask("read_nvml", (rows, pages))["devices"]
-    assert (first["retired_pending"], first["remap_failed"], first["ecc_uncorrected"]) == (
-        True,
-        True,
-        3,
-    )
-    assert (second["retired_pending"], second["remap_failed"]) == (True, None)
-
-
-@pytest.mark.parametrize(("state", "licensed"), [(5, True), (3, False), (1, False)])
-def test_a_vgpu_guest_says_whether_it_has_a_licence(ask: Ask, state: int, licensed: bool) -> None:
-    guest = {**A100, "virtualization": 2, "licence_state": state}
-    device = ask("read_nvml", (guest,))["devices"][0]
-    assert (device["virtualization"], device["licensed"]) == ("vgpu", licensed)
-
-
-@pytest.mark.parametrize(("number", "state"), [(0, None), (1, "not_started"), (2, "in_progress")])
-def test_the_fabric_says_how_far_it_is(ask: Ask, number: int, state: str | None) -> None:
-    assert ask("read_nvml", ({**A100, "fabric": number},))["devices"][0]["fabric_state"] == state
-
-
-@pytest.mark.parametrize(
-    ("number", "mode"), [(0, "Default"), (2, "Prohibited"), (3, "Exclusive_Process")]
+ROWS: tuple[tuple[dict[str, object], dict[str, object]], ...] = (
+    # As nvidia-smi shows it; a driver that does not tell its reserve counts it as used.
+    ({"memory_used": 643 << 20}, {"memory_used_bytes": 643 << 20}),
+    ({"memory_used": 643 << 20, "memory_reserved": 639 << 20}, {"memory_used_bytes": 4 << 20}),
+    (
+        {"mig_mode": 1, "mig_max": 7, "mig.0": "MIG-aaaa", "mig.3": "MIG-bbbb"},
+        {"mig_enabled": True, "mig_instances": ["MIG-aaaa", "MIG-bbbb"]},
+    ),
+    (
+        {"remap_pending": 1, "remap_failed": 1, "ecc_uncorrected": 3},
+        {"retired_pending": True, "remap_failed": True, "ecc_uncorrected": 3},
+    ),
+    ({"virtualization": 2, "licence_state": 5}, {"virtualization": "vgpu", "licensed": True}),
+    ({"virtualization": 2, "licence_state": 1}, {"licensed": False}),
+    ({"fabric": 0}, {"fabric_state": None}),
+    ({"fabric": 1}, {"fabric_state": "not_started"}),
+    ({"compute_mode": 2}, {"compute_mode": "Prohibited"}),
+    ({"compute_mode": 3}, {"compute_mode": "Exclusive_Process"}),
 )
-def test_the_compute_mode_has_nvidia_smis_name(ask: Ask, number: int, mode: str) -> None:
-    assert (
-        ask("read_nvml", ({**A100, "compute_mode": number},))["devices"][0]["compute_mode"] == mode
-    )
+
+
+@pytest.mark.parametrize(("state", "told"), ROWS)
+def test_what_a_gpu_is_set_to_is_told(
+    ask: Ask, state: dict[str, object], told: dict[str, object]
+) -> None:
+    device = ask("read_nvml", ({**A100, **state},))["devices"][0]
+    assert {name: device[name] for name in told} == told
+
+
+def test_an_older_driver_or_card_is_asked_by_its_older_calls(ask: Ask) -> None:
+    pages = {**RTX_3050, "ecc_mode": 1, "retired_pending": 1, "throttle": 0x44}
+    device = ask("read_nvml", (pages,), old_reasons=1)["devices"][0]
+    assert (device["retired_pending"], device["remap_failed"]) == (True, None)
+    assert device["throttle_reasons"] == ["sw_power_cap", "hw_thermal_slowdown"]
 
 
 def test_cuda_tells_its_devices(ask: Ask) -> None:

@@ -98,39 +98,11 @@ def dcgm(run: Run) -> Iterator[str]:
                f"   {g.temperature_celsius:.0f}    {g.clock_sm_mhz}   N/A    N/A")  # fmt: skip
 
 
-def wandb_jsonl(run: Run) -> Iterator[str]:
-    for sample in run.samples:
-        row: dict[str, float] = {
-            "_runtime": sample.seconds * 15,
-            "_timestamp": 1.7e9,
-            "system.cpu": 12.0,
-        }
-        for g in sample.gpus:
-            base = f"system.gpu.{g.index}"
-            share = (g.memory_used_bytes or 0) / (g.memory_total_bytes or 1) * 100
-            row |= {f"{base}.gpu": g.utilization_percent or 0, f"{base}.memoryAllocated": share,
-                    f"{base}.memory": g.memory_busy_percent or 0, f"{base}.temp": 66.0,
-                    f"{base}.memoryAllocatedBytes": g.memory_used_bytes or 0,
-                    f"{base}.powerWatts": g.power_watts or 0,
-                    f"{base}.enforcedPowerLimitWatts": g.power_limit_watts or 0}  # fmt: skip
-        yield json.dumps(row)
-
-
-def wandb_csv(run: Run) -> Iterator[str]:
-    for number, line in enumerate(wandb_jsonl(run)):
-        row = json.loads(line)
-        if number == 0:
-            yield ",".join(row)
-        yield ",".join(str(value) for value in row.values())
-
-
 WRITERS: dict[str, tuple[str, Writer]] = {
     "smi csv": ("nvidia-smi csv", smi_csv),
     "dmon": ("nvidia-smi dmon", dmon),
     "dmon -o DT": ("nvidia-smi dmon", partial(dmon, dated=True)),
     "dcgmi dmon": ("dcgmi dmon", dcgm),
-    "W&B jsonl": ("wandb", wandb_jsonl),
-    "W&B csv": ("wandb", wandb_csv),
 }
 FULL = "a steady training, nobody watched its processes"
 BURSTS = "bursts that nobody watched the cause of"

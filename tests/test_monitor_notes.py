@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 
@@ -57,19 +56,6 @@ def test_one_command_raises_the_limit_of_all_cards_that_it_holds_down() -> None:
 
 def read(lines: list[str]) -> list[Sample]:
     return list(logs.samples(logs.read(lines), 1.0))
-
-
-def event(number: int) -> str:
-    told = {"system.gpu.0.gpu": 40, "system.gpu.0.powerWatts": 120, "system.cpu": 96.0,
-            "_runtime": 15.0 * number}  # fmt: skip
-    return json.dumps(told)
-
-
-def test_the_machine_is_read_from_wandb() -> None:
-    taken = read([event(number) for number in range(20)])
-    host = taken[-1].host
-    assert host is not None and host.busy_percent == 96.0
-    assert summarise(Tally(taken)).cause == "machine"
 
 
 def test_instances_are_read_from_dcgm() -> None:

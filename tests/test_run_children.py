@@ -1,4 +1,4 @@
-"""Children end with us, and one that hangs ends at its limit."""
+"""The one way to start a child: what it said, or why it has no answer; it ends with us."""
 
 from __future__ import annotations
 
@@ -52,5 +52,13 @@ def test_a_child_that_hangs_is_ended_with_its_own_children(tmp_path: Path) -> No
     assert not RUNNING
 
 
-def test_a_program_that_is_not_there_is_an_output() -> None:
+def test_a_child_that_ends_gives_exit_and_both_streams_and_a_missing_one_its_problem() -> None:
+    said = run(("sh", "-c", "echo out; echo err >&2; exit 3"), timeout=20)
+    assert (said.exit, said.stdout, said.stderr, said.problem) == (3, "out\n", "err\n", None)
     assert run(("/nowhere/program",), timeout=1).problem == "not found"
+
+
+def test_what_cannot_be_killed_is_given_up_and_not_waited_for() -> None:
+    """A grandchild in a session of its own holds the pipe, as one in a driver call would."""
+    said = run(("sh", "-c", "setsid sleep 5 & sleep 60"), timeout=0.3)
+    assert said.problem == "no answer in 0.3 s" and said.seconds < 5

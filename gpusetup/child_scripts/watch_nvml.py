@@ -127,21 +127,22 @@ COUNTERS = (
 class Watched:
     """One GPU or MIG instance, with what it told the last time."""
 
-    def __init__(self, handle: Any, identity: Answer) -> None:
-        self.handle, self.bus = handle, identity.pop("pci_bus_id", None)
-        self.identity = troubled(identity)
+    def __init__(self, handle: Any, identity: Answer, bus: str | None) -> None:
+        self.handle, self.identity, self.bus = handle, troubled(identity), bus
         self.seldom: Answer = {}
         self.seldom_at = -SLOW_SECONDS
         self.counters: Dict[str, int] = {}
         self.at = 0.0
         self.used_since = 0
+        self.lost = False
+        """One that is lost is asked for its memory alone: each call may take seconds."""
 
     def sample(self, nvml: Any, now: float) -> Answer:
         if self.handle is None:
             return dict(self.identity, processes=None)
         nvml.gpu, nvml.bus = self.identity["index"], self.bus
         fields = ALWAYS
-        if self.identity["mig_of"] is None:
+        if self.identity["mig_of"] is None and not self.lost:
             fields += (*OFTEN, ("use", self.use))
             if now - self.seldom_at >= SLOW_SECONDS:
                 fields, self.seldom_at = fields + SELDOM, now
@@ -151,7 +152,9 @@ class Watched:
         for row in told["processes"] or ():
             row.update(kind=KINDS[row["kind"]], sm_percent=use.get(row["pid"]))
         told.update(self.rates(now, told.pop("counters", None) or {}), **self.seldom)
-        return troubled(dict(self.identity, **told))
+        answer = troubled(dict(self.identity, **told))
+        self.lost = answer["lost"]
+        return answer
 
     def rates(self, now: float, told: Dict[str, int]) -> Answer:
         """What the counters grew by a second, since the answer before."""
@@ -183,9 +186,13 @@ def watched(nvml: Any, index: int, ask: Callable[..., Any], *of: Any) -> Watched
     nvml.gpu, nvml.bus = index, None
     told = READ.ask(nvml, (("handle", ask),), *of)
     handle = told.pop("handle")
-    names = {"name": None, "uuid": None} if handle is None else {}
-    told.update(names or READ.ask(nvml, READ.IDENTITY, handle), mig_index=None, mig_of=None)
-    return Watched(handle, dict(told, index=index))
+    if handle is None:
+        told.update(name=None, uuid=None)
+    else:
+        nvml.bus = READ.ask(nvml, READ.IDENTITY[:1], handle)["pci_bus_id"]
+        told = READ.ask(nvml, READ.IDENTITY[1:], handle)
+    told.update(index=index, mig_index=None, mig_of=None)
+    return Watched(handle, told, nvml.bus)
 
 
 def devices(nvml: Any) -> list[Watched]:

@@ -63,7 +63,7 @@ def configure(parser: ArgumentParser) -> None:
     add_timeout(parser)
     add("--replay", metavar="FILE",
         help="judge a recording instead of watching: what `--json` or `--csv` wrote, or a log of "
-        "nvidia-smi (--query-gpu csv, dmon), dcgmi dmon or W&B; a command after `--` is not "
+        "nvidia-smi (--query-gpu csv, dmon) or dcgmi dmon; a command after `--` is not "
         "run then, it says what ran")  # fmt: skip
     add("--demo", action="store_true",
         help="show what a training's run looks like, on any machine: a composed recording is "

@@ -2,32 +2,36 @@
 
 Quoting keeps a value from acting in the shell; here it is kept from acting on the program: no
 option (`--index-url=…`) for a name, no control code in a path, no sentence for a version.
+
+>>> is_a_name("flash-attn"), is_a_name("--index-url=x"), is_a_name("a b")
+(True, False, False)
+>>> is_a_version("2.5.1+cu124"), is_a_version("580.95.05"), is_a_version("x; rm -rf ~")
+(True, True, False)
+>>> is_a_kernel("6.17.0-8-generic"), is_a_kernel("6.17 $(x)")
+(True, False)
+>>> is_an_identifier("MIG-41b-7"), is_an_identifier("0000:01:00.0"), is_an_identifier("-i")
+(True, True, False)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
-def is_a_name(text: str) -> bool:
-    """A distribution's name, by PEP 508.
-
-    >>> is_a_name("flash-attn"), is_a_name("--index-url=x"), is_a_name("a b")
-    (True, False, False)
-    """
-    return len(text) <= 100 and bool(
-        re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", text)
-    )
+def _like(pattern: str, most: int) -> Callable[[str], bool]:
+    return lambda text: len(text) <= most and bool(re.fullmatch(pattern, text))
 
 
-def is_a_version(text: str) -> bool:
-    """A version, with its local label.
-
-    >>> is_a_version("2.5.1+cu124"), is_a_version("580.95.05"), is_a_version("x; rm -rf ~")
-    (True, True, False)
-    """
-    return len(text) <= 60 and bool(re.fullmatch(r"[0-9][A-Za-z0-9.+!_-]*", text))
+is_a_name = _like(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", 100)
+"""A distribution's name, by PEP 508."""
+is_a_version = _like(r"[0-9][A-Za-z0-9.+!_-]*", 60)
+"""A version, with its local label."""
+is_a_kernel = _like(r"[0-9][A-Za-z0-9._+~-]*", 80)
+"""What `uname -r` prints."""
+is_an_identifier = _like(r"[A-Za-z0-9][A-Za-z0-9:._/@-]*", 120)
+"""A UUID, a bus address, an interface, an image: one word."""
+_is_a_repository = _like(r"git\+https://github\.com/[\w.-]+/[\w.-]+", 200)
 
 
 def is_a_path(text: str) -> bool:
@@ -36,12 +40,8 @@ def is_a_path(text: str) -> bool:
     >>> is_a_path("/opt/my env/bin/python"), is_a_path("-c"), is_a_path("C:/a\\"b"), is_a_path("")
     (True, False, False, False)
     """
-    return (
-        0 < len(text) <= 500
-        and text.isprintable()
-        and text[0] not in "-="
-        and not set(text) & set('"`$|<>;&*?!')
-    )
+    plain = text.isprintable() and not set(text) & set('"`$|<>;&*?!')
+    return 0 < len(text) <= 500 and plain and text[0] not in "-="
 
 
 def is_a_source(text: str) -> bool:
@@ -50,7 +50,7 @@ def is_a_source(text: str) -> bool:
     >>> is_a_source("flash-attn"), is_a_source("git+https://github.com/NVIDIA/apex.git")
     (True, True)
     """
-    return is_a_name(text) or bool(re.fullmatch(r"git\+https://github\.com/[\w.-]+/[\w.-]+", text))
+    return is_a_name(text) or _is_a_repository(text)
 
 
 def exactly(pairs: Iterable[tuple[str | None, str | None]]) -> tuple[str, ...]:
@@ -64,21 +64,3 @@ def exactly(pairs: Iterable[tuple[str | None, str | None]]) -> tuple[str, ...]:
         for name, version in pairs
         if name and version and is_a_name(name) and is_a_version(version)
     )
-
-
-def is_a_kernel(text: str) -> bool:
-    """What `uname -r` prints.
-
-    >>> is_a_kernel("6.17.0-8-generic"), is_a_kernel("6.17 $(x)")
-    (True, False)
-    """
-    return len(text) <= 80 and bool(re.fullmatch(r"[0-9][A-Za-z0-9._+~-]*", text))
-
-
-def is_an_identifier(text: str) -> bool:
-    """A UUID, a bus address, an interface, an image: one word.
-
-    >>> is_an_identifier("MIG-41b-7"), is_an_identifier("0000:01:00.0"), is_an_identifier("-i")
-    (True, True, False)
-    """
-    return len(text) <= 120 and bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9:._/@-]*", text))

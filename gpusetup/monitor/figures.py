@@ -36,7 +36,7 @@ def sentence(text: str, run: Run, seen: Seen | None = None) -> str:
 
 
 def _words(run: Run, seen: Seen | None) -> Mapping[str, object]:
-    pids = [pid for gpu in run.gpus for pid in sorted(gpu.holders.pids)]
+    pids = [pid for gpu in run.gpus for pid in sorted(gpu.holders)]
     words = run.command or ()
     rose = max((gpu.memory_rose for gpu in run.gpus), default=0)
     several = run.collective_threads or (run.ranks or len(run.at_work)) > 1

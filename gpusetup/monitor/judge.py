@@ -118,7 +118,7 @@ def _why_idle(run: Run) -> tuple[str, str]:
     cpu, running = run.busiest_cpu, run.exit is None
     if run.command and run.exit and run.exit not in ENDED_BY_SOMEBODY:
         return "failed", "read-its-error"
-    kind = kind_of(run.command, [name for gpu in run.gpus for name in gpu.holders.names])
+    kind = kind_of(run.command, [name for gpu in run.gpus for name in gpu.programs])
     if held and kind in WAITS_FOR_SOMEBODY:
         return WAITS_FOR_SOMEBODY[kind]
     if running and _begins(run):
@@ -179,15 +179,13 @@ def uneven(run: Run) -> Judged | None:
     works = {gpu.label: considered(gpu) if worked(gpu) else None for gpu in mine}
     use = {label: work.utilization if work else 0.0 for label, work in works.items()}
     watts = {label: work.power_share for label, work in works.items() if work and work.power_share}
-    busy = min(use.values(), default=0.0) >= marks.BUSY and len(watts) == len(use)
-    for levels, mark, told in (
-        (use, marks.APART, "worked {:.0f} % of the time"),
-        (watts if busy else {}, marks.APART_POWER, "drew {:.0f} % of its power limit"),
-    ):
-        ends = [pick(levels, key=lambda one: levels[one]) for pick in (min, max)] if levels else []
-        least, most = (levels[label] for label in ends) if ends else (0.0, 0.0)
-        if most - least >= mark:
-            said = ", ".join(f"GPU {label} {told.format(levels[label])}" for label in ends)
-            step = "balance-the-work" if run.launched else "one-process-each"
-            return Judged("uneven", "less" if least else "none", said, (step,))
-    return None
+    levels, mark, told = use, marks.APART, "worked {:.0f} % of the time"
+    if min(use.values(), default=0.0) >= marks.BUSY and len(watts) == len(use):
+        levels, mark, told = watts, marks.APART_POWER, "drew {:.0f} % of its power limit"
+    order = sorted(levels, key=lambda label: levels[label])
+    if not order or levels[order[-1]] - levels[order[0]] < mark:
+        return None
+    ends = (order[0], order[-1])
+    said = ", ".join(f"GPU {label} {told.format(levels[label])}" for label in ends)
+    step = "balance-the-work" if run.launched else "one-process-each"
+    return Judged("uneven", "less" if levels[order[0]] else "none", said, (step,))

@@ -1,17 +1,15 @@
 """Logs of other monitors, and our own CSV, as samples. Pure: lines in, samples out.
 
 Every log is rows of names and cells: CSV (`nvidia-smi --query-gpu=… --format=csv` with its heading,
-our own), columns (`nvidia-smi dmon`, `dcgmi dmon`), or JSON lines (W&B's system events, CSV too).
-What the names mean is one table. What a log does not tell is None. Sources: `nvidia-smi
---help-query-gpu`, the manual page of nvidia-smi (dmon), the short names of DCGM's fields
-(dcgm_fields.cpp), docs.wandb.ai/ref/system-metrics.
+our own) or columns (`nvidia-smi dmon`, `dcgmi dmon`). One table says what the names mean. What a
+log does not tell is None. Sources: `nvidia-smi --help-query-gpu`, the manual page of nvidia-smi
+(dmon), the short names of DCGM's fields (dcgm_fields.cpp).
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
@@ -44,32 +42,29 @@ HOST = {
     for part in fields(HostSample)
 }
 NAMES = {
-    "utilization_percent": "utilization.gpu sm gputl gract wandb.gpu",
-    "memory_busy_percent": "utilization.memory mem mcutl drama wandb.memory",
-    "memory_used_bytes": "memory.used fb fbusd wandb.memoryallocatedbytes",
+    "utilization_percent": "utilization.gpu sm gputl gract",
+    "memory_busy_percent": "utilization.memory mem mcutl drama",
+    "memory_used_bytes": "memory.used fb fbusd",
     "memory_total_bytes": "memory.total fbttl",
     "memory_free_bytes": "fbfre",
-    "memory_percent": "wandb.memoryallocated",
-    "temperature_celsius": "temperature.gpu gtemp temp tmptr wandb.temp",
-    "power_watts": "power.draw power.draw.average power.draw.instant pwr power powinst "
-    "wandb.powerwatts",
-    "power_limit_watts": "power.limit enforced.power.limit pmlmt wandb.enforcedpowerlimitwatts",
+    "temperature_celsius": "temperature.gpu gtemp temp tmptr",
+    "power_watts": "power.draw power.draw.average power.draw.instant pwr power powinst",
+    "power_limit_watts": "power.limit enforced.power.limit pmlmt",
     "power_limit_default_watts": "power.default_limit",
     "power_limit_max_watts": "power.max_limit",
-    "clock_sm_mhz": "clocks.sm clocks.current.sm clocks.gr clocks.current.graphics pclk smclk "
-    "wandb.smclock",
+    "clock_sm_mhz": "clocks.sm clocks.current.sm clocks.gr clocks.current.graphics pclk smclk",
     "clock_sm_max_mhz": "clocks.max.sm clocks.max.gr",
-    "clock_memory_mhz": "clocks.mem clocks.current.memory mclk mmclk wandb.memoryclock",
+    "clock_memory_mhz": "clocks.mem clocks.current.memory mclk mmclk",
     "sm_active_percent": "smact",
     "encoder_percent": "utilization.encoder enc",
     "decoder_percent": "utilization.decoder dec",
     "ecc_uncorrected": "ecc.errors.uncorrected.volatile.total dbecc",
-    "pcie_rx_bytes_per_second": "rxpci pcirx wandb.pcierx",
-    "pcie_tx_bytes_per_second": "txpci pcitx wandb.pcietx",
+    "pcie_rx_bytes_per_second": "rxpci pcirx",
+    "pcie_tx_bytes_per_second": "txpci pcitx",
     "nvlink_rx_bytes_per_second": "nvlrx",
     "nvlink_tx_bytes_per_second": "nvltx",
 }
-"""Field -> its names in nvidia-smi's CSV, its dmon, DCGM's dmon and W&B."""
+"""Field -> its names in nvidia-smi's CSV, its dmon and DCGM's dmon."""
 COLUMNS = {
     **{name: name for name in OURS},
     **{name: field for field, names in NAMES.items() for name in names.split()},
@@ -83,9 +78,8 @@ SHARES = ("gract", "smact", "drama")
 """From 0 to 1; the others are percentages."""
 WHOLE = ("_bytes", "_mhz", "cores", "processes", "workers", "threads", "uncorrected")
 """How the names of whole numbers end."""
-OF_GPU = re.compile(r"gpu\.(\d{1,4})\.(\w+)(?:/.*)?$")
 REASON = re.compile(r"clocks_(?:throttle|event)_reasons\.(\w+)$")
-NAMED = ("index", "gpu", "utilization.gpu", "uuid", "gpu_uuid", "pci.bus_id")
+NAMED = {"index", "gpu", "utilization.gpu", "uuid", "gpu_uuid", "pci.bus_id"}
 """One of these is in every heading of a CSV."""
 
 
@@ -112,8 +106,6 @@ def source_of(first: str) -> str | None:
         return next((told[name] for name in told if name in words and "pid" not in words), None)
     if low.startswith("at,seconds,gpu,"):
         return "csv"
-    if "," in low and re.search(r'gpu\.\d+\.|^\{.*"_(runtime|timestamp)"', low):
-        return "wandb"
     return "nvidia-smi csv" if "," in low and _is_heading(low.split(",")) else None
 
 
@@ -127,7 +119,7 @@ def samples(lines: Iterable[Line], interval: float) -> Iterator[Sample]:
         seconds = number * interval if at is None or start is None else max(0.0, at - start)
         row = group[0].row
         tree: dict[str, Any] = numbers(row, TREE)
-        host: dict[str, Any] = numbers(row, {**HOST, "cpu": "busy_percent"})
+        host: dict[str, Any] = numbers(row, HOST)
         yield Sample(
             at=in_words(at if at is not None and at > 1e8 else seconds),
             seconds=round(seconds, 3),
@@ -153,11 +145,9 @@ def _moments(lines: Iterable[Line]) -> Iterator[list[Line]]:
 
 def _gpu(line: Line) -> GpuSample:
     told, (index, mig) = line.gpu, line.place
-    free, share = told.pop("memory_free_bytes", None), told.pop("memory_percent", None)
-    used = told.get("memory_used_bytes", 0 if share is None else round(share * (1 << 20)))
-    whole = used + free if free is not None else round(used / share * 100) if share else None
-    if whole and "memory_total_bytes" not in told:
-        told |= {"memory_used_bytes": used, "memory_total_bytes": whole}
+    used, free = told.get("memory_used_bytes", 0), told.pop("memory_free_bytes", None)
+    if free is not None:
+        told = {"memory_total_bytes": used + free, **told, "memory_used_bytes": used}
     return GpuSample(index=index, mig_index=None if mig < 0 else mig, **told)
 
 
@@ -176,23 +166,12 @@ def in_words(at: float) -> str:
 def read(lines: Iterable[str]) -> Iterator[Line]:
     """Each GPU of each row."""
     first, lines = told_first(line.replace("\0", "") for line in lines)
-    kinds = {"{": _json_rows, "#": _column_rows}
+    rows = _column_rows(lines) if first.lstrip().startswith("#") else _csv_rows(lines)
     known: dict[str, int] = {}
     with contextlib.suppress(csv.Error):
-        for row in kinds.get(first.lstrip()[:1], _csv_rows)(lines):
-            many = _gpus_of(row)
-            if not many and row.keys() & {*NAMED}:
-                many = {(_index(row, known), -1): row}
-            for place in sorted(many):
-                yield Line(place, _time(row), _told(many[place]), row)
-
-
-def _json_rows(lines: Iterable[str]) -> Iterator[Row]:
-    for line in lines:
-        with contextlib.suppress(ValueError):
-            plain = json.loads(line)
-            if isinstance(plain, dict):
-                yield {_plain_name(name): str(cell) for name, cell in plain.items()}
+        for row in rows:
+            if place := _place(row, known):
+                yield Line(place, _time(row), _told(row), row)
 
 
 def _csv_rows(lines: Iterable[str]) -> Iterator[Row]:
@@ -222,23 +201,18 @@ def _column_rows(lines: Iterable[str]) -> Iterator[Row]:
 
 
 def _is_heading(cells: Iterable[str]) -> bool:
-    names = {heading(cell)[0] for cell in cells}
-    return bool(names & {*NAMED}) or any(map(OF_GPU.match, names))
-
-
-def _plain_name(name: object) -> str:
-    return str(name).strip().lower().removeprefix("system.")
+    return not NAMED.isdisjoint(heading(cell)[0] for cell in cells)
 
 
 def heading(text: str) -> tuple[str, str]:
     """A heading's name and unit.
 
-    >>> heading(" memory.used [MiB]"), heading("system.gpu.0.temp")
-    (('memory.used', 'mib'), ('gpu.0.temp', ''))
+    >>> heading(" memory.used [MiB]"), heading("Index")
+    (('memory.used', 'mib'), ('index', ''))
     """
     match = re.match(r"\s*([^\[(]*?)\s*(?:[\[(](.*)[\])])?\s*$", text)
     name, unit = match.groups() if match else (text, None)
-    return _plain_name(name), (unit or "").strip().lower()
+    return name.strip().lower(), (unit or "").strip().lower()
 
 
 def with_unit(cell: str, unit: str) -> str:
@@ -264,26 +238,20 @@ def told_first(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
 # --- what a row tells -----------------------------------------------------------------------------
 
 
-def _gpus_of(row: Row) -> dict[Place, Row]:
-    """The GPUs of a row that has several, as W&B's, or that names its entity, as DCGM's."""
+def _place(row: Row, known: dict[str, int]) -> Place | None:
+    """Of the GPU that DCGM names as its entity; else by its index, else by what else names it, in
+    the order in which they come."""
     if entity := re.fullmatch(r"gpu(-i)? (\d{1,4})", row.get("entity", "")):
         number = int(entity[2])
-        return {(0, number) if entity[1] else (number, -1): row}
-    found: dict[Place, dict[str, str]] = {}
-    for name, cell in row.items():
-        if match := OF_GPU.match(name):
-            found.setdefault((int(match[1]), -1), {})[f"wandb.{match[2]}"] = cell
-    return {**found}
-
-
-def _index(row: Row, known: dict[str, int]) -> int:
-    """By its index, else by what else names it, in the order in which they come."""
+        return (0, number) if entity[1] else (number, -1)
     for name in ("index", "gpu"):
         cell = row.get(name, "").partition(":")[0]
         if cell.isdecimal() and len(cell) < 5:
-            return int(cell)
+            return int(cell), -1
+    if NAMED.isdisjoint(row):
+        return None
     named = next((row[name] for name in ("uuid", "gpu_uuid", "pci.bus_id") if name in row), "")
-    return known.setdefault(named, len(known))
+    return known.setdefault(named, len(known)), -1
 
 
 def _told(row: Row) -> dict[str, Any]:
@@ -339,9 +307,8 @@ def throttle(row: Row) -> tuple[str, ...] | None:
 
 def _time(row: Row) -> float | None:
     """Seconds of a clock, or since the start."""
-    for name in ("seconds", "_runtime", "_timestamp"):
-        if name in row:
-            return quantity(row[name])
+    if "seconds" in row:
+        return quantity(row["seconds"])
     if re.fullmatch(r"\d\d:\d\d:\d\d", row.get("time", "")):
         return moment(f"{row.get('date', '20000101')} {row['time']}")
     return moment(row.get("timestamp", row.get("at", "")))

@@ -45,7 +45,7 @@ def broken_memory(seen: Seen) -> bool:
 
 @sign
 def only_draws(seen: Seen) -> bool:
-    return seen.gpu.holders.only_draws
+    return seen.gpu.only_draws
 
 
 training = s.of_kind("training")
@@ -87,7 +87,7 @@ def notes(run: Run) -> Iterator[str]:
             yield from (f"GPU {gpu.label}: {one}" for one in said)
     unused = [gpu for gpu in run.gpus if not run.belongs(gpu)] if run.at_work else []
     for told, draws in (("only a display draws on", True), ("not used", False)):
-        if rest := [gpu.label for gpu in unused if gpu.holders.only_draws == draws]:
+        if rest := [gpu.label for gpu in unused if gpu.only_draws == draws]:
             yield f"{told}: GPU {', '.join(rest)}"
     if run.host_memory is not None and run.host_memory >= marks.MEMORY_TIGHT:
         yield f"the machine's memory is {run.host_memory:.0f} % full"

@@ -7,7 +7,7 @@ from functools import cached_property
 from gpusetup.monitor import marks
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
 from gpusetup.monitor.tally import Gpu, Tally
-from gpusetup.monitor.work import Work, mean, percent
+from gpusetup.monitor.work import Work, mean, most, percent
 
 
 class Run:
@@ -25,12 +25,12 @@ class Run:
         self.cpu = mean(tree.cpu_percent for tree in trees)
         """Mean CPU of the command's tree, 100 for each core."""
         self.busiest_cpu = mean(tree.busiest_cpu_percent for tree in trees)
-        self.ranks = max((tree.gpu_processes or 0 for tree in trees), default=0) or None
+        self.ranks: int | None = most(tree.gpu_processes for tree in trees)
         """Processes of the command that hold a watched GPU."""
-        threads = (tree.collective_threads for tree in trees)
-        self.collective_threads = max((one for one in threads if one is not None), default=None)
-        shares = (percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts)
-        self.host_memory = max((share for share in shares if share is not None), default=None)
+        self.collective_threads: int | None = most(tree.collective_threads for tree in trees)
+        self.host_memory: float | None = most(
+            percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts
+        )
         """Percent of the machine's memory that was in use, at most."""
         self.command, self.exit = command, exit_code
 
@@ -60,15 +60,15 @@ class Run:
 
     def kind_on(self, gpu: Gpu) -> str:
         """Of the program, by its command or by the names of the processes on a GPU."""
-        return kind_of(self.command, gpu.holders.names)
+        return kind_of(self.command, gpu.programs)
 
     def team(self, gpu: Gpu) -> tuple[Gpu, ...]:
         """The GPUs at work on the same job: all of a command; else cards of one name whose
         processes have the same names."""
         if self.command or self.ranks:
             return self.at_work
-        job = gpu.name, gpu.holders.names
-        return tuple(one for one in self.at_work if (one.name, one.holders.names) == job)
+        job = gpu.name, gpu.programs
+        return tuple(one for one in self.at_work if (one.name, one.programs) == job)
 
     def belongs(self, gpu: Gpu) -> bool:
         """It works, or a process that computes sits on it."""
@@ -87,7 +87,7 @@ def drawn(gpu: Gpu) -> bool:
     it does what a desktop does."""
     used, share, whole = gpu.utilization or 0.0, gpu.memory.p95, gpu.parts.whole
     if gpu.has_process is not None:
-        return gpu.holders.only_draws and used < marks.LOW
+        return gpu.only_draws and used < marks.LOW
     watched = whole is not None and whole.busiest_cpu is not None
     faint = used < marks.FAINT and gpu.utilization_p95 < marks.FAINT_MOST
     return faint and not watched and share is not None and share < marks.FAINT_MEMORY

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.brakes import is_laptop
+from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.seen import Seen, Sign, below, least, sign, useful_workers
+from gpusetup.monitor.work import percent
 
 # --- the GPU --------------------------------------------------------------------------------------
 
@@ -92,8 +94,15 @@ def memory_used_up(s: Seen) -> bool:
 
 @sign
 def shared_with_others(s: Seen) -> bool:
-    """More processes hold its memory than the command has on GPUs."""
-    return 0 < (s.run.ranks or 0) < len(s.gpu.holders.pids)
+    """More processes hold its memory than the command has on GPUs: at least the smallest of them
+    are somebody else's."""
+    last = s.work.rows[-1]
+    sizes = [one.memory_bytes for one in last.gpu.processes or () if not is_display(one)]
+    others = len(sizes) - ((last.tree and last.tree.gpu_processes) or len(sizes))
+    if others <= 0 or None in sizes:
+        return others > 0
+    held = sum(sorted(size or 0 for size in sizes)[:others])
+    return least(percent(held, last.gpu.memory_total_bytes), marks.HELD)
 
 
 @sign
@@ -298,8 +307,9 @@ def slow_link(s: Seen) -> bool:
 
 @sign
 def link_full(s: Seen) -> bool:
-    """Its PCIe link carries nearly all that it can, one way or both."""
-    return least(s.work.pcie_share, marks.LINK_FULL)
+    """Its PCIe link carries nearly all that it can, one way."""
+    most = max(s.work.pcie_in or 0.0, s.work.pcie_out or 0.0)
+    return least(percent(most, s.work.pcie_limit), marks.LINK_FULL)
 
 
 @sign

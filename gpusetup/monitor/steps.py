@@ -38,54 +38,54 @@ STEPS: dict[str, Step] = {
         "Load with workers: num_workers={useful_workers}, pin_memory=True", TUNE,
         when=~(s.workers | s.no_training | s.cores_used_up)),
     "more-workers": Step(
-        "Up to {useful_workers} loader workers (now {work.workers:.0f}); "
-        "then decode less per item or cache it", TUNE,
+        "Use up to {useful_workers} loader workers (now {work.workers:.0f}); "
+        "then decode less per item, or cache it", TUNE,
         when=~(s.cores_used_up | s.others_full | s.enough_workers)),
     "cheaper-items": Step(
-        "Decode less per item: cache it decoded, store it smaller, or decode on the GPU"),
-    "more-cores": Step("Give the command more CPU: it uses all of {its_cores:g} cores"),
+        "Decode less per item: cache decoded items, store smaller ones, or decode on the GPU"),
+    "more-cores": Step("Give the command more CPU cores: it uses all {its_cores:g}"),
     "free-the-cpu": Step(
         "Free the CPU: other processes of this machine use {seen.others_cpu:.0f} % CPU of its "
         "{run.host_cores} cores",
         "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"),
     "faster-storage": Step(
-        "Bring the data nearer: a local disk or memory, in fewer and larger files"),
+        "Move the data to a local disk or memory, in fewer and larger files"),
     "free-host-memory": Step(
-        "Free the machine's memory, which swaps: fewer workers, a smaller prefetch_factor, arrays "
-        "rather than lists of objects that each worker copies",
+        "The machine swaps. Free its memory: fewer workers, a smaller prefetch_factor, arrays "
+        "instead of lists of objects (each worker copies a list)",
         "ps -eo pid,user,rss,comm --sort=-rss | head"),
     "run-ahead": Step(
         "Let the loader run ahead: persistent_workers=True, a larger prefetch_factor, up to "
         "{useful_workers} workers", TUNE),
     "off-the-loop": Step(
-        "Take the CPU's work out of the loop: prepare it once, in other processes, or on the GPU"),
+        "Move CPU work out of the training loop: do it once, in other processes, or on the GPU"),
     "speed-up-the-producers": Step(
-        "Let the CPU side produce more: {more_of_them}cheaper environments, or on the GPU"),
+        "Produce more on the CPU: {more_of_them}cheaper environments, or environments on the GPU"),
     "see-where-it-waits": Step(
         "See where the process waits{which_rank}", "py-spy dump --pid {pid}"),
     "see-why-it-was-lost": Step(
-        "See why the GPU was lost: the kernel's log names an Xid (79: it fell off the bus); then "
-        "its power, seat and heat, and `gpusetup doctor`",
+        "Find out why the GPU was lost: the kernel log names an Xid (79: it fell off the bus). "
+        "Check its power, seat and heat, and run `gpusetup doctor`",
         "sudo dmesg -T | grep -iE 'nvrm|xid|aer'"),
     "larger-work": Step(
         "Give the GPU more per kernel: a larger batch", BENCHMARK, when=~s.memory_high),
     "compile-or-graphs": Step(
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
     "more-in-parallel": Step(
-        "Put more on the GPU at once: a larger problem, more requests together, or several runs "
-        "at once (MPS)", when=s.server | s.physics),
+        "Give the GPU more at once: a larger problem, more requests together, or several runs "
+        "at the same time (MPS)", when=s.server | s.physics),
     "fewer-bytes": Step(
         "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps",
         BENCHMARK),
     "exchange-with-nccl": Step(
         'Exchange with NCCL: init_process_group(backend="nccl"); {run.ranks} ranks run without it, '
-        "so the CPU adds up their gradients", when=s.without_nccl),
+        "so the CPU adds up their gradients"),
     "fewer-bytes-between-gpus": Step(
         "Exchange less often or less: accumulate gradients, a bf16 hook of DDP, larger buckets, "
         "shard within one node", "nvidia-smi topo -m"),
     "stay-on-the-gpu": Step(
-        "Keep on the GPU what travels each step: less offload, pinned memory, copies during the "
-        "computing", "gpusetup plan {config}"),
+        "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
+        "computes", "gpusetup plan {config}"),
     "free-the-card": Step(
         "Other processes hold memory of this GPU: end them, or use another GPU",
         "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv",
@@ -104,23 +104,23 @@ STEPS: dict[str, Step] = {
         "allows it",
         "sudo nvidia-smi -i {cards} -pl {seen.could_draw:.0f}"),
     "draw-less": Step(
-        "The card cannot be given more power: a laptop on its charger in performance mode, else "
-        "lower precision or fewer bytes per step"),
+        "The power limit cannot be raised. Connect a laptop's charger and choose its performance "
+        "mode; else use a lower precision or fewer bytes per step"),
     "plug-it-in": Step(
-        "Put the laptop on its charger and in its performance mode: less power reaches the card "
-        "than it may draw", "nvidia-smi -q -d POWER,PERFORMANCE", when=s.laptop),
+        "Connect the charger and choose the performance mode: the card gets less power than it "
+        "may draw", "nvidia-smi -q -d POWER,PERFORMANCE", when=s.laptop),
     "look-outside": Step(
-        "Look outside the card, which may draw more than it gets: the power budget of the chassis "
-        "(BMC) or of a module, the supply, a limit that the firmware enforces",
+        "The card gets less power than it may draw. Check the power budget of the chassis (BMC) "
+        "or of the module, the power supply, and limits in the firmware",
         "nvidia-smi -q -d POWER,PERFORMANCE"),
     "unlock-the-clocks": Step(
-        "See what holds its clocks: locked with `nvidia-smi -lgc`? Then take it back; else "
+        "Find out what holds the clocks down. If `nvidia-smi -lgc` locked them, reset them; else "
         "`nvidia-smi -q -d CLOCK,PERFORMANCE` tells more", "sudo nvidia-smi -i {cards} -rgc"),
-    "reset-the-clocks": Step("Take back the clocks that were set",
+    "reset-the-clocks": Step("Reset the clocks",
                              "sudo nvidia-smi -i {cards} -rac; sudo nvidia-smi -i {cards} -rgc"),
     "see-who-uses-the-cpu": Step(
-        "See who uses the CPU, of which {work.host_share:.0f} % is busy: loaders of this job "
-        "(less work per item, or more cores) or others",
+        "Find out who uses the CPU ({work.host_share:.0f} % is busy): the loaders of this job "
+        "(then less work per item, or more cores) or others",
         "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"),
     "read-its-error": Step(
         "Read what the command said when it ended with exit {run.exit}: nothing had run on the "
@@ -137,38 +137,40 @@ STEPS: dict[str, Step] = {
         "See what the driver tells of this card; memory, temperature and power are judged where "
         "it tells them", "nvidia-smi -q -d UTILIZATION"),
     "spread-the-streams": Step(
-        "Its video engine is the limit: fewer or smaller streams, a faster preset, a second card"),
+        "The video engine is the limit: use fewer or smaller streams, a faster preset, or a second "
+        "card"),
     "look-at-the-link": Step(
         "Look at the link: it carries {gpu.link_limit:MB/s} one way, and 16 lanes carry at least "
-        "15000 MB/s: the slot, a riser, the firmware's lanes; keep on the GPU what travels each "
+        "15000 MB/s. Check the slot, the riser and the firmware's lanes, and copy less in each "
         "step",
         "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
         "pcie.link.width.current,pcie.link.width.max --format=csv", when=s.slow_link),
     "see-whether-torch-can": Step(
         "Nothing ran on the GPU: see whether this torch can use it", "gpusetup doctor"),
     "move-to-the-gpu": Step(
-        "The CPU computes while the GPU only holds memory: move the model and each batch there, "
-        'model.to("cuda"); `gpusetup doctor` says whether this torch can'),
+        "The CPU computes while the GPU only holds memory. Move the model and each batch to the "
+        'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it'),
     "watch-the-command": Step(
-        "See what the process does meanwhile: let the monitor watch it too, `gpusetup monitor -- "
-        "COMMAND`", "gpusetup monitor {watch}", when=~s.watched),
-    "prepare-once": Step("Prepare the data once and keep it: so far only the CPU worked"),
+        "Let the monitor watch the process too: `gpusetup monitor -- COMMAND`",
+        "gpusetup monitor {watch}", when=~s.watched),
+    "prepare-once": Step("Only the CPU worked so far: prepare the data once and keep them"),
     "send-more-requests": Step(
-        "Nothing to fix if requests are rare: send more at once, or run a second service"),
+        "If requests are rare, this is normal. Send more at once, or run a second service too"),
     "release-between-cells": Step(
-        "Nothing to fix between cells; write a slow one to a script and watch that alone "
-        "(`gpusetup monitor -- python SCRIPT`); shut the kernel down when the card is not needed"),
+        "A pause between cells is normal. Write a slow cell to a script and watch the script "
+        "(`gpusetup monitor -- python SCRIPT`). If you do not need the card, stop the kernel"),
     "overlap-the-pauses": Step(
-        "Shorten the work between: keep scenes and data loaded, prepare the next piece while "
-        "the GPU works, or run a second instance", when=s.no_training),
+        "Shorten the pauses: keep scenes and data loaded, prepare the next piece while the GPU "
+        "works, or run a second instance at the same time", when=s.no_training),
     "shorter-pauses": Step(
-        "Shorten the work between: evaluate on the GPU or less often, save during the training "
+        "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
+        "(persistent_workers=True), save while the training runs "
         "(torch.distributed.checkpoint.async_save)"),
     "one-process-each": Step("Start one process for each GPU", TORCHRUN),
     "balance-the-work": Step(
-        "Give every rank the same work: batches of like length, a DistributedSampler, layers "
-        "shared out evenly; see what the busiest rank does more"),
-    "see-why-no-gpu": Step("See why no GPU can be watched", "gpusetup doctor"),
+        "Give every rank the same work: batches of similar length, a DistributedSampler, evenly "
+        "split layers. Find out what the busiest rank does more"),
+    "see-why-no-gpu": Step("Find out why no GPU can be watched", "gpusetup doctor"),
 }  # fmt: skip
 
 

@@ -16,15 +16,23 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.kept import Kept
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.rated import rated_watts
-from gpusetup.monitor.values import GpuSample, GpuSummary, Sample, Spread, TreeSample, TreeSummary
+from gpusetup.monitor.values import (
+    GpuSample,
+    GpuSummary,
+    ProcessUse,
+    Sample,
+    Spread,
+    TreeSample,
+    TreeSummary,
+)
 from gpusetup.monitor.work import Moment, Work, is_quiet, mean, percent, percentile, work_of
 
 CHUNKS = 64
 """Parts of a run in which a warm-up is looked for."""
 LAST = 5
 """Samples of memory that are the end."""
-STRAYS = 3
-"""Samples with work, one after the other, that end a stretch without work."""
+LAST_WORDS = 2
+"""Samples with work at the end of a stretch without: what was killed in it shows some."""
 GPU_FIELDS = (
     *("utilization_percent", "memory_busy_percent", "memory_used_bytes"),
     *("temperature_celsius", "power_watts", "clock_sm_mhz"),
@@ -87,25 +95,6 @@ class Tail(NamedTuple):
     work: Work
     before: Work | None
     """Its work before that. Means over the whole run hide a hang."""
-
-
-class Holders(NamedTuple):
-    """Who was seen on a GPU."""
-
-    told: bool
-    pids: dict[int, str]
-    """Those that compute, and their names."""
-    drawing: tuple[str, ...]
-    """Names of those that draw; "" if they are not told."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(sorted({*self.pids.values()} - {""}))
-
-    @property
-    def only_draws(self) -> bool:
-        """Only programs that draw were ever seen."""
-        return bool(self.drawing) and not self.pids
 
 
 class GpuTally:
@@ -231,41 +220,41 @@ class Gpu:
     @cached_property
     def tail(self) -> Tail | None:
         """Quiet neither begins nor ends it: a hang that was killed is quiet after it."""
-        spinning: list[Moment] = []
-        before: list[Moment] = []
-        strays = 0
-        for row in self.rows:
-            if row.gpu.utilization_percent is None or is_quiet(row.gpu):
-                continue
-            if spins(row.gpu):
-                spinning.append(row)
-                strays = 0
-                continue
-            strays += 1
-            if strays >= STRAYS:  # it belongs to what was before
-                before, spinning = before + spinning, []
-            before.append(row)
+        at_work = [
+            row for row in self.rows if row.gpu.utilization_percent and not is_quiet(row.gpu)
+        ]
+        strays = [n for n, row in enumerate(at_work[:-LAST_WORDS], 1) if not spins(row.gpu)]
+        begin = strays[-1] if strays else 0
+        before, spinning = at_work[:begin], at_work[begin:]
         if not spinning:
             return None
         since = spinning[0].seconds
         return Tail(since, spinning[-1].seconds - since, Work(spinning), work_of(before))
 
     @cached_property
-    def holders(self) -> Holders:
-        each = [one for row in self.rows for one in row.gpu.processes or ()]
-        kinds = {(one.pid, one.name, one.kind): one for one in each}.values()
-        drawing = {one.pid: one.name or "" for one in kinds if is_display(one)}
-        pids = {one.pid: one.name or "" for one in kinds if one.pid not in drawing}
-        return Holders(
-            told=any(row.gpu.processes is not None for row in self.rows),
-            pids=pids,
-            drawing=tuple(sorted(set(drawing.values()))),
-        )
+    def processes(self) -> dict[int, ProcessUse]:
+        """Every process that was seen on it."""
+        return {one.pid: one for row in self.rows for one in row.gpu.processes or ()}
+
+    @cached_property
+    def holders(self) -> dict[int, str]:
+        """The names of those that compute."""
+        return {pid: one.name or "" for pid, one in self.processes.items() if not is_display(one)}
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        return tuple(sorted({*self.holders.values()} - {""}))
+
+    @property
+    def only_draws(self) -> bool:
+        """Only programs that draw were ever seen."""
+        return bool(self.processes) and not self.holders
 
     @property
     def has_process(self) -> bool | None:
         """Whether a process that computes was ever seen; None if processes are not told."""
-        return bool(self.holders.pids) if self.holders.told else None
+        told = any(row.gpu.processes is not None for row in self.rows)
+        return bool(self.holders) if told else None
 
     def summary(self) -> GpuSummary:
         work, first = self.parts.work, self.first
@@ -301,16 +290,11 @@ def warm_up(body: Sequence[Moment]) -> int:
     size = len(body) // CHUNKS + 1
     use = [row.gpu.utilization_percent or 0.0 for row in body]
     levels = [fmean(use[at : at + size]) for at in range(0, len(use), size)]
-    later = levels[len(levels) // 2 :]
-    usual = percentile(later, 50) if later else 0.0
+    usual = percentile(levels[len(levels) // 2 :], 50) if levels else 0.0
     full = next((n for n, level in enumerate(levels) if level >= usual * marks.WARM_FULL), 0)
-    count = full * size
-    if not 3 <= count <= len(use) * marks.WARM_MOST / 100:
-        return 0
-    # What comes and goes is no work after a warm-up: most of it is as usual.
-    low = sum(level < usual * marks.WARM_LESS for level in levels[full:])
-    less = fmean(use[:count]) < usual * marks.WARM_LESS
-    return count if less and low * 4 <= len(levels) - full else 0
+    less = full and fmean(levels[:full]) < usual * marks.WARM_LESS
+    whole = 3 <= full * size <= len(use) * marks.WARM_MOST / 100
+    return full * size if less and whole else 0
 
 
 def spread(values: Iterable[float | None], peak: float = 0.0) -> Spread | None:

@@ -124,8 +124,6 @@ class HostSample(Frozen):
 
     cpu_percent: float | None = None
     """100 is one core."""
-    busy_percent: float | None = None
-    """Of all cores together, where a log does not tell how many they are."""
     cores: int | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None

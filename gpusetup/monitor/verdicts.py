@@ -99,7 +99,7 @@ waits = starved & ~s.core_full
 alone_with_its_cpu = starved & ~s.workers
 small = ("more-in-parallel", "larger-work", "compile-or-graphs")
 faster_input = ("load-with-workers", "off-the-loop")
-fewer_bytes = ("exchange-with-nccl", "fewer-bytes-between-gpus")
+fewer_bytes = ("fewer-bytes-between-gpus",)
 the_link = ("look-at-the-link", "stay-on-the-gpu")
 shorter = ("overlap-the-pauses", "shorter-pauses")
 unseen = ("watch-the-command", "see-where-it-waits")
@@ -138,8 +138,9 @@ CASES: tuple[Case, ...] = (
          "{seen.together} GPUs of one job show {work.utilization:.0f} % utilisation but touch no "
          "memory and move nothing: they wait in a collective", waits_where),
     Case("communication-bound", "links",
-         s.several & s.links_carry & partly & ~(s.workers_full | s.pauses_rule),
-         links, fewer_bytes),
+         s.several & s.links_carry & partly & ~(s.workers_full | s.gaps), links, fewer_bytes),
+    Case("communication-bound", "without NCCL",
+         s.several & s.links_carry & partly & s.without_nccl, links, ("exchange-with-nccl",)),
     Case("communication-bound", "links",
          s.several & s.busy & s.links_rule & ~s.memory_bus_full, links, fewer_bytes),
     Case("communication-bound", "collectives",

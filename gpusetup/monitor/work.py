@@ -72,7 +72,6 @@ class Work:
     blocked = Mean("tree", "blocked_processes")
     held_back = Mean("tree", "held_back_percent")
     host_cpu = Mean("host", "cpu_percent")
-    host_busy = Mean("host", "busy_percent")
     host_cores = Mean("host", "cores")
     network_rate = Mean("host", "network_receive_bytes_per_second")
     disk_read_rate = Mean("host", "disk_read_bytes_per_second")
@@ -136,8 +135,7 @@ class Work:
     @property
     def host_share(self) -> float | None:
         """Of all cores of the machine."""
-        cores, used = self.host_cores, self.host_cpu
-        return self.host_busy or (used / cores if used is not None and cores else None)
+        return self.host_cpu / self.host_cores if self.host_cpu and self.host_cores else None
 
 
 def work_of(rows: Sequence[Moment]) -> Work | None:
@@ -152,6 +150,14 @@ def mean(values: Iterable[Any]) -> float | None:
     """
     told = [value for value in values if value is not None]
     return sum(told) / len(told) if told else None
+
+
+def most(values: Iterable[Any]) -> Any:
+    """
+    >>> most([1, None, 3]), most([None])
+    (3, None)
+    """
+    return max((value for value in values if value is not None), default=None)
 
 
 def percentile(values: Iterable[float], share: float) -> float:

@@ -1,12 +1,11 @@
-"""The operating system, its libc, kernel and CPU. The home of `distro`."""
+"""The operating system, its libc, kernel and CPU."""
 
 from __future__ import annotations
 
 import math
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from gpusetup.model.frozen import replace
@@ -48,9 +47,9 @@ def read_os(system: System) -> Snapshot:
 def _linux(system: System, facts: Mapping[str, Any], plain: Os) -> Snapshot:
     texts = {path: read_or_none(system, path) for path in OS_RELEASE}
     path = next((path for path, text in texts.items() if text), OS_RELEASE[0])
-    release = os_release(texts[path] or "") or _by_older_files(system)
+    release = os_release(texts[path] or "")
     name = release.get("PRETTY_NAME") or release.get("NAME")
-    problem = None if name else "no release file in /etc or /usr/lib"
+    problem = None if name else "no os-release file in /etc or /usr/lib"
     libc = read_libc(system, facts)
     boot = read_or_none(system, SECURE_BOOT)
     version = (read_or_none(system, "/proc/version") or "").lower()
@@ -95,26 +94,6 @@ def os_release(text: str) -> dict[str, str]:
     """
     rows = re.findall(r"""^(\w+)=(["']?)(.*?)\2\s*$""", text, re.M)
     return {name: value for name, _, value in rows}
-
-
-OLDER_FILES = ("redhat-release", "centos-release", "SuSE-release", "debian_version")
-
-
-def _by_older_files(system: System) -> dict[str, str]:
-    """What `distro` makes of the files before os-release, laid out in a folder for it."""
-    told = {name: read_or_none(system, f"/etc/{name}") for name in OLDER_FILES}
-    if not any(told.values()):
-        return {}
-    import distro
-
-    with tempfile.TemporaryDirectory() as root:
-        Path(root, "etc").mkdir()
-        for name, text in told.items():
-            if text:
-                Path(root, "etc", name).write_text(text, encoding="utf-8")
-        found = distro.LinuxDistribution(include_lsb=False, include_uname=False, root_dir=root)
-        name, version = found.name(pretty=True), found.version()
-    return {"NAME": name, "ID": found.id(), "VERSION_ID": version}
 
 
 def read_libc(system: System, facts: Mapping[str, Any]) -> str | None:
