@@ -38,7 +38,10 @@ class Entry(NamedTuple):
     def of_single_numbers(self) -> bool:
         return type(self.info).__name__ in ("UnaryUfuncInfo", "BinaryUfuncInfo")
 
-    def makes_fractions(self, torch: Any, call: Call) -> bool:
+    def counts_up(self, torch: Any, call: Call) -> bool:
+        """Whether it may compute with fractions, or in as many steps as a whole number says."""
+        if not self.of_single_numbers:
+            return True
         try:
             found = plain(torch, self.run(*call.given, **call.options))
         except Exception:  # it has no answer here
@@ -103,8 +106,8 @@ class Entry(NamedTuple):
         if self.varies:
             draw = Draw(torch, words, wanted.lengths)
             call, kind = grown(draw, call), wanted.numbers
-            if kind == "large" and dtype in WHOLE and self.makes_fractions(torch, call):
-                kind = ""  # its steps may be as many as the number says
+            if kind == "large" and dtype in WHOLE and self.counts_up(torch, call):
+                kind = ""
             if kind:
                 call = replaced(torch, call, lambda x: x.detach())
                 call = numbered(draw, call, kind, dtype)

@@ -19,11 +19,11 @@ LENGTHS: Tuple[Tuple[int, ...], ...] = (
 numbers; so do those of torch's database that it calls functions of single numbers or reductions.
 Others are soon asked for what they are not made for, and a sound machine is called wrong."""
 NUMBERS = (
-    *("", "special", "ties", "large", "negative", "", "large"),
+    *("", "special", "ties", "large", "negative", "special", "large"),
     *("equal", "steps", "", "special", "large", ""),
 )
 LAYOUTS = ("", "transposed", "strided", "", "channels-last", "offset", "pitched", "front")
-WAYS = ("gradient", "out", "thread", "again", "in place", "gradient", "", "inference")
+WAYS = ("gradient", "out", "thread", "again", "in place", "gradient", "in place", "inference")
 
 
 class Form(NamedTuple):

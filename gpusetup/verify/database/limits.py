@@ -56,7 +56,8 @@ def limits(torch: Any, question: Any, target: Target, moves: List[Any]) -> Tuple
     if "gradient" in target.label:
         unsure |= size * u >= question.along  # a roundoff of an argument moves all of the answer
         steep = min(question.height, 1e30) ** 3 * 4 >= top
-    if steep or question.dtype == "float16" or question.height_given >= 0.5 * log(top):
+        steep = steep or question.height_given >= 0.5 * log(top)
+    if steep or question.dtype == "float16":
         unsure |= ~target.found.isfinite()
     return allowed, unsure
 

@@ -90,7 +90,9 @@ def _met(d: Draw) -> Any:
     """Places along an axis, laid out in any way; many are alike."""
     shape = d.shape(d.choice((1, 2, 2)), 2**14)
     dim, wanted = d.choice(range(len(shape))), list(shape)
-    wanted[dim] = d.choice((shape[dim], 1, 33, 65))
+    if len(shape) == 2 and d.flag():  # a square does not tell which way it lies
+        wanted = [min(shape)] * 2
+    wanted[dim] = d.choice((wanted[dim], wanted[dim], 1, 33))
     places = d.whole(0, shape[dim], *wanted[::-1]) % d.choice((2, 3, shape[dim]))
     return (d.normal(*shape), dim, places.permute(*range(len(shape))[::-1]), d.normal(*wanted)), {}
 
@@ -127,7 +129,7 @@ def _sparse(d: Draw) -> Any:
     n, m = d.length(257), d.choice((3, 17, 65))
     kept = d.whole(0, 4, n, m) == 0
     return (d.normal(n, m) * kept, d.normal(m, d.choice((1, 3, 17)))), {
-        "kind": d.choice(("coo", "csr", "sum", "add"))
+        "kind": d.choice(("coo", "csr", "sum", "add", "met"))
     }
 
 
@@ -138,6 +140,14 @@ def _sparsely(x: Any, y: Any, kind: str) -> Any:
         return x.to_sparse_csr() @ y
     if kind == "sum":
         return torch.sparse.sum(x.to_sparse(), 1).to_dense()
+    if kind == "met":  # each place twice
+        places = x.nonzero().t()
+        values = torch.cat([x[tuple(places)], y.reshape(-1)[:1].expand(places.shape[1])])
+        return (
+            torch.sparse_coo_tensor(torch.cat([places, places], 1), values, x.shape)
+            .coalesce()
+            .to_dense()
+        )
     if kind == "add":
         return (x.to_sparse() + x.flip(0).to_sparse()).to_dense()
     return torch.sparse.mm(x.to_sparse(), y)
