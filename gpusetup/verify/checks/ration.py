@@ -61,8 +61,6 @@ SOURCES = {
         lambda torch: of_optimizers.entries(loading.optimizers(torch)), 2, 8.0, 24
     ),
 }
-OFTEN = 3
-"""Our own entries are asked so many times as often: they are what programs compute most."""
 
 
 @functools.lru_cache(maxsize=None)
@@ -108,7 +106,7 @@ def _turns(name: str, known: Dict[str, Any]) -> Iterator[Tuple[Any, int]]:
     random.Random(name).shuffle(order)
     first = seed % ROUND * len(order) // ROUND
     for each in order[first:] + order[:first]:
-        often = OFTEN if hasattr(known[each], "draw") else 1
+        often = getattr(known[each], "often", 1)
         count = often * source.turns
         turns = range(seed * count, (seed + 1) * count)
         for turn in range(often * source.census) if asked().level == "census" else turns:

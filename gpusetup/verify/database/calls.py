@@ -11,7 +11,7 @@ WIDE = {
     "bfloat16": "float64",
     "complex64": "complex128",
 }
-WHOLE = ("int8", "int16", "int32", "uint8")
+WHOLE = ("int8", "int16", "int32", "int64", "uint8")
 
 
 class Call(NamedTuple):

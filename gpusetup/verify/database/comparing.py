@@ -64,6 +64,7 @@ class Question:
         entry = asked.entry
         self.torch, self.device, self.call, self.dtype = torch, device, call, asked.dtype
         self.run, self.unique = entry.run, entry.unique
+        self.exactly = getattr(entry, "exact", None) or entry.run
         chance = random.Random(asked.words)
         self.made = torch.Generator().manual_seed(chance.getrandbits(62))
         self.u = ROUNDOFF.get(self.dtype, ROUNDOFF["float32"])
@@ -78,12 +79,16 @@ class Question:
         self.height_given = max(map(greatest, given), default=0.0)
         """The greatest size of an argument. Its exponential may be past the end of the format."""
         longest = max((n for x in given for n in x.shape), default=1)
-        places = any(x.dtype == torch.int64 for x in given)
-        halves = self.dtype in HALVES and not places
-        self.many = 1.0 if halves else 2.0 * (1 + sqrt(longest) / 8)
+        if self.dtype in HALVES:
+            longest = max((most_alike(x) for x in given if x.dtype == torch.int64), default=0)
+        self.many = 2.0 * (1 + sqrt(longest) / 8) if longest else 1.0
         """What is added up may be rounded so often; half precision, what meets at one place."""
         self.upstream: List[Any] = []
         self.along = 0.0
+        rounds = any(type(x) is float for x in (*call.given, *call.options.values()))
+        single = getattr(entry, "of_single_numbers", False)
+        self.steps = single and len(given) == 1 and self.dtype not in ("complex64", *WHOLE)
+        self.by_fractions = self.dtype in WHOLE and single and not rounds
         self.wide = exactly(torch, call, self.dtype)
         self.moves: Optional[List[Answer]] = None
         """Exact answers of moved arguments, once one was asked for."""
@@ -115,7 +120,33 @@ class Question:
             return self.upstream
 
         with in_float64(self.torch):
-            return answered(self.torch, self.run, fresh(self.torch, self.wide), drawn, self.unique)
+            wide = fresh(self.torch, self.wide)
+            found = answered(self.torch, self.exactly, wide, drawn, self.unique)
+            again = self._again() if self.by_fractions else []
+            if len(again) == len(found.outputs):
+                found = found._replace(
+                    outputs=[self._widest(x, y) for x, y in zip(found.outputs, again)]
+                )
+            return found
+
+    def _again(self) -> List[Any]:
+        """What float64 makes of whole numbers; nothing where they are taken as bits."""
+        torch = self.torch
+        call = replaced(torch, self.wide, lambda x: x.double() if x.dtype == torch.int64 else x)
+        with contextlib.suppress(Exception):
+            return answered(torch, self.run, call, lambda _: [], True).outputs
+        return []
+
+    def _widest(self, whole: Any, found: Any) -> Any:
+        """The answer in float64 where that is a whole number which the format holds."""
+        reach = self.torch.iinfo(getattr(self.torch, self.dtype))
+        if found.dtype == self.torch.bool:
+            return found
+        if kind_of(whole) != "whole" or kind_of(found) == "whole" or whole.shape != found.shape:
+            return whole
+        sure = (found == found.round()) & (found.abs() < 2.0**53)
+        sure &= (found >= reach.min) & (found <= reach.max)
+        return self.torch.where(sure, found.to(whole.dtype), whole)
 
     def weights(self, y: Any) -> Any:
         torch = self.torch
@@ -154,7 +185,7 @@ class Question:
             call = replaced(torch, fresh(torch, self.wide), shifted)
             call = call._replace(options={n: number(v) for n, v in call.options.items()})
             upstream = [shifted(g) for g in self.upstream]
-            return answered(torch, self.run, call, lambda _: upstream, self.unique)
+            return answered(torch, self.exactly, call, lambda _: upstream, self.unique)
 
     def moved_answers(self) -> List[Answer]:
         if self.moves is None:
@@ -218,6 +249,11 @@ class Question:
         return way(torch, Asking(self.run, made, answer))
 
 
+def most_alike(places: Any) -> int:
+    """How often the most frequent number is there."""
+    return int(places.unique(return_counts=True)[1].max()) if places.numel() else 0
+
+
 def judged(question: Question, target: Target) -> Part:
     """Moved arguments are asked for where the answer is farther off than by its own roundoff."""
     found, right = target.found, target.exact
@@ -230,6 +266,8 @@ def judged(question: Question, target: Target) -> Part:
     if kind_of(found) == "whole":
         return _whole(question, target)
     part = _close(question, target, [])
+    if question.steps and bool((right == right.round()).all()):
+        return part  # the numbers are given exactly, and it jumps there
     if part.worst > 1:
         part = _close(question, target, [target.of(each) for each in question.moved_answers()])
     if part.worst > 1 and question.moves:

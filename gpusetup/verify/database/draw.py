@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import inf, nan
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .calls import Call, replaced, tensors_of
@@ -67,6 +68,13 @@ class Own(NamedTuple):
     learns: bool = True
     room: float = 1.0
     unique: bool = True
+    exact: Optional[Callable[..., Any]] = None
+    """What computes it in float64, if not the same kernel."""
+
+    @property
+    def often(self) -> int:
+        """Programs compute these most."""
+        return 6
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
         words = f"{seed}:{self.name}:{turn}"
@@ -77,13 +85,15 @@ class Own(NamedTuple):
         low = getattr(torch, dtype)
 
         def lowered(x: Any) -> Any:
-            return x.to(low) if x.dtype == torch.float32 and low.is_floating_point else x
+            if x.dtype != torch.float32 or not (low.is_floating_point or low.is_complex):
+                return x
+            return torch.complex(x, x.flip(0)) if low.is_complex else x.to(low)
 
         call = replaced(torch, Call(given, options, lambda x: x), lowered)
         if turn % 2 and any(x.dim() == 4 for x in given if hasattr(x, "dim")):
             wanted = wanted._replace(layout="channels-last")
-        kind = wanted.numbers if dtype != "float16" else ""
-        call = numbered(draw, call, kind)
+        kind = wanted.numbers if dtype != "float16" and wanted.numbers != "special" else ""
+        call = numbered(draw, call, kind, dtype)
         learns = self.learns and not kind and low.is_floating_point
         if wanted.layout == "channels-last" and dtype != "float32":
             learns = False  # convolutions leave parts of such a gradient unwritten (2.13.0, CPU)
@@ -101,27 +111,73 @@ class Own(NamedTuple):
             yield label, way, form.layout, form.way in ("gradient", "out")
 
 
-def numbered(draw: Draw, call: Call, kind: str) -> Call:
-    """Other numbers of that kind, of all tensors of fractions or of one."""
-    torch, chance = draw.torch, draw.chance
-    given = tensors_of(torch, (call.given, call.options))
-    given = [x for x in given if x.is_floating_point() and x.numel()]
+def numbered(draw: Draw, call: Call, kind: str, dtype: str) -> Call:
+    """Other numbers of that kind, of all tensors of that format or of one."""
+    low = getattr(draw.torch, dtype)
+    given = tensors_of(draw.torch, (call.given, call.options))
+    given = [x for x in given if x.dtype == low and x.numel()]
     if not given or not kind:
         return call
-    one = id(chance.choice(given)) if chance.random() < 0.4 else None
+    one = id(draw.choice(given)) if draw.chance.random() < 0.4 else None
 
     def changed(x: Any) -> Any:
-        chosen = x.is_floating_point() and x.numel() and one in (None, id(x))
-        return _numbers(draw, x, kind) if chosen else x
+        chosen = x.dtype == low and x.numel() and one in (None, id(x))
+        return _numbers(draw, x.detach(), kind) if chosen else x
 
-    return replaced(torch, call, changed)
+    return replaced(draw.torch, call, changed)
+
+
+SPECIAL = (nan, inf, -inf, 0.0, -0.0, 0.5, 2.5, -1.5)
 
 
 def _numbers(draw: Draw, x: Any, kind: str) -> Any:
     torch = draw.torch
+    if not x.is_floating_point():
+        return x if x.is_complex() or kind != "large" else _any_size(draw, x)
     if kind == "ties":
         return (x * 2).round() / 2
     if kind == "equal":
         return torch.full_like(x, float(x.reshape(-1)[0]))
-    count = torch.arange(x.numel(), dtype=torch.float64) % draw.choice((3, 17, 127))
-    return (count.reshape(x.shape) - 1).to(x.dtype)
+    if kind == "negative":
+        return -x.abs()
+    if kind == "large":
+        return x * 30.0
+    if kind == "steps":
+        count = torch.arange(x.numel(), dtype=torch.float64) % draw.choice((3, 17, 127))
+        return (count.reshape(x.shape) - 1).to(x.dtype)
+    y = x.contiguous().clone()
+    for value in SPECIAL:
+        y.view(-1)[draw.chance.randrange(y.numel())] = value
+    return y
+
+
+def _any_size(draw: Draw, x: Any) -> Any:
+    """Whole numbers of up to all bits; of int64, up to those that float64 holds."""
+    bits = min(draw.torch.iinfo(x.dtype).bits, 52)
+    most = 2 ** (bits - 1)
+    low = 0 if x.dtype == draw.torch.uint8 else -most
+    drawn = draw.whole(low, most, *x.shape) >> draw.whole(0, bits, *x.shape)
+    return drawn.to(x.dtype)
+
+
+def grown(draw: Draw, call: Call, most: int = 2**14) -> Call:
+    """One axis of each tensor, counted from the last, gets another length; the numbers are some of
+    those that were there, made smaller by up to a third."""
+    torch = draw.torch
+    given = tensors_of(torch, (call.given, call.options))
+    axes = sorted({(n, place - x.dim()) for x in given for place, n in enumerate(x.shape) if n > 1})
+    if not axes or not draw.lengths or not all(x.numel() for x in given):
+        return call
+    old, place = draw.choice(axes)
+    new = draw.length(most * old // max(x.numel() for x in given))
+    picks = draw.whole(0, old, new)
+
+    def longer(x: Any) -> Any:
+        if x.dim() < -place or x.shape[place] != old or x.layout != torch.strided:
+            return x
+        y = x.detach().index_select(place, picks)
+        if y.is_floating_point() or y.is_complex():
+            y = y * (1 - torch.rand(tuple(y.shape), generator=draw.made) / 3).to(y.dtype)
+        return y.requires_grad_(x.requires_grad)
+
+    return replaced(torch, call, longer)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import zlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .calls import Call
+from .calls import WHOLE, Call, plain, replaced
+from .draw import Draw, grown, numbered
 from .forms import Question, form
 from .loading import Database, kept_chance, seeded
 from .rules import BY_SIGN, LEFT_OUT, NO_GRADIENT, reason
@@ -26,6 +28,36 @@ class Entry(NamedTuple):
     """Whether it takes lists of tensors."""
     room: float = 1.0
     """By so much more than others it may be off."""
+
+    @property
+    def varies(self) -> bool:
+        """Whether it computes single numbers or reduces lines: of any length and numbers."""
+        return self.of_single_numbers or type(self.info).__name__ == "ReductionOpInfo"
+
+    @property
+    def of_single_numbers(self) -> bool:
+        return type(self.info).__name__ in ("UnaryUfuncInfo", "BinaryUfuncInfo")
+
+    def counts_up(self, torch: Any, call: Call) -> bool:
+        """Whether it may compute with fractions, or in as many steps as a whole number says."""
+        if not self.of_single_numbers:
+            return True
+        try:
+            found = plain(torch, self.run(*call.given, **call.options))
+        except Exception:  # it has no answer here
+            return True
+        return any(x.is_floating_point() for x in found)
+
+    @property
+    def over_itself(self) -> Any:
+        """What writes its answer over its argument."""
+        names = getattr(getattr(self.run, "__code__", None), "co_varnames", ())
+        by_option = functools.partial(self.run, inplace=True) if "inplace" in names else None
+        return self.info.inplace_variant or by_option
+
+    @property
+    def often(self) -> int:
+        return 3 if self.varies else 1
 
     def formats(self, torch: Any, device: str) -> List[str]:
         """In the order in which they come round."""
@@ -70,7 +102,16 @@ class Entry(NamedTuple):
         calls = MADE[key]
         if not calls:
             return None
-        return Question(self, dtype, turn, chance.choice(calls), words, form(turn))
+        wanted, call = form(turn), chance.choice(calls)
+        if self.varies:
+            draw = Draw(torch, words, wanted.lengths)
+            call, kind = grown(draw, call), wanted.numbers
+            if kind == "large" and dtype in WHOLE and self.counts_up(torch, call):
+                kind = ""
+            if kind:
+                call = replaced(torch, call, lambda x: x.detach())
+                call = numbered(draw, call, kind, dtype)
+        return Question(self, dtype, turn, call, words, wanted)
 
     def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
         """The same numbers computed in the way of the question, in its layout."""
@@ -82,9 +123,9 @@ class Entry(NamedTuple):
             pass
         elif form.way == "out" and self.info.supports_out and "test_out" not in self.skips:
             way = into_out if not self.listed else directly
-        elif form.way == "in place" and self.info.inplace_variant:
+        elif form.way == "in place" and self.over_itself:
             if "test_variant_consistency_eager" not in self.skips:
-                way = in_place(self.info.inplace_variant)
+                way = in_place(self.over_itself)
         else:
             way = WAYS.get(form.way, directly)
         if way is not directly or layout:
@@ -94,8 +135,8 @@ class Entry(NamedTuple):
 MADE: Dict[Tuple[str, str, str, int], List[Call]] = {}
 """The samples of the entries that were asked last."""
 TURNS = (
-    *("float32", "bfloat16", "float32", "float16", "float32", "complex64", "float32", "int32"),
-    *("float32", "bfloat16", "float32", "uint8", "float32", "float16", "float32", "int8", "int16"),
+    *("float32", "bfloat16", "complex64", "float32", "float16", "int64", "float32", "int32"),
+    *("float32", "bfloat16", "complex64", "uint8", "float32", "float16", "int64", "int8", "int16"),
 )
 """Formats as they come round, by what programs use."""
 

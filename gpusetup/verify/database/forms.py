@@ -15,12 +15,15 @@ LENGTHS: Tuple[Tuple[int, ...], ...] = (
     (33_001, 66_001, 131_072, 262_147),
     (1, 2, 3, 5),
 )
-"""Lengths on both sides of what kernels are cut into; none: any. Only our own entries vary them,
-and the numbers: in lengths or numbers that its samples do not have, an entry of torch's database is
-soon asked for what it is not made for, and a sound machine is called wrong."""
-NUMBERS = ("", "", "ties", "", "", "", "", "equal", "steps", "", "")
+"""Lengths on both sides of what kernels are cut into; none: any. Our own entries vary them and the
+numbers; so do those of torch's database that it calls functions of single numbers or reductions.
+Others are soon asked for what they are not made for, and a sound machine is called wrong."""
+NUMBERS = (
+    *("", "special", "ties", "large", "negative", "special", "large"),
+    *("equal", "steps", "", "special", "large", ""),
+)
 LAYOUTS = ("", "transposed", "strided", "", "channels-last", "offset", "pitched", "front")
-WAYS = ("gradient", "out", "thread", "again", "in place", "gradient", "", "inference")
+WAYS = ("gradient", "out", "thread", "again", "in place", "gradient", "in place", "inference")
 
 
 class Form(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List
 
-from .draw import Draw, Own
+from .draw import FLOATS, Draw, Own
 from .layers import (
     attended,
     back_convolved,
@@ -28,15 +28,26 @@ from .layers import (
 )
 
 
+def _axis(d: Draw, shape: List[int]) -> int:
+    """Of three questions, two along the longest."""
+    return int(d.choice((shape.index(max(shape)),) * 2 + (d.choice(range(len(shape))),)))
+
+
 def _along(d: Draw) -> Any:
     shape = d.shape(d.choice((1, 2, 3)), 2**18)
-    return (d.normal(*shape), d.choice(range(len(shape)))), {}
+    return (d.normal(*shape), _axis(d, shape)), {}
+
+
+def _spread(d: Draw) -> Any:
+    (x, dim), _ = _along(d)
+    dims = (dim, (dim + 1) % x.dim()) if x.dim() > 1 and d.flag() else (dim,)
+    return (x, dims), {"correction": d.choice((0, 1, 1))}
 
 
 def _tied(d: Draw) -> Any:
     """Whole numbers of which many are alike."""
     shape = d.shape(d.choice((1, 2, 2, 3)), 2**16)
-    return (d.whole(-9, d.choice((9, 200)), *shape).float(), d.choice(range(len(shape)))), {}
+    return (d.whole(-9, d.choice((-2, 9, 200)), *shape).float(), _axis(d, shape), d.flag()), {}
 
 
 def _apart(d: Draw) -> Any:
@@ -45,13 +56,15 @@ def _apart(d: Draw) -> Any:
     for n in shape:
         count *= n
     x = d.torch.randperm(count, generator=d.made).reshape(shape).float()
-    dim = d.choice(range(len(shape)))
+    dim = _axis(d, shape)
     return (x, d.choice((1, min(5, shape[dim]), (shape[dim] + 1) // 2)), dim, d.flag()), {}
 
 
 def _rows(d: Draw) -> Any:
+    """A table and places in it, of which many or neighbours may be alike."""
     rows, width = d.choice((5, 1025, 40_009, 70_001, 70_001)), d.choice((1, 2, 3))
-    places = d.whole(0, rows, d.length(2**15))
+    places = d.whole(0, rows, d.length(2**15)) % d.choice((3, 5, rows, rows))
+    places = places.sort()[0] if d.flag() else places
     places[-1] = rows - 1
     return d.normal(rows, width), places
 
@@ -70,8 +83,18 @@ def _bag(d: Draw) -> Any:
 
 def _added(d: Draw) -> Any:
     table, places = _rows(d)
-    places = places % d.choice((3, len(table)))
     return (table, places, d.normal(len(places), table.shape[1])), {}
+
+
+def _met(d: Draw) -> Any:
+    """Places along an axis, laid out in any way; many are alike."""
+    shape = d.shape(d.choice((1, 2, 2)), 2**14)
+    dim, wanted = d.choice(range(len(shape))), list(shape)
+    if len(shape) == 2 and d.flag():  # a square does not tell which way it lies
+        wanted = [min(shape)] * 2
+    wanted[dim] = d.choice((wanted[dim], wanted[dim], 1, 33))
+    places = d.whole(0, shape[dim], *wanted[::-1]) % d.choice((2, 3, shape[dim]))
+    return (d.normal(*shape), dim, places.permute(*range(len(shape))[::-1]), d.normal(*wanted)), {}
 
 
 def _picked(d: Draw) -> Any:
@@ -106,7 +129,7 @@ def _sparse(d: Draw) -> Any:
     n, m = d.length(257), d.choice((3, 17, 65))
     kept = d.whole(0, 4, n, m) == 0
     return (d.normal(n, m) * kept, d.normal(m, d.choice((1, 3, 17)))), {
-        "kind": d.choice(("coo", "csr", "sum", "add"))
+        "kind": d.choice(("coo", "csr", "sum", "add", "met"))
     }
 
 
@@ -117,6 +140,14 @@ def _sparsely(x: Any, y: Any, kind: str) -> Any:
         return x.to_sparse_csr() @ y
     if kind == "sum":
         return torch.sparse.sum(x.to_sparse(), 1).to_dense()
+    if kind == "met":  # each place twice
+        places = x.nonzero().t()
+        values = torch.cat([x[tuple(places)], y.reshape(-1)[:1].expand(places.shape[1])])
+        return (
+            torch.sparse_coo_tensor(torch.cat([places, places], 1), values, x.shape)
+            .coalesce()
+            .to_dense()
+        )
     if kind == "add":
         return (x.to_sparse() + x.flip(0).to_sparse()).to_dense()
     return torch.sparse.mm(x.to_sparse(), y)
@@ -130,7 +161,23 @@ def _waves(d: Draw) -> Any:
 def _solved(d: Draw) -> Any:
     n = d.length(130)
     x = d.normal(n, n)
-    return (x @ x.t() / n + d.torch.eye(n), d.normal(n, 3)), {}
+    upper, unit = d.flag(), d.flag()
+    return (x @ x.t() / n + d.torch.eye(n), d.normal(n, 3)), {"upper": upper, "unit": unit}
+
+
+def _by_solving(x: Any, y: Any, upper: bool, unit: bool, inverse: Any = None) -> Any:
+    import torch
+
+    linear = torch.linalg
+    triangle = linear.solve_triangular(x, y, upper=upper, unitriangular=unit)
+    return linear.cholesky(x), linear.solve(x, y), (inverse or linear.inv)(x), triangle
+
+
+def _by_columns(x: Any) -> Any:
+    """The inverse as a solution."""
+    import torch
+
+    return torch.linalg.solve(x, torch.eye(len(x), dtype=x.dtype))
 
 
 def _ragged(d: Draw) -> Any:
@@ -212,7 +259,8 @@ def own(torch: Any) -> Dict[str, Any]:
         Own(
             "product of lines",
             lambda d: ((d.normal(n := d.length(2**19)), d.normal(n)), {}),
-            t.dot,
+            t.vdot,
+            (*FLOATS, "complex64"),
             once=True,
         ),
         Own("convolution layer", draw_convolution(False), convolved),
@@ -232,16 +280,23 @@ def own(torch: Any) -> Dict[str, Any]:
         ),
         Own(
             "variance along",
-            _along,
-            lambda x, dim: t.var_mean(x, dim) if x.shape[dim] > 1 else x.sum(),
+            _spread,
+            lambda x, dim, correction: (
+                t.var_mean(x, dim, correction=correction) if min(x.shape) > 1 else x.sum()
+            ),
         ),
         Own(
             "greatest of ties",
             _tied,
-            lambda x, dim: (t.argmax(x, dim), t.argmin(x, dim), t.amax(x, dim)),
+            lambda x, dim, _: (t.argmax(x, dim), t.argmin(x, dim), t.amax(x, dim)),
             learns=False,
         ),
-        Own("sort of ties", _tied, lambda x, dim: t.sort(x, dim=dim, stable=True), learns=False),
+        Own(
+            "sort of ties",
+            _tied,
+            lambda x, dim, down: t.sort(x, dim=dim, descending=down, stable=True),
+            learns=False,
+        ),
         Own("first few", _apart, lambda x, k, dim, largest: t.topk(x, k, dim, largest)),
         Own("lookup", _looked_up, f.embedding),
         Own("bags", _bag, f.embedding_bag),
@@ -264,14 +319,38 @@ def own(torch: Any) -> Dict[str, Any]:
             ),
         ),
         Own(
-            "lists with quotients", _lists(3, True), lambda *x: in_place_of(t._foreach_addcdiv_, *x)
+            "gathered",
+            _met,
+            lambda x, dim, i, y: (x.gather(dim, i), x.scatter_add(dim, i, y)),
         ),
-        Own("lists with products", _lists(3), lambda *x: in_place_of(t._foreach_addcmul_, *x)),
-        Own("norms of lists", _lists(1), t._foreach_norm),
+        Own(
+            "lists with quotients",
+            _lists(3, True),
+            lambda *x: in_place_of(t._foreach_addcdiv_, *x),
+            exact=lambda *x: [a + b / c / 2 for a, b, c in zip(*x)],
+        ),
+        Own(
+            "lists with products",
+            _lists(3),
+            lambda *x: in_place_of(t._foreach_addcmul_, *x),
+            exact=lambda *x: [a + b * c / 2 for a, b, c in zip(*x)],
+        ),
+        Own(
+            "norms of lists",
+            _lists(1),
+            t._foreach_norm,
+            exact=lambda x: [each.square().sum().sqrt() for each in x],
+        ),
         Own("product of bytes", _int8, _int_product, ("int8",), learns=False),
         Own("sparse matrices", _sparse, _sparsely, full, learns=False),
         Own("waves", _waves, lambda x, n: (t.fft.rfft(x), t.fft.irfft(t.fft.rfft(x), n)), full),
-        Own("solved", _solved, lambda x, y: (t.linalg.cholesky(x), t.linalg.solve(x, y)), full),
+        Own(
+            "solved",
+            _solved,
+            _by_solving,
+            ("float32", "float64"),
+            exact=lambda x, y, **how: _by_solving(x, y, **how, inverse=_by_columns),
+        ),
         Own("ragged lines", _ragged, _padded),
         Own("many parts", _parts, t.cat),
         Own("resized", _resized, f.interpolate),

@@ -13,7 +13,7 @@ SINCE = (2, 5)
 """The first release whose database is asked. 1.13.1 gives a dozen of its own samples
 wrong (distances and remainders of halves, `masked_select`'s gradient, norms of one number)."""
 HALVES = ("bfloat16", "float16")
-WHOLE = ("int8", "int16", "int32", "uint8")
+WHOLE = ("int8", "int16", "int32", "int64", "uint8")
 BYTES = ("int8", "uint8")
 
 
