@@ -78,7 +78,7 @@ def _words(answer: TuneAnswer) -> Iterator[str]:
 
 def _config(answer: TuneAnswer, config: str) -> Iterator[str]:
     if answer.cannot_fit:
-        yield from ("", marked(("✗", ERROR), answer.cannot_fit))
+        yield from ("", marked(NO, answer.cannot_fit))
     if answer.changes:
         yield from section(f"Changes of {config}", diff_lines(answer.diff))
         yield from section("Why", (line for one in answer.changes for line in why(one)))
