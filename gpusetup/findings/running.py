@@ -76,7 +76,7 @@ def out_of_memory(context: RuleContext) -> Iterator[Finding]:
         yield replace(found, title=told) if sized else found
 
 
-OUT_OF_MEMORY_TITLE = "The GPU's memory does not suffice"
+OUT_OF_MEMORY_TITLE = "The GPU's memory is full"
 MOST = 0.6
 """The share of a GPU above which other programs hold most of it."""
 

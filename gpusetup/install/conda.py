@@ -226,7 +226,7 @@ def execute_conda(job: Job, plan: CondaPlan, *, verify: bool) -> Outcome:
         if verdict is not None and verdict["verdict"] != "passed":
             job.talk("Restoring the previous packages ...")
             if began is not None and _conda_itself(job.environ):
-                _run(job, _step_back(store, undo), "the previous packages cannot be put back")
+                _run(job, _step_back(store, undo), "cannot restore the previous packages")
             _require_back(prefix, there)
             return Outcome(kept=False, verdict=verdict)
         forget_undo(store)

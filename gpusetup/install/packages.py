@@ -89,22 +89,22 @@ NO_PACKAGES = (
     ),
     (
         r"[^@]*\.(?:whl|tar\.gz|zip)",
-        "a file; `install` takes the names of packages",
+        "a file; `install` expects names of packages",
         "`gpusetup install --offline DIR` installs from a folder of wheels",
     ),
     (
         r"[^@]*\.(?:txt|in|toml)",
-        "a file; `install` takes the names of packages",
+        "a file; `install` expects names of packages",
         "did you mean `gpusetup install -r WORD`?",
     ),
     (
         r".*\.ya?ml",
-        "a file; `install` takes the names of packages",
+        "a file; `install` expects names of packages",
         "`gpusetup install` first, then conda's own `env update -f WORD`",
     ),
     (
         r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*",
-        "a folder or an address; `install` takes the names of packages",
+        "a folder or an address; `install` expects names of packages",
         "`gpusetup install` first, then `uv pip install WORD`",
     ),
     (

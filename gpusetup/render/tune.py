@@ -42,7 +42,7 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
         lines += section(f"Batch sizes on {where}", (*trials, "", _best(answer)))
     if answer.leak:
         lines += ["", marked(BUT, "leak", answer.leak)]
-    words = (Row(f"  {word}") for word in (answer.marks, answer.cause) if word)
+    words = (Row(f"  {answer.cause}"),) if answer.cause else ()
     if answer.benchmark:
         lines += section(f"Measured on {where}", (*comparison(answer.benchmark), *words))
     if answer.cannot_fit:
@@ -91,7 +91,7 @@ def _config(answer: TuneAnswer, config: str) -> Iterator[str]:
 
 def _written(answer: TuneAnswer, config: str) -> str:
     if answer.written is not None:
-        back = "; `--undo` puts back what stood there" if answer.written == config else ""
+        back = "; `--undo` restores the previous text" if answer.written == config else ""
         return f"Written to {answer.written}{back}"
     return "Nothing is written; `--in-place` or `-o FILE` writes it" if answer.changes else ""
 

@@ -60,7 +60,7 @@ def read_page(url: str) -> tuple[str, ...]:
     text = body.decode("utf-8", "replace")
     links = LINK.findall(text)
     if not links and (len(text) > EMPTY_PAGE or (text.strip() and "<" not in text)):
-        raise _unreached(f"{shown}: what came is no index page: it lists no packages")
+        raise _unreached(f"{shown}: this is no index page: it lists no packages")
     named = (HREF.search(inside) for inside in links if "data-yanked" not in inside)
     return tuple(urljoin(answer.url, html.unescape(one[1].strip("\"'"))) for one in named if one)
 

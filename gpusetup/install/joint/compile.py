@@ -92,7 +92,7 @@ class Uv:
             own = links.as_uri() if links else "-"
             rows = parse_toml(said.stdout)["packages"]
             return Answer(packages=tuple(_locked(row, own) for row in rows))
-        problem = complaint("uv finds no set of versions", said)
+        problem = complaint("uv finds no set of versions of versions", said)
         if not isinstance(problem, Unsatisfiable):
             raise problem
         return Answer(reason=sentence(problem.message))

@@ -33,8 +33,8 @@ def pip_settings(
                 parser.read(path, encoding="utf-8-sig")
         except (Error, UnicodeDecodeError):  # its words may quote a password
             raise BadInput(
-                f"{path} is no configuration of pip",
-                hint="mend it (`pip config debug` shows what pip reads), or set "
+                f"{path} is not a pip configuration",
+                hint="fix it (`pip config debug` shows what pip reads), or set "
                 f"PIP_CONFIG_FILE={os.devnull}",
             ) from None
     rows = [

@@ -152,7 +152,7 @@ def _what_is_wrong(journal: Journal, store: Path) -> str | None:
     out = first_outside(store, paths_in(store, (*journal.made, *journal.moves)))
     if out is None:
         return None
-    return f"it names what does not lie in the environment, or behind a link: {out[:200]!r}"
+    return f"it names files outside the environment, or behind a link: {out[:200]!r}"
 
 
 def first_outside(store: Path, paths: Iterable[str]) -> str | None:
