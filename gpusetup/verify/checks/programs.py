@@ -99,7 +99,7 @@ def _fused(device: str) -> Iterator[Part]:
     def block(x: Any, scale: Any) -> Any:
         y = torch.nn.functional.gelu(x * scale + 1) + x.relu()
         fused = (y.softmax(-1) * x).sum(-1) + y.mean(-1).tanh()
-        return fused, torch.log1p(x.abs()), torch.expm1(x)
+        return fused, torch.log1p(x.abs()), torch.expm1(x.detach())
 
     def differentiated(run: Any, given: List[Any]) -> List[Any]:
         leaves = [x.detach().requires_grad_() for x in given]
