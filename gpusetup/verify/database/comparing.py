@@ -49,6 +49,7 @@ NO_WAY = (
     "must be contiguous",
     "unsupported operation",
     "cannot be converted to type",
+    "to be true, but got false",
 )
 """What torch says where an operator has no such form, or not for such strides."""
 
