@@ -212,7 +212,7 @@ OOM = (
         ),
         (
             f"{OOM} 5.20 GiB already allocated; 12.50 MiB free; 5.40 GiB reserved in total by PyTorch)",
-            "does not suffice",
+            "memory is full",
             "batch size",
         ),
         (

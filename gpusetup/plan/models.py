@@ -146,7 +146,7 @@ WITHOUT_ATTENTION = re.compile(
     r"|inception|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm)"
 )
 """Names of networks that are convolutions, recurrent, or of state space."""
-TRACED = "`gpusetup plan --code train:build --batch 32` traces a step of your own model"
+TRACED = "`gpusetup plan --code train:build --batch 32` traces a step of your model"
 
 
 def model_named(text: str) -> Shape:

@@ -23,10 +23,10 @@ FAILURE = lazy(
     r"(?P<message>.*)$"
 )
 """An exception, a line that is marked as an error, or one that begins as programs say it."""
-PASSED_ON = lazy(
-    r"ActorDied|RayActor|RayTask|ChildFailed|EngineDead|unavailable|Warning:|[Ee]rrors?: (?:0|None)\b"
+NOT_ITS_OWN = lazy(
+    r"NVRM: |\bnvidia[\w-]*: |ActorDied|RayActor|RayTask|ChildFailed|EngineDead|unavailable|Warning:|[Ee]rrors?: (?:0|None)\b"
 )
-"""What a program says because another one of its processes failed: that one says why."""
+"""What the kernel says, and what a program says because another one of its processes failed."""
 ORDINARY = lazy(
     r"^(?:Key|Value|Type|Attribute|Index|Name|UnboundLocal|FileNotFound|NotADirectory|JSONDecode|Unicode\w+|Unpickling"
     r"|ModuleNotFound|Import|Syntax|Indentation|ZeroDivision|Assertion|HTTP|HfHubHTTP|GatedRepo|\w*EntryNotFound"
@@ -89,7 +89,7 @@ def failures(text: Text) -> Iterator[Fact]:
     for number in range(len(text.lines) - 1, first - 1, -1):
         line = text.lines[number].strip()
         found, releases = FAILURE.search(line), OTHER_RELEASE.search(line)
-        if not (found or releases or NEEDS.search(line)) or PASSED_ON.search(line):
+        if not (found or releases or NEEDS.search(line)) or NOT_ITS_OWN.search(line):
             continue
         before = text.lines[max(number - BEFORE, first) : number]
         needed = next((one for one in (line, *reversed(before)) if NEEDS.search(one)), None)
