@@ -306,7 +306,7 @@ def _close(question: Question, target: Target, moves: List[Any]) -> Part:
         return Part(target.label, 0.0, 0.0)
     allowed, unsure = limits(torch, question, target, moves)
     off = (found - exact).abs()
-    if exact.is_complex():
+    if exact.is_complex() or "gradient" in target.label:  # the order of products decides which
         alike |= ~found.isfinite() & ~exact.isfinite()
     parts = torch.where(alike | unsure, torch.zeros_like(off), off / allowed)
     parts = torch.nan_to_num(parts, inf, inf, inf)
