@@ -155,7 +155,7 @@ def _any_size(draw: Draw, x: Any) -> Any:
     """Whole numbers of up to all bits; of int64, up to those that float64 holds."""
     bits = min(draw.torch.iinfo(x.dtype).bits, 52)
     most = 2 ** (bits - 1)
-    low = 0 if x.dtype == draw.torch.uint8 else -most
+    low = 0 if x.dtype == draw.torch.uint8 else 1 - most  # -most is its own negative
     drawn = draw.whole(low, most, *x.shape) >> draw.whole(0, bits, *x.shape)
     return drawn.to(x.dtype)
 

@@ -48,6 +48,39 @@ class Entry(NamedTuple):
             return True
         return any(x.is_floating_point() for x in found)
 
+    def leaves_range(self, torch: Any, call: Call, dtype: str) -> bool:
+        """Whether a part of the answer may be beyond what the format holds: the answer to numbers
+        of one sign that are all above one, or all below, is. Then the order of the parts decides.
+        """
+        if self.of_single_numbers or not dtype.endswith(("float16", "float32")):
+            return False
+        format = torch.finfo(getattr(torch, dtype))
+
+        def above(x: Any) -> Any:
+            return x.clamp(min=1.0)
+
+        def below(x: Any) -> Any:
+            return torch.where(x > 0, x, torch.ones_like(x)).clamp(max=1.0)
+
+        def leaves(bounded: Any) -> bool:
+            def bound(x: Any) -> Any:
+                if not x.is_floating_point():
+                    return x
+                return bounded(x.double().abs().nan_to_num(1.0, 1.0, 1.0))
+
+            made = replaced(torch, call, bound)
+            found = plain(torch, self.run(*made.given, **made.options))
+            sizes = [x.abs() for x in found if x.is_floating_point()]
+            return any(
+                bool(((x > 0) & (x < format.tiny)).any()) or not bool((x <= format.max).all())
+                for x in sizes
+            )
+
+        try:
+            return leaves(above) or leaves(below)
+        except Exception:  # it has no answer to these
+            return False
+
     @property
     def over_itself(self) -> Any:
         """What writes its answer over its argument."""
@@ -109,8 +142,9 @@ class Entry(NamedTuple):
             if kind == "large" and dtype in WHOLE and self.counts_up(torch, call):
                 kind = ""
             if kind:
-                call = replaced(torch, call, lambda x: x.detach())
-                call = numbered(draw, call, kind, dtype)
+                plain_call = replaced(torch, call, lambda x: x.detach())
+                made = numbered(draw, plain_call, kind, dtype)
+                call = call if self.leaves_range(torch, made, dtype) else made
         return Question(self, dtype, turn, call, words, wanted)
 
     def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
