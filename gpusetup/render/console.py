@@ -73,7 +73,7 @@ def sentence(title: str) -> str:
     """A title as the beginning of a sentence.
 
     >>> sentence("read the counters")
-    'See the counters'
+    'Read the counters'
     """
     return title[:1].upper() + title[1:]
 
