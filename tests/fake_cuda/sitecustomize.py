@@ -51,7 +51,7 @@ def install(scene):
 
     torch.cuda.get_device_properties = get_device_properties
     real_autocast, real_scaler = torch.autocast, torch.amp.GradScaler
-    torch.autocast = lambda device_type, dtype: real_autocast("cpu", dtype=dtype)
+    torch.autocast = lambda device_type, **how: real_autocast("cpu", **how)
     torch.amp.GradScaler = lambda device, **how: real_scaler("cpu", **how)
 
     class OnTheCpu(TorchFunctionMode):
