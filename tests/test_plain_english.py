@@ -52,10 +52,10 @@ def literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 for part in node.values
             ),
         )
-    for node in ast.walk(tree):
-        wanted = isinstance(node, ast.Constant) and id(node) not in docstrings | parts
-        if wanted and isinstance(node.value, str):
-            yield node.lineno, node.value
+    for one in ast.walk(tree):
+        is_shown = isinstance(one, ast.Constant) and id(one) not in docstrings | parts
+        if is_shown and isinstance(value := getattr(one, "value", None), str):
+            yield getattr(one, "lineno", 0), value
 
 
 def sentences(path: Path) -> Iterator[tuple[int, str]]:
