@@ -92,27 +92,24 @@ def with_cause(problem: BaseException) -> str:
 
 
 def _fused(device: str) -> Iterator[Part]:
-    """Sums, softmax and a residual, with their gradients: fused into kernels of their own. A second
-    call leaves what the first one gave."""
+    """Sums, softmax and a residual, with their gradients: fused into kernels of their own."""
     from torch._dynamo.utils import counters
 
     def block(x: Any, scale: Any) -> Any:
-        y = torch.nn.functional.gelu(x * scale + 1) + x.relu()
-        fused = (y.softmax(-1) * x).sum(-1) + y.mean(-1).tanh()
-        return fused, torch.log1p(x.abs()), torch.expm1(x.detach())
+        y = torch.nn.functional.gelu(x * scale + 1)
+        return (y.softmax(-1) * x).sum(-1) + y.mean(-1).tanh()
 
     def differentiated(run: Any, given: List[Any]) -> List[Any]:
         leaves = [x.detach().requires_grad_() for x in given]
         found = run(*leaves)
-        return [*found, *torch.autograd.grad(found[0].sum(), leaves)]
+        return [found, *torch.autograd.grad(found.sum(), leaves)]
 
     torch._dynamo.reset()
     before = int(counters["stats"]["unique_graphs"])
     given = [numbers(torch, *shape, salt=120) for shape in ((300, 70), (70,))]
     exact = differentiated(block, [x.double() for x in given])
     built = torch.compile(block, dynamic=False)
-    first, _ = (differentiated(built, [x.to(device) * sign for x in given]) for sign in (1, -1))
-    for found, wanted in zip(first, exact):
+    for found, wanted in zip(differentiated(built, [x.to(device) for x in given]), exact):
         size = wanted.abs() + wanted.square().mean().sqrt()
         yield agree("fused", found, wanted, 2 * summed(300) * size)
     graphs = int(counters["stats"]["unique_graphs"])

@@ -65,7 +65,6 @@ class Question:
         entry = asked.entry
         self.torch, self.device, self.call, self.dtype = torch, device, call, asked.dtype
         self.run, self.unique = entry.run, entry.unique
-        self.exactly = getattr(entry, "exact", None) or entry.run
         chance = random.Random(asked.words)
         self.made = torch.Generator().manual_seed(chance.getrandbits(62))
         self.u = ROUNDOFF.get(self.dtype, ROUNDOFF["float32"])
@@ -122,7 +121,7 @@ class Question:
 
         with in_float64(self.torch):
             wide = fresh(self.torch, self.wide)
-            found = answered(self.torch, self.exactly, wide, drawn, self.unique)
+            found = answered(self.torch, self.run, wide, drawn, self.unique)
             again = self._again() if self.by_fractions else []
             if len(again) == len(found.outputs):
                 found = found._replace(
@@ -186,7 +185,7 @@ class Question:
             call = replaced(torch, fresh(torch, self.wide), shifted)
             call = call._replace(options={n: number(v) for n, v in call.options.items()})
             upstream = [shifted(g) for g in self.upstream]
-            return answered(torch, self.exactly, call, lambda _: upstream, self.unique)
+            return answered(torch, self.run, call, lambda _: upstream, self.unique)
 
     def moved_answers(self) -> List[Answer]:
         if self.moves is None:

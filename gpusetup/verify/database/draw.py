@@ -68,8 +68,6 @@ class Own(NamedTuple):
     learns: bool = True
     room: float = 1.0
     unique: bool = True
-    exact: Optional[Callable[..., Any]] = None
-    """What computes it in float64, if not the same kernel."""
 
     @property
     def often(self) -> int:
@@ -85,9 +83,7 @@ class Own(NamedTuple):
         low = getattr(torch, dtype)
 
         def lowered(x: Any) -> Any:
-            if x.dtype != torch.float32 or not (low.is_floating_point or low.is_complex):
-                return x
-            return torch.complex(x, x.flip(0)) if low.is_complex else x.to(low)
+            return x.to(low) if x.dtype == torch.float32 and low.is_floating_point else x
 
         call = replaced(torch, Call(given, options, lambda x: x), lowered)
         if turn % 2 and any(x.dim() == 4 for x in given if hasattr(x, "dim")):

@@ -15,7 +15,7 @@ gradient is taken along, as a derivative is often computed from a rounded answer
 SMALLEST = {"float16": 2.0**-24}
 """Below this nothing is told apart; of other formats the least normal number, as kernels may take
 what is below it for zero."""
-CLEARLY = {"bfloat16": 3.0}
+CLEARLY = 8.0
 """A fault is farther off than its limit by so much: what is nearer may be a kernel's own way."""
 ONCE = 2.0
 """Roundoffs by which an answer that is rounded once may be off."""
@@ -47,7 +47,7 @@ def limits(torch: Any, question: Any, target: Target, moves: List[Any]) -> Tuple
     if question.once and "gradient" not in target.label:
         allowed = ONCE * u * size + MOVED * many * (change + spread) + least
         return allowed, unsure | (size + allowed >= torch.finfo(target.found.dtype).max)
-    many *= CLEARLY.get(question.dtype, 8.0)
+    many *= CLEARLY
     allowed = question.room * many * own * (u * most + least)
     allowed += many * MOVED * (change + SHARE * spread)
     top = torch.finfo(target.found.dtype).max

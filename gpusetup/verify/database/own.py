@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List
 
-from .draw import FLOATS, Draw, Own
+from .draw import Draw, Own
 from .layers import (
     attended,
     back_convolved,
@@ -129,7 +129,7 @@ def _sparse(d: Draw) -> Any:
     n, m = d.length(257), d.choice((3, 17, 65))
     kept = d.whole(0, 4, n, m) == 0
     return (d.normal(n, m) * kept, d.normal(m, d.choice((1, 3, 17)))), {
-        "kind": d.choice(("coo", "csr", "sum", "add", "met"))
+        "kind": d.choice(("coo", "csr", "sum", "add"))
     }
 
 
@@ -140,14 +140,6 @@ def _sparsely(x: Any, y: Any, kind: str) -> Any:
         return x.to_sparse_csr() @ y
     if kind == "sum":
         return torch.sparse.sum(x.to_sparse(), 1).to_dense()
-    if kind == "met":  # each place twice
-        places = x.nonzero().t()
-        values = torch.cat([x[tuple(places)], y.reshape(-1)[:1].expand(places.shape[1])])
-        return (
-            torch.sparse_coo_tensor(torch.cat([places, places], 1), values, x.shape)
-            .coalesce()
-            .to_dense()
-        )
     if kind == "add":
         return (x.to_sparse() + x.flip(0).to_sparse()).to_dense()
     return torch.sparse.mm(x.to_sparse(), y)
@@ -161,23 +153,7 @@ def _waves(d: Draw) -> Any:
 def _solved(d: Draw) -> Any:
     n = d.length(130)
     x = d.normal(n, n)
-    upper, unit = d.flag(), d.flag()
-    return (x @ x.t() / n + d.torch.eye(n), d.normal(n, 3)), {"upper": upper, "unit": unit}
-
-
-def _by_solving(x: Any, y: Any, upper: bool, unit: bool, inverse: Any = None) -> Any:
-    import torch
-
-    linear = torch.linalg
-    triangle = linear.solve_triangular(x, y, upper=upper, unitriangular=unit)
-    return linear.cholesky(x), linear.solve(x, y), (inverse or linear.inv)(x), triangle
-
-
-def _by_columns(x: Any) -> Any:
-    """The inverse as a solution."""
-    import torch
-
-    return torch.linalg.solve(x, torch.eye(len(x), dtype=x.dtype))
+    return (x @ x.t() / n + d.torch.eye(n), d.normal(n, 3)), {}
 
 
 def _ragged(d: Draw) -> Any:
@@ -259,8 +235,7 @@ def own(torch: Any) -> Dict[str, Any]:
         Own(
             "product of lines",
             lambda d: ((d.normal(n := d.length(2**19)), d.normal(n)), {}),
-            t.vdot,
-            (*FLOATS, "complex64"),
+            t.dot,
             once=True,
         ),
         Own("convolution layer", draw_convolution(False), convolved),
@@ -324,33 +299,14 @@ def own(torch: Any) -> Dict[str, Any]:
             lambda x, dim, i, y: (x.gather(dim, i), x.scatter_add(dim, i, y)),
         ),
         Own(
-            "lists with quotients",
-            _lists(3, True),
-            lambda *x: in_place_of(t._foreach_addcdiv_, *x),
-            exact=lambda *x: [a + b / c / 2 for a, b, c in zip(*x)],
+            "lists with quotients", _lists(3, True), lambda *x: in_place_of(t._foreach_addcdiv_, *x)
         ),
-        Own(
-            "lists with products",
-            _lists(3),
-            lambda *x: in_place_of(t._foreach_addcmul_, *x),
-            exact=lambda *x: [a + b * c / 2 for a, b, c in zip(*x)],
-        ),
-        Own(
-            "norms of lists",
-            _lists(1),
-            t._foreach_norm,
-            exact=lambda x: [each.square().sum().sqrt() for each in x],
-        ),
+        Own("lists with products", _lists(3), lambda *x: in_place_of(t._foreach_addcmul_, *x)),
+        Own("norms of lists", _lists(1), t._foreach_norm),
         Own("product of bytes", _int8, _int_product, ("int8",), learns=False),
         Own("sparse matrices", _sparse, _sparsely, full, learns=False),
         Own("waves", _waves, lambda x, n: (t.fft.rfft(x), t.fft.irfft(t.fft.rfft(x), n)), full),
-        Own(
-            "solved",
-            _solved,
-            _by_solving,
-            ("float32", "float64"),
-            exact=lambda x, y, **how: _by_solving(x, y, **how, inverse=_by_columns),
-        ),
+        Own("solved", _solved, lambda x, y: (t.linalg.cholesky(x), t.linalg.solve(x, y)), full),
         Own("ragged lines", _ragged, _padded),
         Own("many parts", _parts, t.cat),
         Own("resized", _resized, f.interpolate),
