@@ -225,7 +225,6 @@ OOM = (
             "or a file that a worker maps is cut",
             "damaged",
         ),
-        ("Ollama stops using the GPU after the PC resumes from sleep", "slept", "module"),
         (
             "OS: Ubuntu 24.04\nllama.cpp$ cmake --build build\nnvcc fatal   : Unsupported gpu architecture 'compute_120a'",
             "compute_120a",

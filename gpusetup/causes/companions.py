@@ -120,9 +120,9 @@ PAIR_MISMATCH = Cause(
     id="companion-torch-mismatch",
     severity=Severity.WARNING,
     title="a package needs another torch than the installed one",
-    means="Its libraries are compiled against one torch version. If its metadata does not name that "
-    "version, pip and uv keep the package; if it does, torch was replaced afterwards. At import "
-    "it fails, or leaves its kernels out.",
+    means="Its libraries are compiled against one torch version. If its metadata does not name "
+    "that version, pip and uv keep the package; if it does, torch was replaced afterwards. At "
+    "import it fails, or leaves its kernels out.",
     proven_by="Its version and torch's, by the table of companions, or the label of its build",
     not_when="torchvision-mismatch, torchaudio-mismatch: those have their own records",
     way_out="The release for this torch",

@@ -21,7 +21,8 @@ CXX_STANDARD_TOO_OLD = Cause(
     way_out="The extension's newer release; a newer compiler or toolkit",
     source="c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1",
     message=Message(
-        title="The build, its compiler or nvcc uses an older C++ standard than torch's headers need",
+        title="The build, its compiler or nvcc uses an older C++ standard than torch's headers "
+        "need",
         detail="torch's headers need C++14 from 1.5 on and C++17 from 2.1 on.",
         text="Take the extension's newer release (or write a later -std=c++ in setup.py), "
         "build with gcc 9 or later (CC and CXX name it) and with nvcc of torch's CUDA (C++17 "

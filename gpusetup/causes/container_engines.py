@@ -27,8 +27,8 @@ CONTAINER_CDI_UNRESOLVABLE = Cause(
     message=Message(
         title="The container engine cannot resolve the CDI device {device}",
         plain="The container engine cannot resolve the CDI device nvidia.com/gpu",
-        detail="The host has no CDI specification, or one for an older driver, or the engine (rootless, "
-        "remote, an old podman) does not read its folder.",
+        detail="The host has no CDI specification, or one for an older driver, or the engine "
+        "(rootless, remote, an old podman) does not read its folder.",
         text="Write the specification on the host, again after every driver update; driver and "
         "nvidia-container-toolkit must be installed there",
         commands=(
@@ -276,7 +276,8 @@ HOOK = Cause(
     title="the toolkit cannot prepare a container",
     means="nvidia-container-cli asks the host's driver first, and the driver does not answer.",
     proven_by="Its error line",
-    not_when="driver-missing, driver-not-loaded or nvml-mismatch of the host, if the error names one",
+    not_when="driver-missing, driver-not-loaded or nvml-mismatch of the host, if the error names "
+    "one",
     way_out="Make nvidia-smi work on the host",
     source=TOOLKIT,
     message=Message(
@@ -290,9 +291,8 @@ HOOK = Cause(
         cases=(
             Message(
                 having={"problem": r"^(?!.*not found).*(?:cgroup|bpf|device rules)"},
-                text="Update nvidia-container-toolkit; for a rootless engine set no-cgroups, and restart "
-                "the engine (one that runs as root then needs "
-                "each device by --device)",
+                text="Update nvidia-container-toolkit; for a rootless engine set no-cgroups, and "
+                "restart the engine (one that runs as root then needs each device by --device)",
                 commands=(
                     "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
                     "systemctl --user restart docker",

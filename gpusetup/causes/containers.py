@@ -145,7 +145,7 @@ CONTAINER_DRIVER_CAPABILITY_MISSING = Cause(
         title="The container did not get the driver's compute libraries: nvidia-smi works, "
         "libcuda is missing",
         text="Start it again with compute among the capabilities (`-e NVIDIA_DRIVER_CAPABILITIES="
-        "compute,utility`), (this command tests it with a plain image)",
+        "compute,utility`; this command tests it with a plain image)",
         commands=(
             'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
             "nvidia-smi",
@@ -209,8 +209,9 @@ CONTAINER_NO_GPU = Cause(
             Message(
                 having={"library": "."},
                 where=(no(IN_A_CONTAINER),),
-                text="In a container: start it again with `--gpus all` (this command tests it with "
-                "a plain image). On a host a container or a broken package left such an empty file: reinstall the driver's packages",
+                text="In a container: start it again with `--gpus all` (this command tests it "
+                "with a plain image). On a host a container or a broken package left such an "
+                "empty file: reinstall the driver's packages",
                 commands=("docker run --rm --gpus all ubuntu nvidia-smi",),
             ),
         ),
@@ -277,15 +278,14 @@ CONTAINER_NO_GPU = Cause(
 )
 
 DOCKER = Fix(
-    text="Add `--gpus all` to your own `docker run` (this command tests it with a plain image); the "
-    "host needs the driver and the "
-    "nvidia-container-toolkit",
+    text="Add `--gpus all` to your own `docker run` (this command tests it with a plain image); "
+    "the host needs the driver and the nvidia-container-toolkit",
     commands=lines("docker run --rm --gpus all ubuntu nvidia-smi"),
 )
 
 START_WITH_GPU = {
     "podman": Fix(
-        text="Start it again with `--device nvidia.com/gpu=all`, (the last command tests it with a "
+        text="Start it again with `--device nvidia.com/gpu=all` (the last command tests it with a "
         "plain image); the host needs the nvidia-container-toolkit",
         commands=lines(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
@@ -297,8 +297,8 @@ START_WITH_GPU = {
         "node needs the NVIDIA device plugin"
     ),
     "singularity": Fix(
-        text="Start it with --nv (`singularity run --nv`, `apptainer run --nv`), (this command tests "
-        "it with a plain image)",
+        text="Start it with --nv (`singularity run --nv`, `apptainer run --nv`; this command "
+        "tests it with a plain image)",
         commands=lines("singularity exec --nv docker://ubuntu nvidia-smi"),
     ),
     "lxc": Fix(

@@ -55,9 +55,9 @@ CUDA_LIB_MISSING = Cause(
     message=Message(
         title="{library} is missing or incomplete: programs that need it cannot load",
         plain="A CUDA library is missing or incomplete: programs that need it cannot load",
-        detail="The number in the names of cudart, cublas and nvrtc is the CUDA version of the program "
-        "that needs them; other libraries have their own numbers: torch brings cuDNN 9 from "
-        "2.4 on, and brought cuDNN 8 before.",
+        detail="The number in the names of cudart, cublas and nvrtc is the CUDA version of the "
+        "program that needs them; other libraries have their own numbers: torch brings cuDNN 9 "
+        "from 2.4 on, and brought cuDNN 8 before.",
         text="If an extension asks for it (the traceback names its file): install the extension's "
         "build for torch's CUDA. Else: install torch with its libraries. ",
         way=paste.install_torch,
@@ -70,25 +70,26 @@ CUDA_LIB_MISSING = Cause(
             ),
             Message(
                 where=(is_undeclared(LACKING),),
-                text="torch's wheel for Jetson links this library but does not declare it: install "
-                "it, and add it to the loader's path (add the second line to your start script too)",
+                text="torch's wheel for Jetson links this library but does not declare it: "
+                "install it, and add it to the loader's path (add the second line to your start "
+                "script too)",
                 way=of_a_jetson(LACKING),
             ),
             Message(
                 having={"library": "^-lcuda$"},
                 title="The linker finds no libcuda.so, which the build links against",
-                text="Let the linker find libcuda.so: the stub in the toolkit's stubs folder (enough "
-                "for a build), or a link to the driver's libcuda.so.1. When the program runs, it "
-                "loads the driver's own: "
-                "`export LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$CUDA_HOME/lib/stubs:$LIBRARY_PATH`",
+                text="Let the linker find libcuda.so: the stub in the toolkit's stubs folder "
+                "(enough for a build), or a link to the driver's libcuda.so.1. When the program "
+                "runs, it loads the driver's own: `export "
+                "LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$CUDA_HOME/lib/stubs:$LIBRARY_PATH`",
                 look=("ldconfig -p | grep libcuda.so",),
                 see="list what is installed",
             ),
             Message(
                 having={"module": "^ctranslate2$"},
-                text="CTranslate2 (faster-whisper) has no cuDNN: before 4.5 it "
-                "needs version 8, from 4.5 on version 9, as torch 2.4 and newer do. Update it, and add "
-                "to LD_LIBRARY_PATH: nvidia/cudnn/lib and nvidia/cublas/lib of site-packages",
+                text="CTranslate2 (faster-whisper) has no cuDNN: before 4.5 it needs version 8, "
+                "from 4.5 on version 9, as torch 2.4 and newer do. Update it, and add to "
+                "LD_LIBRARY_PATH: nvidia/cudnn/lib and nvidia/cublas/lib of site-packages",
                 commands=(
                     "pip install --upgrade ctranslate2 nvidia-cublas-cu12 'nvidia-cudnn-cu12==9.*'",
                 ),
@@ -112,9 +113,8 @@ CUDA_LIB_MISSING = Cause(
             ),
             Message(
                 where=(is_anothers(LACKING),),
-                text="Not torch but another package needs it, built for another CUDA (the traceback names "
-                "its file): install its build for torch's CUDA, or rebuild it "
-                "here",
+                text="Not torch but another package needs it, built for another CUDA (the "
+                "traceback names its file): install its build for torch's CUDA, or rebuild it here",
                 look=(alike.TORCHS_CUDA,),
                 see=WHICH_CUDA,
             ),

@@ -228,9 +228,6 @@ DRIVER_CALL_UNSUPPORTED = Cause(
     source=CUDA_DRIVER,
 )
 
-SLEPT = r"\b(?:suspend(?:s|ed)?|sleep|slept|hibernat\w{1,4}|standby|wak(?:es|ing) up|woke up|resum(?:es|ed|ing) from)\b"
-GONE = r"\b(?:GPU|CUDA|torch|ollama|nvidia)\b[^.\n]{0,40}?\b(?:not (?:available|found|detected)|no longer|gone|lost|unavailable|only uses the CPU|stops using)\b"
-
 CUDA_UNKNOWN_ERROR = Cause(
     id="cuda-unknown-error",
     place=(Layer.READINESS, 150),
@@ -241,18 +238,6 @@ CUDA_UNKNOWN_ERROR = Cause(
     way_out="Reload nvidia_uvm, or reboot",
     source=CUDA_DRIVER,
     alike=(Alike(causes=("uvm-missing", "driver-not-loaded"), asks=alike.NODES),),
-    says=(
-        says(
-            ("suspend", "sleep", "hibernat", "standby", "wake"),
-            rf"{SLEPT}.{{0,120}}?{GONE}|{GONE}.{{0,60}}?{SLEPT}",
-            unless=r"(?:enable|vllm).{0,20}sleep.mode|wake_up|sleep\(|sleep level|fails? to (?:suspend|resume|sleep)|fr[eo]+z\w*|black screen",
-        ),
-    ),
-    examples=(
-        "after suspend ollama only uses the CPU until I reboot",
-        "the GPU is no longer found when the PC resumes from sleep",
-    ),
-    not_examples=("the GPU is found after a suspend", "vllm's sleep mode keeps the GPU"),
 )
 
 CUDA_INIT_FAILED = Cause(

@@ -103,9 +103,6 @@ NVML_INIT_FAILED = Cause(
         detail="On a host often the device nodes or nvidia_uvm are in a bad state (after suspend "
         "or an update of the driver); in a container its device rules are gone.",
     ),
-    says=(says("init failure: 999", r"\bnvml\b[\w ]{0,12} init failure: 999\b"),),
-    examples=("libnvidia-ml.so.535.54.03: nvml vram init failure: 999", "nvml init failure: 999"),
-    not_examples=("an init failure: 999 of the printer",),
     alike=(
         Alike(
             causes=("container-nvml-lost", "uvm-missing", "cuda-unknown-error"), asks="nvidia-smi"
@@ -125,8 +122,8 @@ DRIVER_SLOW = Cause(
     by_check=True,
     message=Message(
         title="The driver took {seconds} s to answer",
-        text="Keep the driver loaded between programs; if it is loaded, look at the machine's load and "
-        "at the kernel's log",
+        text="Keep the driver loaded between programs; if it is loaded, look at the machine's "
+        "load and at the kernel's log",
         commands=("sudo systemctl enable --now nvidia-persistenced",),
         needs_root=True,
     ),
@@ -151,9 +148,9 @@ NVML_MISMATCH = Cause(
     message=Message(
         title="The kernel module and the driver libraries have different versions",
         detail="Usually the driver's packages were updated while the old module stayed loaded.",
-        text="If no job runs on the host, reboot it, or unload and load the nvidia modules, so that "
-        "both have the same version. If others run this machine, tell them (a container: restart "
-        "it, and keep driver packages out of its image)",
+        text="If no job runs on the host, reboot it, or unload and load the nvidia modules, so "
+        "that both have the same version. If others run this machine, tell them (a container: "
+        "restart it, and keep driver packages out of its image)",
         commands=("sudo reboot",),
         look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
         see="if a reboot changed nothing, check which module is on the disk (reinstall the "

@@ -26,7 +26,8 @@ DRIVER_TOO_OLD = Cause(
     impossible=(serves_every_torch,),
     place=(Layer.WHEEL, 120),
     title="the driver supports an older CUDA than torch needs",
-    means="Each major CUDA version has a minimum driver; within 11, 12 and 13 every minor version runs on it.",
+    means="Each major CUDA version has a minimum driver; within 11, 12 and 13 every minor version "
+    "runs on it.",
     proven_by="The driver's version below the floor of torch's CUDA",
     not_when="A driver that says itself that it supports that CUDA",
     way_out="Update the driver, or install a torch for an older CUDA",

@@ -98,9 +98,9 @@ CONDA_MISSING = Cause(
     source="conda-forge, Miniforge's README",
     message=Message(
         title="conda is not installed, or not on PATH",
-        text="You do not need conda: gpusetup makes an environment with uv. If you want conda, install "
-        "Miniforge (https://conda-forge.org/download/), then open its Miniforge Prompt (Windows) "
-        "or a new shell",
+        text="You do not need conda: gpusetup makes an environment with uv. If you want conda, "
+        "install Miniforge (https://conda-forge.org/download/), then open its Miniforge Prompt "
+        "(Windows) or a new shell",
         commands=("gpusetup install --venv .venv",),
     ),
     says=(

@@ -184,8 +184,8 @@ BUILD_WITHOUT_GPU = Cause(
         title="torch sees no GPU, so it cannot choose the architecture of the extension",
         detail="As in `docker build`, on a login node, or under a driver that does not answer. "
         "Without TORCH_CUDA_ARCH_LIST torch builds for the GPUs that it sees.",
-        text="Set TORCH_CUDA_ARCH_LIST to the architectures of the target GPUs (torch.cuda.get_device_capability() prints it "
-        "there)",
+        text="Set TORCH_CUDA_ARCH_LIST to the architectures of the target GPUs "
+        "(torch.cuda.get_device_capability() prints it there)",
         way=_architectures,
     ),
     stage="build",

@@ -133,8 +133,8 @@ EXTENSION_ABI_MISMATCH = Cause(
         plain="A compiled extension was built for another torch than the installed one",
         detail="An extension calls torch's C++ functions by their mangled names: it fits the "
         "release (and CUDA) that it was compiled with.",
-        text="Install its release for this torch (see its compatibility table), or rebuild it against this "
-        "torch",
+        text="Install its release for this torch (see its compatibility table), or rebuild it "
+        "against this torch",
         way=anew("extension-abi-mismatch"),
         cases=(
             Message(

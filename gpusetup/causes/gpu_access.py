@@ -93,8 +93,8 @@ DEVICE_PERMISSION = Cause(
         title="This user has no permission to open {node}",
         plain="This user has no permission to open the GPU",
         text="Join the group that owns the nodes, which the command reads from them, and log in "
-        "again. If the group is root, somebody restricted the nodes, or a setting did (NVreg_DeviceFileMode): by "
-        "default every user can open them",
+        "again. If the group is root, somebody restricted the nodes, or a setting did "
+        "(NVreg_DeviceFileMode): by default every user can open them",
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
         other=("sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*",),
         other_title="if the group is root: open them to everybody, until the next start",

@@ -207,8 +207,8 @@ GPU_HANG = Cause(
         detail="A kernel that does not end, a fault of the driver, or a GPU that is not stable "
         "(overclocking, power, heat).",
         text="End the program and reset the GPU, or reboot (a GPU that drives a display cannot be "
-        "reset); update the driver. If other programs hang it too: remove overclocking, check power and "
-        "heat, and have the GPU examined",
+        "reset); update the driver. If other programs hang it too: remove overclocking, check "
+        "power and heat, and have the GPU examined",
         look=BUG_REPORT,
         see=GATHER,
         needs_root=True,

@@ -22,9 +22,9 @@ POWER_THERMAL_THROTTLE = Cause(
     message=Message(
         title="{who}: throttled by heat or power",
         text="Check cooling, dust and power cables; on a laptop use its own mains adapter (not "
-        "USB-C) and the performance mode. At its power limit (sw_power_cap) a GPU works as designed: raise "
-        "the limit if card and power supply allow it, with `sudo nvidia-smi -pl` and "
-        "the watts",
+        "USB-C) and the performance mode. At its power limit (sw_power_cap) a GPU works as "
+        "designed: raise the limit if card and power supply allow it, with `sudo nvidia-smi -pl` "
+        "and the watts",
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
         see="show heat, power and the throttle reasons",
     ),
@@ -55,8 +55,8 @@ PCIE_DEGRADED = Cause(
         detail="An idle GPU lowers its link by itself: that is normal. A few corrected errors "
         "are harmless; a log full of them means a slower link, and uncorrected ones a GPU that may "
         "fall off the bus.",
-        text="Reseat the card, without a riser, in the slot with all lanes; check the slot's setting "
-        "in the firmware (against errors one generation lower; against the flood of lines "
+        text="Reseat the card, without a riser, in the slot with all lanes; check the slot's "
+        "setting in the firmware (against errors one generation lower; against the flood of lines "
         "alone the kernel's option `pcie_aspm=off` often helps)",
         look=(
             'nvidia-smi "--query-gpu=pcie.link.gen.current,pcie.link.width.current" --format=csv',

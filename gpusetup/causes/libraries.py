@@ -135,8 +135,9 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
         title="The loader finds other CUDA libraries before torch's own",
         detail="torch's wheel needs exactly its own cuDNN, cuBLAS and nvJitLink; an older one "
         "before them fails to load or lacks symbols.",
-        text="Remove the folders of another CUDA from LD_LIBRARY_PATH. If it is not set, check which file "
-        "was loaded: a copy from the system's packages, or a file of a second torch in the same place",
+        text="Remove the folders of another CUDA from LD_LIBRARY_PATH. If it is not set, check "
+        "which file was loaded: a copy from the system's packages, or a file of a second torch in "
+        "the same place",
         way=without_folders_of(None),
         cases=(
             Message(

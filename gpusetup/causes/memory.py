@@ -71,9 +71,9 @@ OUT_OF_MEMORY = Cause(
             Message(
                 where=(_on_a_jetson,),
                 text="On a Jetson the GPU uses the machine's own memory. Close the desktop and "
-                "other programs (`sudo init 3`), use a smaller model, a quantization or a shorter context, and add swap. If the same program "
-                "ran before, reboot: the pool breaks into pieces. Jetson Linux 36.4.7 itself caps "
-                "such allocations: update it",
+                "other programs (`sudo init 3`), use a smaller model, a quantization or a shorter "
+                "context, and add swap. If the same program ran before, reboot: the pool breaks "
+                "into pieces. Jetson Linux 36.4.7 itself caps such allocations: update it",
                 look=("free -h", "sudo tegrastats"),
             ),
             Message(

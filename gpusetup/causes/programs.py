@@ -178,7 +178,6 @@ PROGRAM_WITHOUT_GPU_SUPPORT = Cause(
             },
             program="onnxruntime",
         ),
-        says("blas = 0", r"\bBLAS = 0\b", program="llama.cpp"),
         says("jaxlib is not installed. falling back", program="JAX"),
         says("xformers wasn't build with cuda support", program="xformers"),
         says(
@@ -199,7 +198,6 @@ PROGRAM_WITHOUT_GPU_SUPPORT = Cause(
         "CUDA execution provider is not enabled in this build.",
         "the script says that only the CPU version of JAX was installed",
         "pip install llama-cpp-python gives me the CPU version",
-        "AVX = 1 | AVX2 = 1 | FMA = 1 | BLAS = 0 | SSE3 = 1",
         "LightGBMError: LightGBM was not compiled with GPU support",
         "OpenCV(4.8.0) error: The library is compiled without CUDA support",
         "lightgbm.basic.LightGBMError: GPU Tree Learner was not enabled in this build.",
@@ -251,8 +249,8 @@ PROGRAM_FAILED = Cause(
             Message(
                 having={"own": "", "exception": "Error|Exception"},
                 title="{program} failed by itself: {said}",
-                text="Fix what the message names, in the line at the end of the traceback. "
-                "If that line is in a package, install releases of it and of the program that belong "
+                text="Fix what the message names, in the line at the end of the traceback. If "
+                "that line is in a package, install releases of it and of the program that belong "
                 "together",
             ),
             Message(

@@ -120,8 +120,8 @@ CUDA_LIBRARY_ERROR = Cause(
         plain="A CUDA library failed with a status that gives no reason",
         detail="Usually the GPU's memory is full, or an index out of range broke an earlier "
         "kernel; otherwise another cuBLAS or cuDNN comes before torch's own.",
-        text="Check whether the memory is full; run once with CUDA_LAUNCH_BLOCKING=1 to get the first failure; "
-        "remove the folders of another CUDA from LD_LIBRARY_PATH",
+        text="Check whether the memory is full; run once with CUDA_LAUNCH_BLOCKING=1 to get the "
+        "first failure; remove the folders of another CUDA from LD_LIBRARY_PATH",
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi",),
         see="check whether the memory is full",
@@ -175,8 +175,8 @@ CUDA_CALL_NOT_SUPPORTED = Cause(
         detail="Virtual GPUs and WSL lack some calls: unified memory, peer access, memory "
         "shared "
         "between processes. A hypervisor can allow unified memory to a vGPU (enable_uvm).",
-        text="Run once with CUDA_LAUNCH_BLOCKING=1 to find the call; then switch that feature of the program "
-        "off, or allow it for the virtual machine",
+        text="Run once with CUDA_LAUNCH_BLOCKING=1 to find the call; then switch that feature of "
+        "the program off, or allow it for the virtual machine",
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi -q | grep -i virtualization",),
         see="check whether the GPU is virtual",
@@ -248,8 +248,8 @@ REPORT_EMPTY = Cause(
     source="`has_words` of gpusetup/commands/report.py",
     message=Message(
         title="The text is empty",
-        text="Paste the program's output, its error first (`PROGRAM 2>&1 | gpusetup doctor --report "
-        "-` includes its errors); without `--report` doctor reads this machine",
+        text="Paste the program's output, its error first (`PROGRAM 2>&1 | gpusetup doctor "
+        "--report -` includes its errors); without `--report` doctor reads this machine",
     ),
 )
 
@@ -322,8 +322,8 @@ KERNEL_IMAGE_INVALID = Cause(
     by_check=True,
     message=Message(
         title="The driver cannot load a compiled kernel: its image is invalid (error 200)",
-        detail="It was compiled by a newer toolkit than the driver supports (Triton takes the ptxas "
-        "that TRITON_PTXAS_PATH names), for another GPU, or a cache holds half a file.",
+        detail="It was compiled by a newer toolkit than the driver supports (Triton takes the "
+        "ptxas that TRITON_PTXAS_PATH names), for another GPU, or a cache holds half a file.",
         text="Empty the caches of compiled kernels and let Triton use its own ptxas (unset "
         "TRITON_PTXAS_PATH); if it stays, update the driver, or install the Triton that torch "
         "requires",
@@ -350,8 +350,8 @@ CUDA_PROGRAM_ERROR = Cause(
         detail="Usually an index or a label out of range in the program (for an embedding: token "
         "ids beyond the model's vocabulary), seldom the hardware (then the kernel log holds an "
         "Xid). Later errors of cuBLAS or the allocator only follow from it.",
-        text="Run once with CUDA_LAUNCH_BLOCKING=1 to get the real line; on the CPU the same line gives "
-        "a clear error",
+        text="Run once with CUDA_LAUNCH_BLOCKING=1 to get the real line; on the CPU the same line "
+        "gives a clear error",
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         cases=(
             Message(

@@ -36,7 +36,8 @@ INSTALL_UNFINISHED = Cause(
         title="An installation into {prefix} was interrupted",
         plain="An installation into this environment was interrupted",
         detail="The previous files are kept until it ends.",
-        text="`gpusetup install` finishes it first: the environment becomes exactly the previous or exactly the new one",
+        text="`gpusetup install` finishes it first: the environment becomes exactly the previous "
+        "or exactly the new one",
         way=_recover,
     ),
 )

@@ -141,10 +141,10 @@ TORCH_SEES_NO_GPU = Cause(
     by_check=True,
     message=Message(
         title="torch.cuda.is_available() is False",
-        text="Ask torch for the reason and follow its answer: `None` is a build without "
-        "CUDA (`gpusetup install` replaces it); a driver that is too old or not found is updated "
-        "or installed; `No CUDA GPUs are available` means that the container has no GPU, or that CUDA_VISIBLE_DEVICES "
-        "hides it",
+        text="Ask torch for the reason and follow its answer: `None` is a build without CUDA "
+        "(`gpusetup install` replaces it); a driver that is too old or not found is updated or "
+        "installed; `No CUDA GPUs are available` means that the container has no GPU, or that "
+        "CUDA_VISIBLE_DEVICES hides it",
         look=(RAISE,),
         see="make torch print the reason",
     ),

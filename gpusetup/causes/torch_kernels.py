@@ -41,8 +41,8 @@ JIT_ARCH_REJECTED = Cause(
     message=Message(
         title="{compiler} does not know the architecture {arch}",
         plain="The run-time compiler does not know the architecture of this GPU",
-        detail="Precompiled kernels may work; kernels compiled at run time (fusers, jiterator, torch.compile) do "
-        "not.",
+        detail="Precompiled kernels may work; kernels compiled at run time (fusers, jiterator, "
+        "torch.compile) do not.",
         text="Install a torch with a newer CUDA, whose compiler supports it. ",
         way=paste.install_torch,
         cases=(
@@ -182,7 +182,8 @@ def _other_wheel(context: RuleContext) -> Fix:
     if build.backend != "cpu" if build else context.resolution.advice:
         return paste.install_torch(context)
     return Fix(
-        text="No wheel in the catalog supports this GPU: use the CPU build, a newer or a rented GPU",
+        text="No wheel in the catalog supports this GPU: use the CPU build, a newer or a rented "
+        "GPU",
         commands=(paste.gpusetup(context, "--backend", "cpu"),),
     )
 

@@ -28,7 +28,8 @@ RESOLVER_CONFLICT = Cause(
     source="messages of uv, pip, conda and pixi",
     explains=("torch-missing",),
     message=Message(
-        title="The requirements contradict each other: the solver finds no set that satisfies all of them",
+        title="The requirements contradict each other: the solver finds no set that satisfies all "
+        "of them",
         text="Loosen the pin that the message names last; install torch, torchvision, "
         "torchaudio and triton from one index and let torch choose the versions of what it "
         "depends on, as this command does",

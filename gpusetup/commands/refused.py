@@ -63,6 +63,8 @@ OPTIONS: Mapping[str, str] = {
 }
 """Option -> what other tools and people call it."""
 LEFT: Mapping[str, str] = {
+    "learn": "`gpusetup fleet check --json > FILE` writes the profile of this node;",
+    "project": "`gpusetup install --project FILE` pins torch in a project;",
     "recover": "the next `gpusetup install` finishes what was interrupted;",
     "installer": "uv installs, or conda if conda installed torch;",
     "list": "`gpusetup doctor --explain` without an id lists all findings;",

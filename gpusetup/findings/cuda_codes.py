@@ -267,7 +267,6 @@ SAID: dict[str, int] = {
     VGPU_NO_COMPUTE.id: 801,
     SYSTEM_NOT_READY_FABRIC_MANAGER.id: 802,
     MPS_SERVER.id: 805,
-    CUDA_UNKNOWN_ERROR.id: 999,
 }
 """Kind of event -> the code of the same cause."""
 

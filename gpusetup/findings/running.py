@@ -68,15 +68,16 @@ def out_of_memory(context: RuleContext) -> Iterator[Finding]:
     seen = [(g.memory_used_bytes, g.memory_total_bytes) for g in gpus(context)]
     if seen and all(used and total and used >= 0.95 * total for used, total in seen):
         messages += events(context, "cuda-library-error")
-    for found in _found(context, OUT_OF_MEMORY, tuple(map(_measured, messages))):
-        sizes = (messages[0].values.get(f"{name}_bytes") for name in ("asked", "total"))
+    measured = tuple(map(_measured, messages))
+    for found in _found(context, OUT_OF_MEMORY, measured):
+        values = measured[0].values
+        sizes = (values.get(f"{name}_bytes") for name in ("asked", "total"))
         asked, total = (gib(whole_number(size) or 0) for size in sizes)
-        told = f"{found.title}: {asked} more were asked for, it has {total}"
-        sized = "total_bytes" in messages[0].values and found.title in OUT_OF_MEMORY_TITLE
+        told = f"{found.title}: tried to allocate {asked} more of {total}"
+        sized = "total_bytes" in values and not {"others", "unused"} & values.keys()
         yield replace(found, title=told) if sized else found
 
 
-OUT_OF_MEMORY_TITLE = "The GPU's memory is full"
 MOST = 0.6
 """The share of a GPU above which other programs hold most of it."""
 

@@ -101,10 +101,8 @@ def intel(context: RuleContext) -> Fix:
     """The driver where torch did not start it, the XPU build where that lacks, else the name."""
     why = {event.values.get("why") for event in events(context, "no-xpu")}
     if why and "build" not in why:
-        nightly = "If another build worked, go back to it: this one is a nightly. Else install"
-        first = nightly if ".dev" in (context.snapshot.torch.version or "") else "Install"
         return Fix(
-            text=f"{first} or update Intel's GPU driver (on Linux the Level Zero and compute "
+            text="Install or update Intel's GPU driver (on Linux the Level Zero and compute "
             'runtime packages too, and the group `render`); torch then finds the device "xpu"',
             needs_root=True,
         )

@@ -142,7 +142,7 @@ def shape_of_question(question: Question) -> Shape:
             raise UsageError(f"`{flag} {value}` is out of range", hint=f"1 to {MOST[name]:,}")
     if (question.model is None) == (question.params is None):
         raise UsageError(
-            "One of `--model`, `--params` and `--code` says what is trained",
+            "Name what is trained: `--model`, `--params` or `--code`",
             hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
         )
     if question.model is not None:
