@@ -81,6 +81,13 @@ class Entry(NamedTuple):
         except Exception:  # it has no answer to these
             return False
 
+    def within(self, torch: Any, call: Call) -> Call:
+        """Numbers for which the database calls the function defined."""
+        low, high = getattr(self.info, "domain", (None, None))
+        if (low, high) == (None, None):
+            return call
+        return replaced(torch, call, lambda x: x.clamp(low, high) if x.is_floating_point() else x)
+
     @property
     def over_itself(self) -> Any:
         """What writes its answer over its argument."""
@@ -143,7 +150,7 @@ class Entry(NamedTuple):
                 kind = ""
             if kind:
                 plain_call = replaced(torch, call, lambda x: x.detach())
-                made = numbered(draw, plain_call, kind, dtype)
+                made = self.within(torch, numbered(draw, plain_call, kind, dtype))
                 call = call if self.leaves_range(torch, made, dtype) else made
         return Question(self, dtype, turn, call, words, wanted)
 
