@@ -29,6 +29,8 @@ class Card(Frozen):
 A100 = Card(name="NVIDIA A100-SXM4-80GB", gib=80, watts=400, idle=58, mhz=1410, slowdown=92)
 H100 = Card(name="NVIDIA H100 80GB HBM3", gib=80, watts=700, idle=72, mhz=1980, slowdown=87)
 L40S = Card(name="NVIDIA L40S", gib=48, watts=350, idle=36, mhz=2520, slowdown=96)
+BIG = (A100, H100, L40S)
+UNSAID = ("power_limit_default_watts", "power_limit_max_watts")
 RTX4090 = Card(name="NVIDIA GeForce RTX 4090", gib=24, watts=450, idle=22, mhz=2520, most_watts=600)
 RTX3060 = Card(
     name="NVIDIA GeForce RTX 3060", gib=12, watts=170, idle=14, mhz=1837, slowdown=93,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from monitor_composer import (
     A100,
+    BIG,
     H100,
     HOST,
-    L40S,
     RTX3060,
     RTX4090,
     TRAIN,
+    UNSAID,
     Card,
     Dice,
     Gpu,
@@ -29,10 +30,6 @@ from monitor_composer import (
     workers,
 )
 
-from gpusetup.model.frozen import replace
-
-BIG = (A100, H100, L40S)
-UNSAID = ("power_limit_default_watts", "power_limit_max_watts")
 UNKNOWN = Card(name="NVIDIA Graphics Device", gib=48, watts=300, idle=25, mhz=2400)
 RTX3090 = Card(name="NVIDIA GeForce RTX 3090", gib=24, watts=350, idle=25, mhz=2100)
 LIMITS = ("power_limit_watts", "power_limit_default_watts", "power_limit_max_watts")
@@ -55,25 +52,6 @@ LAPTOP = Card(
     slowdown=87,
     most_watts=115,
 )
-
-
-def spinning(d: Dice, since: float) -> Gpu:
-    return Gpu(
-        use=then((since, steady(d)), (9999, 100)),
-        weight=then((since, d.uniform(0.75, 0.9)), (9999, d.uniform(0.1, 0.16))),
-        bus=45,
-        pcie=2e6,
-    )
-
-
-def touching(run: Run, since: float) -> Run:
-    """From then on no memory is touched."""
-    samples = tuple(
-        sample if sample.seconds < since else replace(
-            sample, gpus=tuple(replace(gpu, memory_busy_percent=0) for gpu in sample.gpus))
-        for sample in run.samples
-    )  # fmt: skip
-    return replace(run, samples=samples)
 
 
 def starved_of_power(d: Dice) -> Gpu:
@@ -233,25 +211,6 @@ kind("a card far below its rated power, no rated power told", "throttled", "rais
         silent=UNSAID,
     )
 )
-
-
-@kind(
-    "one rank saves while the others wait, and the log ends", "good uneven", "", "balance-the-work"
-)
-def _(d: Dice) -> Run:
-    since = d.uniform(200, 260)
-    return touching(
-        compose(
-            d,
-            [
-                Gpu(use=then((since, steady(d)), (9999, 0)), pcie=2e6),
-                *[spinning(d, since)] * 3,
-            ],
-            card=card(d, BIG),
-            seconds=since + 60,
-        ),
-        since,
-    )
 
 
 @kind("a laptop that draws a third of its limit", "throttled", "plug-it-in")

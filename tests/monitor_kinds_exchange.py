@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from monitor_composer import (
     A100,
-    H100,
+    BIG,
     HOST,
     L40S,
     RANKS,
@@ -27,7 +27,6 @@ from monitor_composer import (
 
 from gpusetup.model.frozen import replace
 
-BIG = (A100, H100, L40S)
 NODES = "torchrun --nnodes 4 --nproc_per_node 8 --rdzv_backend c10d train.py"
 
 
@@ -297,3 +296,22 @@ kind("ranks exchange without NCCL, on the CPU", "communication-bound", "exchange
         command=RANKS,
     )
 )
+
+
+@kind(
+    "one rank saves while the others wait, and the log ends", "good uneven", "", "balance-the-work"
+)
+def _(d: Dice) -> Run:
+    since = d.uniform(200, 260)
+    return touching(
+        compose(
+            d,
+            [
+                Gpu(use=then((since, steady(d)), (9999, 0)), pcie=2e6),
+                *[spinning(d, since)] * 3,
+            ],
+            card=card(d, BIG),
+            seconds=since + 60,
+        ),
+        since,
+    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from monitor_composer import (
     A100,
+    BIG,
     H100,
     HOST,
-    L40S,
     TRAIN,
+    UNSAID,
     Dice,
     Gpu,
     Host,
@@ -24,10 +25,6 @@ from monitor_composer import (
     train,
     workers,
 )
-
-BIG = (A100, H100, L40S)
-UNSAID = ("power_limit_default_watts", "power_limit_max_watts")
-
 
 kind(
     "workers decode without rest, cores are free", "input-starved", "more-workers", "cheaper-items"

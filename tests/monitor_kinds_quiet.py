@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from monitor_composer import (
     A100,
+    BIG,
     H100,
     HOST,
     L40S,
@@ -28,7 +29,6 @@ from monitor_composer import (
     workers,
 )
 
-BIG = (A100, H100, L40S)
 DESKTOP = ((900, "explorer.exe", "both"), (950, "msedge.exe", "both"), (960, "dwm.exe", "both"))
 
 
