@@ -61,7 +61,9 @@ def kept(job: Job, recipe: Recipe) -> float:
     count = tokens(job, recipe)
     if not job.checkpointing:
         return layers(job) * layer_bytes(job) * count + weight_copies(job)
-    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job)) * count
+    # What is no saved tensor of autograd stays under checkpointing by hooks.
+    stays = 0.0 if job.reentrant else quantized_bytes(job)
+    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job) + stays) * count
 
 
 def checkpoint_bytes(job: Job) -> float:
