@@ -145,13 +145,15 @@ class Entry(NamedTuple):
         wanted, call = form(turn), chance.choice(calls)
         if self.varies:
             draw = Draw(torch, words, wanted.lengths)
-            call, kind = grown(draw, call), wanted.numbers
-            if kind == "large" and dtype in WHOLE and self.counts_up(torch, call):
+            longer, kind = grown(draw, call), wanted.numbers
+            if kind == "large" and dtype in WHOLE and self.counts_up(torch, longer):
                 kind = ""
+            made = longer
             if kind:
-                plain_call = replaced(torch, call, lambda x: x.detach())
-                made = self.within(torch, numbered(draw, plain_call, kind, dtype))
-                call = call if self.leaves_range(torch, made, dtype) else made
+                made = replaced(torch, longer, lambda x: x.detach())
+                made = self.within(torch, numbered(draw, made, kind, dtype))
+            fit = (one for one in (made, longer) if not self.leaves_range(torch, one, dtype))
+            call = next(fit, call)
         return Question(self, dtype, turn, call, words, wanted)
 
     def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
