@@ -73,7 +73,7 @@ class Traced(Frozen):
     """`forward`, `backward`, `optimizer` -> most bytes at once."""
     peak_phase: str
     standing: tuple[Standing, ...]
-    """What stands at the peak, the largest first."""
+    """What stands at the peak."""
     parameters: int
     """How many."""
     trained_bytes: int
@@ -207,7 +207,7 @@ def _with_buckets(one: Traced) -> Traced:
     return replace(
         one,
         phases={phase: size + one.trained_bytes for phase, size in one.phases.items()},
-        standing=tuple(sorted((*one.standing, more), key=lambda row: -row.bytes)),
+        standing=(*one.standing, more),
     )
 
 
