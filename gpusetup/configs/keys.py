@@ -20,27 +20,6 @@ from gpusetup.model.frozen import Frozen
 
 ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "keys.json"
 
-# The roles that `plan` asks for by name.
-BATCH, ACCUMULATION, TOTAL, COMPILE = "batch", "accumulation", "total", "compile"
-AMP, PRECISION, BF16, FP16 = "amp", "precision", "bf16", "fp16"
-ROLLOUT, LENGTH, TOKENS, NAMED = "rollout-batch", "length", "tokens", "named-model"
-ADAPTER, RANK, TARGETS, FOUR_BIT = "adapter", "rank", "targets", "four-bit"
-EIGHT_BIT, QUANTIZE, DOUBLE, CHECKPOINTS = "eight-bit", "quantize", "double-quantize", "checkpoints"
-NO_CHECKPOINTS, OPTIMIZER, ZERO, FSDP = "no-checkpoints", "optimizer", "zero", "fsdp"
-STRATEGY, OFFLOAD, OPTIMIZER_OFFLOAD, CHECKPOINT_OFFLOAD = (
-    "strategy",
-    "offload",
-    "optimizer-offload",
-    "checkpoint-offload",
-)
-GPUS, NODES, TP, PP = "gpus", "nodes", "tp", "pp"
-CP, SP, EP, REPLICAS = "cp", "sp", "ep", "replicas"
-ATTENTION, DTYPE, PURE, LOSS_KERNEL = "attention", "dtype", "pure-16-bit", "loss-kernel"
-KERNELS, IN_BACKWARD, TRAINED_TOO, PROMPT = "kernels", "step-in-backward", "trained-too", "prompt"
-RESPONSE, TOTAL_LENGTH, DYNAMIC, STAGE = "response", "total-length", "dynamic", "stage"
-FLAVOR, BESIDE_MLP, DISTRIBUTED, TP_SP = "flavor", "beside-mlp", "distributed-optimizer", "tp-sp"
-TRAINED_LAYERS = "trained-layers"
-
 
 class Key(Frozen):
     """Names, what they mean, and whose documentation says so."""
