@@ -88,13 +88,11 @@ def by_default(kind: str) -> dict[str, Any]:
         AutoConfig,
         AutoModelForCausalLM,
         AutoModelForImageTextToText,
-        AutoModelForSeq2SeqLM,
         AutoModelForSequenceClassification,
     )
 
     config = AutoConfig.for_model(kind)
     makers = (
-        AutoModelForSeq2SeqLM,
         AutoModelForImageTextToText,
         *((AutoModelForSequenceClassification,) if kind in ENCODERS else ()),
         AutoModelForCausalLM,
