@@ -28,7 +28,6 @@ from gpusetup.plan.code import (
     best_batch,
     plan_of,
 )
-from gpusetup.plan.decide import Limits
 from gpusetup.plan.place import sized_gpu
 from gpusetup.render.plan_code import code_text
 
@@ -239,7 +238,6 @@ def one(batch: int, forward: int, backward: int, optimizer: int, **more: Any) ->
     return Traced(
         batch=batch,
         phases=phases,
-        peak_phase=max(phases, key=lambda phase: phases[phase]),
         standing=more.pop("standing", ()),
         parameters=268_435_456,
         trained_bytes=40,
@@ -261,13 +259,9 @@ def found_trace() -> Trace:
     return Trace(torch="2.13.0", traces=(first, second))
 
 
-def asked(size: str, *, env: bool = True) -> CodeAsked:
-    place = sized_gpu(round(float(size) * GIB))
-    return CodeAsked(
-        request=CodeRequest(code="train:build", batch=8, amp="bf16"),
-        place=place,
-        limits=Limits(capacity=place.capacity, env=env),
-    )
+def asked(size: str) -> CodeAsked:
+    request = CodeRequest(code="train:build", batch=8, amp="bf16")
+    return CodeAsked(request=request, place=sized_gpu(round(float(size) * GIB)))
 
 
 @pytest.mark.parametrize("size", ["24", "14.5", "8"])

@@ -157,7 +157,6 @@ class Tracer:
             "values_read": self.guard.values_read,
             "compiled": bool(self.compiled[0]),
             "convolves": sum("Conv2d" in one for one in layers) > layers.count("Linear"),
-            "peak_phase": top,
             "standing": [
                 {"kind": KINDS.get(kind, kind), "module": module, "bytes": size}
                 for (kind, module), size in ledger.standing_at(peaks[top][1]).items()
