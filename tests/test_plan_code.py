@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -35,7 +33,6 @@ pytestmark = pytest.mark.usefixtures("warm_torch")
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
-INSIDE = ROOT / "gpusetup" / "child_scripts"
 RENDERED = Path(__file__).parent / "rendered"
 MIB = 1 << 20
 
@@ -152,59 +149,6 @@ def test_the_command_answers_with_one_document(
     assert answer["schema"] == "gpusetup.plan/1"
     assert (answer["fits"], answer["recipe"], answer["parameters"]) == (True, "vanilla", 72)
     assert set(answer["code"]["phases_gib"]) == set(PHASES)
-
-
-# --- inside the child, here --------------------------------------------------------------------
-
-
-def inside(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"tested_{name}", INSIDE / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_autocast_chooses_the_dtypes_of_cuda() -> None:
-    """The same operators on fake CUDA tensors are the judge."""
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.nn import functional
-
-    def dtypes(device: str) -> list[torch.dtype]:
-        x = torch.empty(4, 8, 8, device=device, dtype=torch.bfloat16)
-        weight = torch.empty(8, device=device)
-        results = (
-            functional.layer_norm(x, (8,), weight, weight),
-            functional.group_norm(x, 2, weight, weight),
-            functional.rms_norm(x, (8,), weight),
-            functional.gelu(x),
-            functional.mse_loss(x, x),
-            x.softmax(-1),
-            x.log_softmax(-1),
-            x.exp(),
-            x.pow(2),
-            x.sum(),
-            x.sum(1),
-            x.cumsum(0),
-            x.norm(),
-            x @ x,
-            x + x,
-        )
-        return [result.dtype for result in results]
-
-    rules = inside("trace_amp").as_on_cuda()
-    with FakeTensorMode():
-        torch.set_autocast_enabled("cuda", True)
-        torch.set_autocast_dtype("cuda", torch.bfloat16)
-        try:
-            wanted = dtypes("cuda")
-        finally:
-            torch.set_autocast_enabled("cuda", False)
-        with torch.autocast("cpu", torch.bfloat16):
-            assert dtypes("cpu") == wanted
-    assert torch.float32 in wanted and torch.bfloat16 in wanted
-    assert rules is not None
 
 
 # --- what is made of a trace -------------------------------------------------------------------
