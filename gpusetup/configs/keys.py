@@ -4,7 +4,9 @@ A row of `keys` has names as they stand in a config, their role, and whose they 
 names that are common elsewhere (`compile`, `workers`); a row with a narrower `under` comes first.
 `added`: next to which key a missing one may be written, by a trainer that is known to read it.
 `loops`: trainers by names that only their configs have, and what their steps count. `batches`:
-`plan`'s trainers, all of which count updates, by the names of their batch.
+`plan`'s trainers, all of which count updates, by the names of their batch. `words`: what the values
+of some roles mean, as transformers, accelerate, Lightning, DeepSpeed, bitsandbytes, torchao, NeMo,
+torchtune, litgpt, LLaMA-Factory and verl spell them.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from gpusetup.configs.settings import plain, words_of
 from gpusetup.model.codec import from_json
@@ -67,6 +69,8 @@ class Table(Frozen):
     added: tuple[Added, ...]
     loops: tuple[Loop, ...]
     batches: Mapping[str, str]
+    words: Mapping[str, Mapping[str, Any]]
+    """Kind -> text in small letters and digits -> what it means (`configs/values.py`)."""
 
 
 @lru_cache(maxsize=1)

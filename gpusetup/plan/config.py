@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from gpusetup import named_file
-from gpusetup.configs import values
 from gpusetup.configs.config import Config
 from gpusetup.configs.settings import TRUE, Setting, name_of
-from gpusetup.configs.settings import said as meaning
+from gpusetup.configs.settings import said as said_by
+from gpusetup.configs.values import meaning, targets_named
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
@@ -35,6 +35,13 @@ NUMBERS = {
 }  # fmt: skip
 SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
 """Role of a key -> the field of a job or question that it says."""
+
+
+def worded(kind: str, switched: str | None = None) -> Callable[[Setting, str], Any]:
+    """What a setting says of a kind by its text, or by its name if it is a switch that is on."""
+    return lambda setting, text: (
+        meaning(kind, name_of(setting.path)) or switched if text in TRUE else meaning(kind, text)
+    )
 
 
 class FromConfig(Frozen):
@@ -152,7 +159,7 @@ def adapters(reader: Reader, said: Said) -> Said:
     names = reader.names("targets")
     if names:
         mlp = {"mlp"} if reader.switch("beside-mlp") else set()
-        part["lora_targets"] = values.targets(names | mlp)
+        part["lora_targets"] = targets_named(",".join(names | mlp))
     if reader.names("trained-too") & {"embed_tokens", "lm_head", "wte", "embeddings"}:
         part["trained_embeddings"] = True
     return part
@@ -161,7 +168,7 @@ def adapters(reader: Reader, said: Said) -> Said:
 def quantised(reader: Reader, said: Said) -> Said:
     kind = "nf4" if reader.switch("four-bit") else said.get("quantize")
     kind = "int8" if reader.switch("eight-bit") else kind
-    kind = reader.word("quantize", lambda _, text: values.QUANTIZED.get(text)) or kind
+    kind = reader.word("quantize", worded("quantize")) or kind
     double = reader.switch("double-quantize")
     usual = said["trainer"] in ("axolotl", "llama-factory")
     if kind == "nf4" and (usual if double is None else double):
@@ -222,7 +229,7 @@ def checkpointing(reader: Reader, said: Said) -> Said:
 
 
 def optimizer(reader: Reader, said: Said) -> Said:
-    name, step = reader.word("optimizer", lambda _, text: values.optimizer(text)) or (None, None)
+    name, step = (reader.word("optimizer", worded(kind)) for kind in ("optimizer", "step"))
     return {"optimizer": name, "step": "backward" if reader.switch("step-in-backward") else step}
 
 
@@ -236,8 +243,8 @@ def precision(reader: Reader, said: Said) -> Said:
     `bf16: true` is autocast over 32-bit weights, unless trainer or adapters say otherwise.
     """
     trainer = said["trainer"]
-    kept = values.dtype(reader.word("dtype") or "")
-    pair = values.PRECISIONS.get((reader.word("precision") or "").lower())
+    kept = meaning("dtype", reader.word("dtype") or "")
+    pair = meaning("precision", reader.word("precision") or "")
     pure, mixed = reader.switch("pure-16-bit"), reader.switch("amp")
     bf16, fp16 = reader.switch("bf16"), reader.switch("fp16")
     half = "bf16" if bf16 or (mixed and not kept) else "fp16" if fp16 else None
@@ -267,22 +274,11 @@ def kernels(reader: Reader, said: Said) -> Said:
     usual = "fused" if fused or "cut_cross_entropy" in plugins else None
     return {
         "fused_kernels": fused or "liger" in plugins.lower() or None,
-        "loss": reader.word("loss-kernel", loss_of)
+        "loss": reader.word("loss-kernel", worded("loss", "fused"))
         or usual
         or ("eager" if said["trainer"] == "axolotl" else None),
-        "attention": reader.word("attention", attention_of),
+        "attention": reader.word("attention", worded("attention")),
     }
-
-
-def loss_of(setting: Setting, text: str) -> str | None:
-    """A loss by its class, or by a switch that is on."""
-    if text in TRUE:
-        return values.LOSS_SWITCHES.get(name_of(setting.path), "fused")
-    return values.LOSSES.get(text.rpartition(".")[2])
-
-
-def attention_of(setting: Setting, text: str) -> str | None:
-    return values.ATTENTION.get(name_of(setting.path) if text in TRUE else text.lower())
 
 
 # --- among GPUs -----------------------------------------------------------------------------------
@@ -307,7 +303,8 @@ def strategy(reader: Reader, said: Said) -> Said:
         reader.word(role)
         for _, text in reader.all(role):
             words += text.lower().replace(",", " ").split()
-    known = [values.SHARDING[word] for word in words if word in values.SHARDING]
+    found = ("fsdp1" if "shard_grad_op" in word else meaning("strategy", word) for word in words)
+    known = [name for name in found if name]
     divided = reader.switch("distributed-optimizer")
     if not known:
         return {"strategy": {True: "zero1", False: "ddp", None: None}[divided]}
@@ -342,7 +339,7 @@ def own_words(reader: Reader, said: Said) -> Said:
         name = str(path[-1]) if path[:-1] == ("plan",) else ""
         if name in FIELDS and name != "shape":
             kind = get_type_hints(Job)[name]
-            found[name] = from_plain(meaning(one), kind, what=f"plan.{name}")
+            found[name] = from_plain(said_by(one), kind, what=f"plan.{name}")
             reader.note(one, f"{name} of the job")
     return found
 
