@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from json.decoder import JSONDecodeError
 from typing import Any
 
-from gpusetup.configs.settings import Path, Setting
+from gpusetup.configs.settings import Path, Setting, below
 from gpusetup.errors import BadInput
 
-MOST_DEPTH = 64
 COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
 LAST_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=[ \t\r\n]*[\]}])')
 
@@ -46,8 +45,6 @@ def read_json(text: str, name: str) -> Iterator[Setting]:
     except JSONDecodeError as problem:
         place = f"line {problem.lineno}, column {problem.colno}"
         raise BadInput(f"{name}, {place}: not JSON: {problem.msg}") from problem
-    except RecursionError as problem:
-        raise BadInput(f"{name}: nested too deeply") from problem
     yield from read_yaml(text, name)
 
 
@@ -63,8 +60,6 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
     except MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         raise BadInput(_where(name, mark, str(problem.problem or "not YAML"))) from problem
-    except RecursionError as problem:
-        raise BadInput(f"{name}: nested too deeply") from problem
     except (YAMLError, ValueError) as problem:
         raise BadInput(f"{name}: not YAML: {' '.join(str(problem).split())[:200]}") from problem
     found = list(_Walk(text, name).settings(root, ())) if root else []
@@ -99,8 +94,6 @@ class _Walk:
     def settings(
         self, node: Any, path: Path, key: Any = None, shared: bool = False, flow: bool = False
     ) -> Iterator[Setting]:
-        if len(path) > MOST_DEPTH:
-            raise BadInput(_where(self.name, node.start_mark, "nested too deeply"))
         again, start, end = id(node) in self.done, node.start_mark.index, node.end_mark.index
         self.done.add(id(node))
         shared = shared or bool(node.anchor)
@@ -122,7 +115,7 @@ class _Walk:
         for index, (name, inner) in enumerate(() if again else _inside(node)):
             word = name if kind == "list" else self.word(name, lines, index)
             named = name if isinstance(word, str) and type(name).__name__ == "ScalarNode" else None
-            yield from self.settings(inner, (*path, word), named, shared, bool(node.flow_style))
+            yield from self.settings(inner, below(path, word), named, shared, bool(node.flow_style))
 
     def word(self, key: Any, lines: dict[str, int], index: int) -> str:
         """The word of a key; no word appears twice."""

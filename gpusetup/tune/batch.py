@@ -14,7 +14,7 @@ from gpusetup.configs.settings import Setting, in_words, name_of, names_in, unqu
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config import question_of
-from gpusetup.plan.verdict import BatchVerdict, batch_verdict, memory_table
+from gpusetup.plan.verdict import BatchVerdict, batch_verdict
 from gpusetup.tune.case import (
     MEASURED,
     Case,
@@ -71,15 +71,14 @@ def cannot_fit(case: Case) -> str | None:
         return None
     try:
         one = batch_verdict(config, 1, card, short=True)
-        if one.verdict != "too much":
-            return None
-        table = memory_table(config, 1, card)
     except GpuSetupError:
+        return None
+    if one.verdict != "too much":
         return None
     return (
         f"This model cannot be trained like this on this card: a single sample needs"
-        f" {one.total_gib or 0:.1f} of {one.capacity_gib:.1f} GiB ({table}). No batch was changed:"
-        f" {BY_PLAN} says which recipe fits"
+        f" {one.total_gib or 0:.1f} of {one.capacity_gib:.1f} GiB ({one.parts}). No batch was"
+        f" changed: {BY_PLAN} says which recipe fits"
     )
 
 
