@@ -44,7 +44,6 @@ Same = Callable[[str, Path], None]
 
 SLOW = [
     pytest.param("transformer", 16, ("bf16", "checkpointing"), 0.01, marks=pytest.mark.slow),
-    pytest.param("convnet", 16, (), 0.05, marks=pytest.mark.slow),
 ]
 
 

@@ -75,16 +75,6 @@ def test_a_config_cannot_make_another_file_be_read(tmp_path: Path) -> None:
         model_named(str(big))
 
 
-def test_the_command_answers_for_the_file(capsys: pytest.CaptureFixture[str]) -> None:
-    file = str(CONFIGS["trl_sft.yaml"])
-    assert main(["plan", "--from-config", file, "--gpu", "RTX 4090", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["config"]["trainer"] == "trl"
-    assert found["batch"] == 4 and found["context"] == 2048
-    said = {one["key"]: one["line"] for one in found["config"]["read"]}
-    assert said["per_device_train_batch_size"] == 15
-
-
 def test_what_is_said_comes_before_the_file(capsys: pytest.CaptureFixture[str]) -> None:
     file = str(CONFIGS["trl_sft.yaml"])
     more = ["--context", "512", "--batch", "1", "--model", "gpt2"]
