@@ -6,15 +6,14 @@ import copy
 import os
 import random
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 from each_row import each
+from verify_faults.layers import SHAPES, element
 from verify_faults.layers import Operator as Faulty
-from verify_faults.layers import element
 
 from gpusetup.verify.checks import ration
 from gpusetup.verify.checks.ration import SOURCES, chosen, known_to
@@ -116,41 +115,6 @@ def test_most_entries_are_asked_and_each_that_is_not_has_a_reason() -> None:
     known = set(known_to(torch, "operators"))
     assert len(known & names) > 0.85 * len(names)
     assert all(reason(LEFT_OUT, name) for name in names - known)
-
-
-def part_of(change: Callable[[Any], None]) -> Callable[[Any, Any], Any]:
-    """A change of the elements in their order."""
-
-    def changed(found: Any, given: Any) -> Any:
-        found = found.clone(memory_format=torch.contiguous_format)
-        change(found.view(-1))
-        return found
-
-    return changed
-
-
-def laid_out(given: Any) -> bool:
-    return any(isinstance(x, torch.Tensor) and not x.is_contiguous() for x in given)
-
-
-def on_a_thread() -> bool:
-    return threading.current_thread() is not threading.main_thread()
-
-
-SHAPES: dict[str, Callable[[Any, Any], Any]] = {
-    "the last is not written": part_of(lambda flat: flat[-1:].zero_()),
-    "the first is not written": part_of(lambda flat: flat[:1].zero_()),
-    "one is off": part_of(lambda flat: flat[len(flat) // 2 :][:1].mul_(1.5)),
-    "two are swapped": part_of(lambda flat: flat[-2:].copy_(flat[-2:].flip(0).clone())),
-    "a vector is off": part_of(lambda flat: flat[8:16].mul_(1.01)),
-    "all is a little off": lambda found, _: found * 1.01,
-    "the sign is lost": lambda found, _: found.abs(),
-    "in low precision": lambda found, _: found.bfloat16().float(),
-    "no number is lost": lambda found, _: found.nan_to_num(),
-    "with strides": lambda found, given: found * 2 if laid_out(given) else found,
-    "on another thread": lambda found, _: found * 2 if on_a_thread() else found,
-}
-"""How a kernel may be wrong: what it answers instead. Answers in float64 stay right."""
 
 
 @pytest.mark.parametrize("shape", SHAPES)
