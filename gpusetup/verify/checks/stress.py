@@ -1,8 +1,7 @@
-"""Sustained load on one device: products and memory compared bit for bit, rate and NVML watched."""
+"""Sustained load on one device: products and memory compared bit for bit, rate and clocks."""
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -12,7 +11,7 @@ import torch
 from ..device.identity import gpu_uuid
 from ..device.importing import first_line
 from ..device.known_gpus import gpus
-from ..device.nvml import Watch, summed, watch
+from ..device.watching import watched
 from ..judging.tolerance import numbers
 from ..values import FAILED, PASSED, Outcome, asked, kind
 
@@ -52,7 +51,7 @@ class Load(NamedTuple):
     rates: Tuple[Tuple[float, float], ...] = ()
     """(seconds since the start, TFLOPS) of each second or so."""
     watched: Dict[str, Any] = {}
-    """What NVML said (`summed`); empty without NVML."""
+    """What `nvidia-smi` said (`summed`); empty without it."""
 
 
 class Least(NamedTuple):
@@ -65,23 +64,21 @@ class Least(NamedTuple):
 
 def load(device: str) -> Outcome:
     """Load a device for the asked time and judge what it did."""
-    found = torch.cuda.get_device_properties(device) if kind(device) == "cuda" else None
-    gpu = watch(gpu_uuid(torch, device)) if found else None
-    with contextlib.ExitStack() as stack:
-        watching = stack.enter_context(Watch(gpu)) if gpu else None
-        lost, done = "", Load()
+    if kind(device) != "cuda":
+        return judged(loaded(device, asked().seconds, time.monotonic), Least())
+    lost, done = "", Load()
+    with watched(gpu_uuid(torch, device)) as said:
         try:
             done = loaded(device, asked().seconds, time.monotonic)
         except RuntimeError as problem:
-            time.sleep(SETTLE_SECONDS if watching else 0.0)  # NVML tells it a moment later
+            time.sleep(SETTLE_SECONDS)  # the driver tells it a moment later
             lost, error = first_line(problem), problem
-    said = summed([each for _, each in watching.samples], watching.xids) if watching else {}
     done = done._replace(watched=said)
-    if lost:
-        if not (said.get("lost") or said.get("xids")):
-            raise error
-        return Outcome(FAILED, "; ".join([*faults(done, Least()), lost]), spent=True)
-    return judged(done, least_of(found, said) if found else Least())
+    if not lost:
+        return judged(done, least_of(torch.cuda.get_device_properties(device), said))
+    if not said.get("lost"):
+        raise error
+    return Outcome(FAILED, "; ".join([*faults(done, Least()), lost]), spent=True)
 
 
 def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
@@ -127,7 +124,7 @@ def _memory(device: str) -> Callable[[int], int]:
 
 
 def least_of(found: Any, said: Dict[str, Any]) -> Least:
-    """What a GPU must reach, by its properties and what NVML said of its clocks.
+    """What a GPU must reach, by its properties and what the driver said of its clocks.
 
     Where nobody knows what held them, it may have been the power limit.
     """
@@ -161,8 +158,6 @@ def faults(done: Load, least: Least) -> Iterator[str]:
         yield f"{done.wrong_products} of {done.products} products differ from the first one"
     if done.wrong_bytes:
         yield f"{done.wrong_bytes} bytes of memory changed"
-    if said.get("xids"):
-        yield f"the driver reported Xid {', '.join(map(str, said['xids']))}"
     if said.get("ecc_new", 0) > 0:
         yield f"{said['ecc_new']} new uncorrectable ECC errors"
     if kept < (least.kept or 0.0):
