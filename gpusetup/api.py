@@ -203,8 +203,6 @@ def verify(
     seed: int | None = None,
     timeout: float | None = None,
     strict: bool = False,
-    baseline: str | Path | None = None,
-    save_baseline: str | Path | None = None,
     junit: str | Path | None = None,
 ) -> VerifyAnswer:
     """Prove by computing, in a child of the target's Python, that its torch works.

@@ -85,7 +85,7 @@ def test_what_torch_prints_under_verify_is_no_command_of_the_runner(tmp_path: Pa
         encoding="utf-8",
     )
     done = subprocess.run(
-        [sys.executable, "-m", "gpusetup.verify", "--device", "cpu", "--format", "github"],
+        [sys.executable, "-m", "gpusetup.verify", "--device", "cpu"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,

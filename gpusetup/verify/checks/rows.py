@@ -172,7 +172,7 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "speed",
         "speed:speed",
-        "float32 products per second; the figure that a baseline is compared with",
+        "float32 products per second",
         SLOWLY,
         then=SLOW,
     ),

@@ -26,7 +26,7 @@ MOST_TIMES = 1000
 
 
 def speed(device: str) -> Outcome:
-    """Products per second in float32; the figure to compare with a baseline."""
+    """Products per second in float32."""
     return _speed(device, "float32", "speed")
 
 
