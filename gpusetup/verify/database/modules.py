@@ -14,7 +14,7 @@ from .calls import Call, mapped
 from .forms import Question, form
 from .loading import kept_chance, seeded
 from .rules import CHAIN_ROOM, CHAINS, HALVES, LEFT_OUT, matches, reason
-from .ways import Way, directly
+from .ways import Way, after_other_numbers, directly
 
 FORMATS = ("float32", *HALVES)
 MODES = ("train", "eval")
@@ -123,6 +123,7 @@ class Module(NamedTuple):
         # The encoder's fast path puts noughts at padded places, which the decoder then reads.
         if not (padded and self.name == "nn.Transformer"):
             yield "for inference", directly, "", False
+            yield "again", after_other_numbers, "", True
         if any(x.dim() in (4, 5) for x in call.given[1:] if hasattr(x, "dim")):
             yield "", directly, "channels-last", True
 
