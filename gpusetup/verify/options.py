@@ -81,8 +81,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--with",
         dest="beside",
         **many,
-        help="also import these, and compute if they have their own kernels: flash-attn, "
-        "torchvision, ...; all: all that are installed",
+        help="also import these: flash-attn, torchvision, ...; all: all that are installed",
     )
     add("--timeout", type=seconds, metavar="N", help="end after N seconds, with what is known")
     add(

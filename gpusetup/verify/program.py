@@ -17,7 +17,7 @@ from .answer.screen import as_screen
 from .answer.writing import complain, write
 from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host, within_level
 from .child import Child, Task
-from .companions.rows import companions_named
+from .companions import companions_named
 from .device.devices import chosen
 from .ending import Ended, hearing_the_end
 from .judging.expect import NAMES, judge
@@ -174,10 +174,8 @@ class Run:
         for device, checks in rows:
             for check in checks:
                 self._settle(check, device, device)
-        # What stands on torch, on each device; without one only whether it imports.
         for check in companions_named(self.options.beside):
-            for device in devices or (HOST,):
-                self._settle(check, device, wanted if device == HOST else device)
+            self._settle(check, HOST, wanted)
         if self.rank:
             self._with_the_others(self.rank, devices[0] if devices else "cpu")
 
