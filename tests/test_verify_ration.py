@@ -65,7 +65,6 @@ def test_loading_and_asking_leave_the_process_as_it_was() -> None:
     for check, question in (
         ("operators", "addmm/1"),
         ("operators", "attention-in-use/4"),
-        ("modules", "nn.BatchNorm2d/0"),
         ("optimizers", "Adam/0"),
     ):
         found = asked_for(check, question)
@@ -75,9 +74,9 @@ def test_loading_and_asking_leave_the_process_as_it_was() -> None:
 
 
 def test_a_database_that_cannot_be_loaded_is_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, f"{loading.HOME}common_modules", None)
+    monkeypatch.setitem(sys.modules, f"{loading.HOME}common_optimizers", None)
     known_to.cache_clear()
-    found = asked_for("modules", "nothing/0")
+    found = asked_for("optimizers", "nothing/0")
     known_to.cache_clear()
     assert found.status == SKIPPED and "cannot be loaded" in found.detail
 
@@ -148,7 +147,6 @@ def test_a_fault_of_any_kernel_is_seen(shape: str) -> None:
     "kernel, check, question",
     [
         ("gelu_backward", "operators", "nn.functional.gelu/0"),
-        ("gelu", "modules", "nn.GELU/0"),
         ("sqrt", "optimizers", "Adam/0"),
     ],
 )

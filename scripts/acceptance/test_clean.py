@@ -17,7 +17,7 @@ from acceptance.conftest import Work, unknown
 
 NUMERIC = (
     *("matmul", "float64", "float32", "float16", "bfloat16", "chance"),
-    *("language-model", "operators", "modules", "optimizers"),
+    *("language-model", "operators", "optimizers"),
 )
 LEAST = 3
 """Fewer runs say nothing."""

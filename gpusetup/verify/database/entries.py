@@ -12,7 +12,7 @@ from .calls import WHOLE, Call, plain, replaced
 from .draw import Draw, grown, numbered
 from .forms import Question, form
 from .loading import Database, kept_chance, seeded
-from .rules import BY_SIGN, LEFT_OUT, NO_GRADIENT, reason
+from .rules import BY_SIGN, HALVES, LEFT_OUT, NO_GRADIENT, reason
 from .ways import WAYS, Way, directly, in_place, into_out
 
 
@@ -148,7 +148,8 @@ class Entry(NamedTuple):
         wanted, call = form(turn), chance.choice(calls)
         if self.varies:
             draw = Draw(torch, words, wanted.lengths)
-            longer, kind = grown(draw, call, LONG[self.of_single_numbers]), wanted.numbers
+            most = MOST if self.of_single_numbers or dtype in HALVES else LONGEST
+            longer, kind = grown(draw, call, most), wanted.numbers
             if kind == "large" and dtype in WHOLE and self.counts_up(torch, longer):
                 kind = ""
             made = longer
@@ -182,9 +183,9 @@ class Entry(NamedTuple):
             yield form.way if way is not directly else "", way, layout, learns
 
 
-LONG = {True: 2**14, False: 2**20}
-"""Numbers of one tensor at most: of functions of single numbers; of reductions, which take longer
-rows."""
+MOST, LONGEST = 2**14, 2**20
+"""Numbers of one tensor; of reductions, which take longer rows but in half precision, where a sum
+leaves the range."""
 MADE: Dict[Tuple[str, str, str, int], List[Call]] = {}
 """The samples of the entries that were asked last."""
 TURNS = (
