@@ -176,6 +176,18 @@ def test_an_optimizer_that_skips_a_parameter_is_seen() -> None:
     assert wrong(entry._replace(info=info), range(2))
 
 
+def test_an_answer_that_the_next_one_is_written_over_is_seen() -> None:
+    entry = known_to(torch, "operators")["softmax-in-use"]
+    kept: dict[Any, Any] = {}
+
+    def run(x: Any, dim: int) -> Any:
+        found = torch.softmax(x, dim)
+        mine = kept.setdefault((x.dtype, x.shape, x.requires_grad), found)
+        return found if mine is found else mine.detach().copy_(found)
+
+    assert wrong(entry._replace(run=run, learns=False), range(32))
+
+
 def test_a_sticky_error_ends_the_process_and_another_is_a_wrong_answer() -> None:
     entry = known_to(torch, "operators")["product"]
 
