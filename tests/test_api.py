@@ -102,7 +102,7 @@ def same_questions() -> dict[str, Asked]:
     }
 
 
-WHEN = ("taken_at", "readings", "seconds", "free_bytes", "available_bytes", "value", "spread")
+WHEN = ("taken_at", "readings", "seconds", "free_bytes", "available_bytes", "value")
 """What two readings of one machine need not have in common."""
 
 

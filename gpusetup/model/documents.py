@@ -158,8 +158,6 @@ class CheckAnswer(Frozen):
     """The one next step, where the check did not pass."""
     means: Text = None
     """What a failure means for somebody who uses the device."""
-    spread: Amount = None
-    """Of a rate: by which part of the value repeated measurements differed."""
 
 
 class VerifyAnswer(Frozen):

@@ -23,7 +23,7 @@ COMPUTING = ("properties", "arch", "matmul", "amp")
 """The checks that must have passed for the computation test to have."""
 DEVICE_KEYS = ("device", "name", "cuda_index", "uuid", "compute_capability", "memory_total_bytes")
 CHECK_KEYS = ("name", "device", "status", "detail", "value", "limit", "unit", "seconds")
-MORE_KEYS = ("hint", "means", "spread")
+MORE_KEYS = ("hint", "means")
 
 
 def as_json(report: Report) -> str:

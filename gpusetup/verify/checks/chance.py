@@ -32,9 +32,7 @@ def _samplers() -> Dict[str, Sampler]:
 
     return {
         "rand": (lambda x, g: torch.rand(len(x), **like(x, g)), lambda v: v + (v >= 1)),
-        "uniform_": (lambda x, g: x.uniform_(-3, 5, generator=g), lambda v: (v + 3) / 8),
         "randn": (lambda x, g: torch.randn(len(x), **like(x, g)), ndtr),
-        "normal_": (lambda x, g: x.normal_(2, 3, generator=g), lambda v: ndtr((v - 2) / 3)),
         "log_normal_": (lambda x, g: x.log_normal_(generator=g), lambda v: ndtr((v.log() - 1) / 2)),
         "exponential_": (
             lambda x, g: x.exponential_(0.5, generator=g),

@@ -26,7 +26,7 @@ def copies_between_gpus(wanted: str) -> Outcome:
         there, here = f"cuda:{target}", f"cuda:{source}"
         sent = torch.arange(ELEMENTS, dtype=torch.int32, device=here) * 2_654_435 + source
         found = torch.zeros_like(sent, device=there)
-        rates.append(measured(there, partial(found.copy_, sent), 4 * ELEMENTS / GB)[0])
+        rates.append(measured(there, partial(found.copy_, sent), 4 * ELEMENTS / GB))
         parts.append(same(f"{here} to {there}", found, sent))
         direct += bool(torch.cuda.can_device_access_peer(source, target))
     # Its contexts on every GPU end with its process.
