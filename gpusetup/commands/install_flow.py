@@ -50,7 +50,7 @@ from gpusetup.install.target.find import (
 )
 from gpusetup.install.target.in_use import users_of
 from gpusetup.install.target.place import refuse_unnamed_base
-from gpusetup.model.documents import DoneStep, InstallAnswer
+from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM
@@ -241,9 +241,7 @@ def _install_by_conda(session: Session, target: Target, task: Task, program: str
         outcome = conda.execute_conda(job, plan, verify=not request.no_verify)
         now = replace(plan, after=conda.seen(conda.builds(plan.target)))
         answer = plan_answer(job, now, task, outcome)
-        kept = conda.read_undo(Path(plan.target, STORE))
-        undo = f"gpusetup install --undo --python {plan.target}" if kept else None
-        return answer, screens.end_screen(answer, undo=undo), outcome.kept
+        return answer, screens.end_screen(answer), outcome.kept
 
     return session.carry_out(planned, screen, done)
 
@@ -260,25 +258,7 @@ def undo(session: Session) -> int:
         session.out.answer(*_undone(session, folder, before)[:2])
         return 0
     store, system = folder / STORE, System()
-    kept = conda.read_undo(store)
-    if kept:
-        step = conda.undo_known(store, kept)
-        planned = InstallAnswer(
-            state="planned",
-            target=str(folder),
-            before=conda.seen(conda.builds(str(folder))),
-            after=conda.seen(kept.packages),
-            steps=(DoneStep(argv=step.argv),),
-            log=str(job.log.path),
-        )
-
-        def facts_conda() -> Done:
-            conda.undo_by_conda(job, store, kept)
-            answer = replace(planned, state="restored", steps=tuple(job.done))
-            return answer, screens.end_screen(answer, "undone"), True
-
-        told = {"undo": f"revision {kept.reached} → {kept.revision}"}
-        return session.carry_out(planned, screens.plan_screen(planned, told), facts_conda)
+    conda.refuse_undo(store)
     layout = layout_of(system, choose_target(system, str(folder)).python)
     check_target(layout)
     journal = undo_known(store, layout)

@@ -1,9 +1,9 @@
 """Installs by conda, mamba or micromamba, where one of them has installed torch.
 
 conda changes an environment in a transaction of its own, and each change is a revision in
-`conda-meta/history`. To put the previous state back, or to undo, conda itself is told to go back to
-one: mamba took `--revision` for years and did nothing (https://github.com/mamba-org/mamba/issues/803),
-so what has come back is compared with what was there.
+`conda-meta/history`. To put the previous state back, it is told to go back to one: mamba took
+`--revision` for years and did nothing (https://github.com/mamba-org/mamba/issues/803), so what has
+come back is compared with what was there. `--undo` names the command and runs nothing.
 """
 
 from __future__ import annotations
@@ -13,27 +13,26 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from gpusetup import __version__
 from gpusetup.catalog.kernels import release
-from gpusetup.errors import BadInput, Blocked, ToolFailed
+from gpusetup.errors import Blocked, ToolFailed
 from gpusetup.install.answers import versions_after
 from gpusetup.install.complaints import conda_failed
 from gpusetup.install.credentials import redacted, without_logins
 from gpusetup.install.decide import Task
 from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.proof import device_to_prove, prove
-from gpusetup.install.switching.files import read_json_object, refuse_newer, write_safely
-from gpusetup.install.switching.journal import (
-    CONDA_UNDO,
-    RECEIPT,
-    STORE,
-    read_journal,
-    read_state,
-)
+from gpusetup.install.switching.files import read_json_object
+from gpusetup.install.switching.journal import RECEIPT, STORE, read_journal
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.switching.receipt import Receipt, now, shareable, write_receipt
+from gpusetup.install.switching.receipt import (
+    Receipt,
+    now,
+    read_receipt,
+    shareable,
+    write_receipt,
+)
 from gpusetup.install.switching.transaction import forget_undo
 from gpusetup.install.target.find import Target
 from gpusetup.install.target.in_use import User, users_of
@@ -57,21 +56,6 @@ RECORD_BYTES = 64 << 20
 """More than that no record of a package has; it lists every file."""
 SEEN = ("pytorch", "pytorch-gpu", "pytorch-cpu", "torchvision", "torchaudio", "cuda-version")
 """What is shown of a conda environment before and after."""
-
-
-class CondaUndo(Frozen):
-    """What brings an environment back to where it was before conda installed torch."""
-
-    schema: Literal["gpusetup.conda-undo/1"] = "gpusetup.conda-undo/1"
-    gpusetup: str = __version__
-    revision: int
-    """The one to go back to."""
-    reached: int
-    """The one that the installation ended in."""
-    packages: Mapping[str, str]
-    """Every package that was there, to compare with what has come back."""
-    channels: tuple[str, ...] = ()
-    """Where they came from."""
 
 
 class CondaPlan(Frozen):
@@ -106,14 +90,6 @@ def conda_program(environ: Mapping[str, str]) -> str | None:
             return named
     found = (shutil.which(name, path=environ.get("PATH")) for name in PROGRAMS)
     return next(filter(None, found), None)
-
-
-def _conda_itself(environ: Mapping[str, str]) -> str | None:
-    """The program conda, not one that is like it."""
-    named = environ.get("CONDA_EXE")
-    if named and Path(named).is_file() and Path(named).stem == "conda":
-        return named
-    return shutil.which("conda", path=environ.get("PATH"))
 
 
 def records(prefix: str) -> dict[str, dict[str, Any]]:
@@ -221,19 +197,14 @@ def execute_conda(job: Job, plan: CondaPlan, *, verify: bool) -> Outcome:
             _run(job, step, "conda cannot install it")
         device = device_to_prove(plan.backend, plan.task.gpus_here)
         verdict = prove(job, plan.python, device) if verify else None
-        reached = revision(prefix) or 0
-        undo = CondaUndo(revision=began or 0, reached=reached, packages=there, channels=channels)
         if verdict is not None and verdict["verdict"] != "passed":
             job.talk("Restoring the previous packages ...")
-            if began is not None and _conda_itself(job.environ):
-                _run(job, _step_back(store, undo), "cannot restore the previous packages")
+            if began is not None:
+                step = _step_back(plan, channels, began)
+                _run(job, step, "cannot restore the previous packages")
             _require_back(prefix, there)
             return Outcome(kept=False, verdict=verdict)
         forget_undo(store)
-        if job.keep and began is not None and reached != began:
-            from gpusetup.model.codec import to_json
-
-            write_safely(store / CONDA_UNDO, to_json(undo, indent=1))
         receipt = Receipt(
             installed_at=now(),
             python=redacted(plan.python),
@@ -242,6 +213,7 @@ def execute_conda(job: Job, plan: CondaPlan, *, verify: bool) -> Outcome:
             before=plan.before,
             after=seen(builds(prefix)),
             steps=tuple(shareable(step) for step in job.done),
+            revision=began,
             verdict=None if verdict is None else {"verdict": verdict["verdict"]},
         )
         write_receipt(store / RECEIPT, receipt)
@@ -276,57 +248,22 @@ def _require_back(prefix: str, wanted: Mapping[str, str]) -> None:
         )
 
 
-def read_undo(store: Path) -> CondaUndo | None:
-    """What an undo by conda would go back to; None where the last installation was not conda's."""
-    from gpusetup.model.codec import from_json
-
-    path = store / CONDA_UNDO
-    raw = read_state(path)
-    if raw is None:
-        return None
-    refuse_newer(raw, "gpusetup.conda-undo/1", what=str(path))
-    try:
-        return from_json(raw, CondaUndo, what=str(path))
-    except RecursionError as problem:
-        raise BadInput(f"{path} cannot be read: it is too deep") from problem
-
-
-def _step_back(store: Path, undo: CondaUndo) -> Step:
+def _step_back(plan: CondaPlan, channels: tuple[str, ...], revision: int) -> Step:
     """The command that brings a revision back; conda looks for its packages in these channels."""
-    named = (word for one in undo.channels for word in ("--channel", one))
-    where = ("--prefix", str(store.parent), *named, "--revision", str(undo.revision))
-    argv = (_conda_itself(os.environ) or "conda", "install", "--yes", *where)
-    return Step(argv=argv, title=f"revision {undo.revision}", timeout_seconds=CONDA_SECONDS)
+    named = (word for one in channels for word in ("--channel", one))
+    where = ("--prefix", plan.target, *named, "--revision", str(revision))
+    argv = (plan.steps[0].argv[0], "install", "--yes", *where)
+    return Step(argv=argv, title=f"revision {revision}", timeout_seconds=CONDA_SECONDS)
 
 
-def undo_known(store: Path, undo: CondaUndo) -> Step:
-    """The command of an undo. `Blocked` where others have changed the environment since, and where
-    conda is not there to run it."""
-    prefix, there = str(store.parent), revision(str(store.parent))
-    words = ("conda", "install", "--prefix", prefix, "--revision", str(undo.revision))
-    typed = f"`{own_line(*words)}`"
-    if there != undo.reached:
-        raise Blocked(
-            f"{prefix} has been changed by conda since: it is at revision {there}, "
-            f"gpusetup left it at {undo.reached}",
-            hint=f"nothing was changed; {typed} goes back, and takes the later changes with it "
-            "(`conda list --revisions` shows them)",
-        )
-    if _conda_itself(os.environ) is None:
-        raise Blocked(
-            "The program conda is not found, and mamba and micromamba do not bring revisions back "
-            "reliably",
-            hint=f"nothing was changed; where conda is at hand, {typed} undoes it",
-        )
-    return _step_back(store, undo)
-
-
-def undo_by_conda(job: Job, store: Path, undo: CondaUndo) -> None:
-    """Go back to the revision before the installation. The caller has shown the command."""
-    with interruptible(), locked(store, job.talk):
-        job.store = store
-        _require_finished(store)
-        _run(job, undo_known(store, undo), "conda cannot undo it")
-        _require_back(str(store.parent), undo.packages)
-        for name in (CONDA_UNDO, RECEIPT):
-            (store / name).unlink(missing_ok=True)
+def refuse_undo(store: Path) -> None:
+    """`Blocked` with conda's own command where the last installation was conda's."""
+    receipt = read_receipt(store / RECEIPT)
+    if receipt is None or receipt.revision is None:
+        return
+    words = ("conda", "install", "--prefix", str(store.parent), "--revision", str(receipt.revision))
+    raise Blocked(
+        f"conda has installed torch into {store.parent}, and conda itself takes it back",
+        hint=f"nothing was changed; `{own_line(*words)}` restores what was there, and removes what "
+        "conda has installed since (`conda list --revisions` shows it)",
+    )

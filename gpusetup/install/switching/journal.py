@@ -10,7 +10,6 @@ The store, `.gpusetup` in the target's prefix:
     staging/           what is unpacked there before the switch
     former-1f2e3d4c/   what was moved aside
     undo.json          what `--undo` brings back from there, once the change is done
-    conda-undo.json    in its place, where the last installation was conda's
     receipt.json       what was installed last
     lock, installer    held while somebody changes the environment (`lock.py`)
 """
@@ -33,7 +32,6 @@ from gpusetup.model.frozen import Frozen
 STORE = ".gpusetup"
 """The folder in the target's prefix."""
 JOURNAL, UNDO, RECEIPT, NEXT_RECEIPT = "journal.json", "undo.json", "receipt.json", "receipt.next"
-CONDA_UNDO = "conda-undo.json"
 STAGING = "staging"
 STATE_BYTES = 32 << 20
 """A journal of thirty thousand paths has 4 MB."""

@@ -19,7 +19,6 @@ from gpusetup.errors import Blocked
 from gpusetup.install.switching.durable import sync_folder, sync_folders, sync_tree
 from gpusetup.install.switching.files import link_hard, remove
 from gpusetup.install.switching.journal import (
-    CONDA_UNDO,
     JOURNAL,
     NEXT_RECEIPT,
     RECEIPT,
@@ -174,7 +173,6 @@ def keep(store: Path, journal: Journal) -> None:
         write_journal(store, replace(journal, kept=_files_in(store, journal)), UNDO)
     else:
         (store / UNDO).unlink(missing_ok=True)
-    (store / CONDA_UNDO).unlink(missing_ok=True)
     remove_empty(path for path, _ in journal.aside(store))
     sync_folder(store)
     _forget(store)
@@ -204,7 +202,6 @@ def drop_leftovers(store: Path) -> None:
 def forget_undo(store: Path) -> None:
     """Drop what is kept for an undo."""
     (store / UNDO).unlink(missing_ok=True)
-    (store / CONDA_UNDO).unlink(missing_ok=True)
     drop_leftovers(store)
 
 
