@@ -36,7 +36,7 @@ def test_an_environment_that_somebody_else_made_meanwhile_is_not_taken_away(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What fails in an environment that it made takes it away: so it must be its own."""
-    from gpusetup.install import execute
+    from gpusetup.install.switching import change
     from gpusetup.install.switching.lock import locked as honest
 
     world.add_torch("cpu", files={"torch/__init__.py": "raise ImportError('broken')"})
@@ -45,11 +45,11 @@ def test_an_environment_that_somebody_else_made_meanwhile_is_not_taken_away(
         world.venv("theirs")
         return honest(store, talk)
 
-    monkeypatch.setattr(execute, "locked", after_them)
+    monkeypatch.setattr(change, "locked", after_them)
     target = world.folder / "theirs"
     said = install("--venv", str(target), "--torch", TORCH, "--backend", "cpu", "--yes")
     assert said.exit == 3
-    assert "was created by another program in the meantime" in said.err
+    assert "was changed by another program in the meantime" in said.err
     assert (target / "bin/python").exists()
     assert not (target / ".gpusetup").exists()
 

@@ -18,7 +18,6 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
-from gpusetup.install.execute import execute
 from gpusetup.install.fetching.wheels import unhashed
 from gpusetup.install.job import new_job
 from gpusetup.install.joint.coming import with_set
@@ -34,10 +33,8 @@ from gpusetup.install.recovery import (
     undo_changes,
 )
 from gpusetup.install.request import InstallRequest, resolved, resolver_request
+from gpusetup.install.switching import change
 from gpusetup.install.switching.journal import STORE, UNDO, read_journal
-from gpusetup.install.switching.lock import locked
-from gpusetup.install.switching.switch import undo as undo_files
-from gpusetup.install.switching.transaction import undo_known
 from gpusetup.install.target.disk_space import disk_need
 from gpusetup.install.target.find import (
     Target,
@@ -61,7 +58,6 @@ from gpusetup.render.console import Console
 from gpusetup.render.language import Row, Screen, plain, section
 from gpusetup.render.progress import fetching
 from gpusetup.resolver.companions import environment_of
-from gpusetup.system.signals import interruptible
 from gpusetup.system.system import System
 
 Done = tuple[InstallAnswer, str, bool]
@@ -144,7 +140,7 @@ def install(session: Session) -> int:
         return _unchanged(session, target, task)
 
     def done() -> Done:
-        outcome = execute(job, System(), target, plan, verify=not request.no_verify)
+        outcome = change.install(job, target, plan, verify=not request.no_verify)
         answer = plan_answer(job, plan, task, outcome)
         kept = outcome.kept and read_journal(Path(plan.target, STORE), UNDO) is not None
         undo = f"gpusetup install --undo --python {plan.target}" if kept else None
@@ -261,7 +257,7 @@ def undo(session: Session) -> int:
     conda.refuse_undo(store)
     layout = layout_of(system, choose_target(system, str(folder)).python)
     check_target(layout)
-    journal = undo_known(store, layout)
+    journal = change.undo_known(store, layout).journal
     check_leaving(layout, journal.after)
     users = users_of(layout.libraries) if "torch" in journal.after else ()
     planned = _undo_answer(session, folder, "planned", journal.after, journal.before)
@@ -269,8 +265,7 @@ def undo(session: Session) -> int:
     screen = screens.plan_screen(planned, facts, warnings=screens.in_use(users))
 
     def undone() -> Done:
-        with interruptible(), locked(store, job.talk):
-            undo_files(job, layout)
+        change.undo(job, layout)
         job.log.line(f"undone: {undo_changes(journal)}")
         return _undone(session, folder, journal.after)
 

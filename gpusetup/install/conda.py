@@ -23,8 +23,9 @@ from gpusetup.install.credentials import redacted, without_logins
 from gpusetup.install.decide import Task
 from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.proof import device_to_prove, prove
+from gpusetup.install.switching.change import drop_leftovers
 from gpusetup.install.switching.files import read_json_object
-from gpusetup.install.switching.journal import RECEIPT, STORE, read_journal
+from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO, read_journal
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.receipt import (
     Receipt,
@@ -33,7 +34,6 @@ from gpusetup.install.switching.receipt import (
     shareable,
     write_receipt,
 )
-from gpusetup.install.switching.transaction import forget_undo
 from gpusetup.install.target.find import Target
 from gpusetup.install.target.in_use import User, users_of
 from gpusetup.installers import INSTALLERS
@@ -204,7 +204,8 @@ def execute_conda(job: Job, plan: CondaPlan, *, verify: bool) -> Outcome:
                 _run(job, step, "cannot restore the previous packages")
             _require_back(prefix, there)
             return Outcome(kept=False, verdict=verdict)
-        forget_undo(store)
+        (store / UNDO).unlink(missing_ok=True)
+        drop_leftovers(store)
         receipt = Receipt(
             installed_at=now(),
             python=redacted(plan.python),

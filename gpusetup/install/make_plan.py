@@ -16,7 +16,7 @@ from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
 from gpusetup.install.request import InstallRequest
 from gpusetup.install.settings.environment import own_cache
-from gpusetup.install.switching.switch import switch_step, venv_step
+from gpusetup.install.switching.unpack import switch_step, venv_step
 from gpusetup.install.target.disk_space import UNPACKED_FACTOR, disk_need, require_space
 from gpusetup.install.target.find import Target, check_leaving
 from gpusetup.install.target.in_use import users_of

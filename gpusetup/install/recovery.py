@@ -8,9 +8,9 @@ from pathlib import Path
 
 from gpusetup.install.packages import torch_family
 from gpusetup.install.request import InstallRequest
+from gpusetup.install.switching.change import drop_leftovers, recover
 from gpusetup.install.switching.journal import STAGING, STORE, Journal, read_journal
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.switching.transaction import drop_leftovers, recover
 from gpusetup.install.target.layout import distributions_in
 from gpusetup.probe.target import choose_target
 from gpusetup.probe.unfinished import ended_by, interrupted

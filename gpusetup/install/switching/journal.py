@@ -66,15 +66,6 @@ class Journal(Frozen):
     kept: Mapping[str, tuple[int, int]] = {}
     """Of an undo: what is kept, with the size and the time of each file."""
 
-    def aside(self, store: Path) -> list[tuple[str, str]]:
-        """What is moved: its place in the environment, and where it is kept."""
-        places, former = enumerate(paths_in(store, self.moves)), str(store / self.former)
-        return [(path, os.path.join(former, f"{number:05d}")) for number, path in places]
-
-    def made_in(self, store: Path) -> list[str]:
-        """The places of what was not there before."""
-        return paths_in(store, self.made)
-
 
 def text_of(path: str, prefix: str) -> str:
     """A path below the prefix as JSON can hold it: one letter for each of its bytes.

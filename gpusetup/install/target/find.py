@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.install.switching.journal import STORE, read_journal, require_inside
-from gpusetup.install.target.layout import Layout, distributions, versions
+from gpusetup.install.target.layout import Layout, distributions, real_below, versions
 from gpusetup.install.target.owned import files_of_all
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
@@ -65,22 +65,9 @@ def layout_of(system: System, python: str) -> Layout:
             hint="name another interpreter with `--python PATH`",
         )
     said = {**answer, "python": python, "version": answer["python"]}
-    return by_one_name(from_plain(said, Layout, what=f"the answer of {python}"))
-
-
-def by_one_name(layout: Layout) -> Layout:
-    """The layout with one name for a folder that has two: Fedora's and RHEL's Python says `lib64`
-    where compiled packages go, which is a link to `lib` in an environment."""
-    same = os.path.realpath(layout.purelib) == os.path.realpath(layout.platlib)
-    layout = replace(layout, platlib=layout.purelib) if same else layout
+    layout = from_plain(said, Layout, what=f"the answer of {python}")
     places = {name: getattr(layout, name) for name in ("purelib", "platlib", "scripts", "data")}
-    return replace(layout, **{name: _in(layout.prefix, at) for name, at in places.items()})
-
-
-def _in(prefix: str, folder: str) -> str:
-    """A folder below the prefix by its real name, where a link in the environment leads to it."""
-    real, root = os.path.realpath(folder), os.path.realpath(prefix)
-    return prefix + real[len(root) :] if real.startswith(root + os.sep) else folder
+    return replace(layout, **{n: real_below(layout.prefix, at) for n, at in places.items()})
 
 
 def check_target(layout: Layout, way: str = OWN) -> None:

@@ -14,6 +14,16 @@ from packaging.utils import canonicalize_name
 
 from gpusetup.model.frozen import Frozen
 
+LIBRARIES = ("site-packages", "dist-packages")
+"""Folders that stay if they are empty."""
+
+
+def real_below(prefix: str, folder: str) -> str:
+    """A folder below the prefix by its real name, where a link in the environment leads to it:
+    Fedora's and RHEL's Python says `lib64` where compiled packages go, which is a link to `lib`."""
+    real, root = os.path.realpath(folder), os.path.realpath(prefix)
+    return prefix + real[len(root) :] if real.startswith(root + os.sep) else folder
+
 
 class Layout(Frozen):
     """The folders that an interpreter installs to, absolute."""
