@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpusetup.catalog.companion_table import companion_table, cuda_constraints
 from gpusetup.catalog.default_wheels import usual_major
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.install.decide import Task
 from gpusetup.install.fetching.lock import Question, locked, require_no
-from gpusetup.install.fetching.wheelhouse import exact_in
-from gpusetup.install.fetching.wheels import TORCH_INDEX
+from gpusetup.install.fetching.wheels import TORCH_INDEX, Wheel
 from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.plan import Plan
@@ -18,10 +19,9 @@ from gpusetup.install.request import InstallRequest
 from gpusetup.install.settings.environment import own_cache
 from gpusetup.install.switching.unpack import switch_step, venv_step
 from gpusetup.install.target.disk_space import UNPACKED_FACTOR, disk_need, require_space
-from gpusetup.install.target.find import Target, check_leaving
+from gpusetup.install.target.find import Target, check_importable, check_leaving
 from gpusetup.install.target.in_use import users_of
 from gpusetup.install.target.layout import distributions, requirers
-from gpusetup.install.target.places import check_importable, check_places
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
@@ -76,7 +76,6 @@ def make_plan(
     machine: Snapshot,
 ) -> Plan:
     """The plan: the first index that has torch and its companions, and what comes with them."""
-    check_places(target)
     if target.venv is None:
         check_importable(target.layout, asked.family)
     passed: list[tuple[str, str]] = []
@@ -123,6 +122,15 @@ def make_plan(
         )
         return _with_steps(job, target, plan)
     raise _no_index(root, passed, job)
+
+
+def exact_in(wheels: Sequence[Wheel], name: str, version: str, backend: str) -> str:
+    """The requirement for a package of torch's family that only the wheel of a backend meets, or
+    the one without a label."""
+    there = {one.version for one in wheels if one.name == name}
+    labelled = f"{version}+{backend}"
+    plain = version in there and labelled not in there
+    return f"{name}=={version if plain else labelled}"
 
 
 def _no_index(root: str, passed: list[tuple[str, str]], job: Job) -> Blocked:

@@ -17,17 +17,12 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from gpusetup.errors import ToolFailed, Unsatisfiable
 from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import split_login
-from gpusetup.install.fetching.page import require_pages
-from gpusetup.install.fetching.wheelhouse import as_noted
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, Wheel, file_name
 from gpusetup.install.job import Job
-from gpusetup.install.settings.environment import apart_from_guard, asking_environment, indexes
+from gpusetup.install.settings.environment import apart_from_guard, asking_environment
 from gpusetup.install.settings.uv_config import parse_toml
 from gpusetup.install.target.find import Target
 from gpusetup.installers.options import as_links
@@ -89,15 +84,11 @@ def locked(job: Job, target: Target, question: Question) -> tuple[Wheel, ...]:
 
 
 def require_no(job: Job, target: Target, question: Question) -> bool:
-    """Whether the index of the family has it, so that the packages beside it have no solution;
-    `Unreached` if an index answered what is none."""
+    """Whether the index of the family has it, so that the packages beside it have no solution."""
     try:
         _asked(job, target, replace(question, others=()), (*COMPILE, "--no-deps"))
     except Unsatisfiable:
         return False
-    names = [canonicalize_name(Requirement(one).name) for one in question.others]
-    environment = asking_environment(job.environ, Path.home(), target.layout.prefix)
-    require_pages(names if not job.wheels else (), indexes(environment))
     return bool(question.others)
 
 
@@ -106,7 +97,8 @@ def _compiled(job: Job, target: Target, question: Question, *more: str) -> tuple
     rows = parse_toml(output.stdout).get("packages", ())
     with ThreadPoolExecutor(WORKERS) as pool:
         found = tuple(pool.map(partial(_wheel, target), rows))
-        found = as_noted(found, job.wheels) if job.wheels else found
+        if here := {one.filename: one for one in job.wheels}:
+            return tuple(replace(here[one.filename], sha256=one.sha256) for one in found)
         return tuple(pool.map(_sized, found))
 
 

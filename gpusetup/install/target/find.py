@@ -13,6 +13,7 @@ from gpusetup.install.target.layout import Layout, distributions, real_below, ve
 from gpusetup.install.target.owned import files_of_all
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.shell import own_line
 from gpusetup.system.system import System
 
 OWN = "gpusetup install --venv .venv"
@@ -117,3 +118,17 @@ def read_target(system: System, python: str | None, venv: str | None) -> Target:
         if read_journal(Path(layout.prefix, STORE)) is not None:
             check_target(layout)
     return Target(layout=layout, venv=venv)
+
+
+def check_importable(layout: Layout, family: Iterable[str]) -> None:
+    """`Blocked` where what is installed would never be imported: another one comes first."""
+    for folder in layout.ahead:
+        found = [name for name in family if Path(folder, name, "__init__.py").is_file()]
+        if found:
+            python = own_line(layout.python, "-m", "pip", "uninstall", *found)
+            raise Blocked(
+                f"{folder} holds a {found[0]} that {layout.python} imports before any of "
+                f"{layout.prefix}: Python would not find the new packages",
+                hint=f"nothing was changed; remove that folder from PYTHONPATH, or if it is your "
+                f"own site-packages: `{python}`, or set PYTHONNOUSERSITE=1, then run this again",
+            )
