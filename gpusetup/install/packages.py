@@ -21,99 +21,31 @@ if TYPE_CHECKING:
 
     from gpusetup.install.target.layout import Distribution
 
-OWN_CUDA = "torch's wheels bring their own CUDA and cuDNN: "
-NO_PACKAGES = (
-    (
-        r"(doctor|resolve|install|verify|plan|tune|monitor|snapshot|completion|help)",
-        "a command of gpusetup",
-        r"did you mean `gpusetup \1`?",
+NO_PACKAGES = {
+    r"(doctor|resolve|install|verify|plan|tune|monitor)": r"did you mean `gpusetup \1`?",
+    r"v?(\d+(?:\.\d+)+\S*)": r"did you mean `gpusetup install --torch \1`?",
+    r"([<>=!~^].*)": r'did you mean `gpusetup install --torch "\1"`?',
+    r"(?:pytorch-)?cuda-?=?=?(\d+\.\d+)[\d.*]*": r"did you mean `gpusetup install --backend \1`?",
+    r"(cu\d{2,3}|cpu|rocm[\d.]*|xpu)": r"did you mean `gpusetup install --backend \1`?",
+    r"cpu-?only": "did you mean `gpusetup install --backend cpu`?",
+    r"(?:cuda|gpu|nvidia|(?:nvidia-)?cuda-?toolkit|cudnn|nvcc|pytorch-cuda)(?:[=<>].*)?": (
+        "torch's wheels bring their own CUDA: `gpusetup install`, or `--backend 12.4` for a version"
     ),
-    (
-        r"(upgrade|update|latest|newest)",
-        "what to do, not its name",
-        "did you mean `gpusetup install --upgrade`?",
+    r"(?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi": (
+        "it is a part of the system: `gpusetup doctor` names the driver, and the commands"
     ),
-    (
-        r"(uninstall|remove|undo|rollback)",
-        "what to do, not its name",
-        "`gpusetup install --undo` puts back what the last installation replaced",
+    r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
+    r"pytorch([\s<>=!~\[;@].*)?": r'did you mean `gpusetup install "torch\1"`?',
+    r"[^@]*\.(?:whl|tar\.gz|zip)": (
+        "`gpusetup install --offline DIR` installs from a folder of wheels"
     ),
-    (r"(v?(?P<v>\d+(?:\.\d+)+\S*))", "a version", r"did you mean `gpusetup install --torch \2`?"),
-    (r"([<>=!~^].*)", "a specifier", r'did you mean `gpusetup install --torch "\1"`?'),
-    (
-        r"(cuda|gpu|gpus|nvidia|cuda-enabled)",
-        "what a build is for",
-        "`gpusetup install` takes the CUDA build that fits; `--backend 12.4` or `--gpu NAME` "
-        "says which is meant",
+    r"[^@]*\.(?:txt|in|toml)": "did you mean `gpusetup install -r WORD`?",
+    r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*": (
+        "`gpusetup install` first, then `uv pip install WORD`"
     ),
-    (
-        r"(?:pytorch-)?(?:cuda)-?=?=?(\d+\.\d+)[\d.*]*",
-        "a CUDA version",
-        r"did you mean `gpusetup install --backend \1`?",
-    ),
-    (
-        r"(cu\d{2,3}|cuda[\d.]+|cpu|rocm[\d.]*|xpu)",
-        "a backend",
-        r"did you mean `gpusetup install --backend \1`?",
-    ),
-    (r"(cpuonly|cpu-only)", "conda's word", "did you mean `gpusetup install --backend cpu`?"),
-    (
-        r"((?:nvidia-)?cuda-?toolkit|cudnn|nvcc|cuda-runtime|pytorch-cuda)(?:[=<>].*)?",
-        "not needed for torch",
-        f"{OWN_CUDA}`gpusetup install`, with `--backend 12.4` where a version is wanted",
-    ),
-    (
-        r"((?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi|nvidia-utils(?:-\d+)?)",
-        "a part of the system, not a Python package",
-        "`gpusetup doctor` names the driver for this system, and the commands",
-    ),
-    (
-        r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}",
-        "a GPU",
-        r'did you mean `--gpu "\g<0>"`?',
-    ),
-    (
-        r"(tensorflow-gpu)(?:[=<>].*)?",
-        "a name that is no longer published",
-        'did you mean `gpusetup install "tensorflow[and-cuda]"`?',
-    ),
-    (
-        r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)",
-        "in conda's words",
-        r'did you mean `gpusetup install "\1==\2"`?',
-    ),
-    (
-        r"pytorch([\s<>=!~\[;@].*)?",
-        "conda's name of torch",
-        r'did you mean `gpusetup install "torch\1"`?',
-    ),
-    (
-        r"[^@]*\.(?:whl|tar\.gz|zip)",
-        "a file; `install` expects names of packages",
-        "`gpusetup install --offline DIR` installs from a folder of wheels",
-    ),
-    (
-        r"[^@]*\.(?:txt|in|toml)",
-        "a file; `install` expects names of packages",
-        "did you mean `gpusetup install -r WORD`?",
-    ),
-    (
-        r".*\.ya?ml",
-        "a file; `install` expects names of packages",
-        "`gpusetup install` first, then conda's own `env update -f WORD`",
-    ),
-    (
-        r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*",
-        "a folder or an address; `install` expects names of packages",
-        "`gpusetup install` first, then `uv pip install WORD`",
-    ),
-    (
-        r"\s*",
-        "empty",
-        'a variable that is not set? `"$NAME"` without a value is one',
-    ),
-)
-"""Pattern -> what such a word is, and what to do; WORD stands for the word."""
+}
+"""Pattern of a word that no index has, or that is somebody else's package there -> what to do; WORD
+stands for the word."""
 
 
 def refuse_what_is_no_package(word: str) -> None:
@@ -123,10 +55,10 @@ def refuse_what_is_no_package(word: str) -> None:
     """
     from difflib import get_close_matches
 
-    for pattern, what, way in NO_PACKAGES:
+    for pattern, way in NO_PACKAGES.items():
         if found := re.fullmatch(pattern, word, re.IGNORECASE):
             hint = found.expand(way).replace("WORD", own_word(word))
-            raise UsageError(f"{word!r} is no package: it is {what}", hint=hint)
+            raise UsageError(f"{word!r} is no package", hint=hint)
     name = re.split(r"[\s<>=!~\[;@]", word)[0]
     plain = re.sub(r"[-_.]", "", name.lower())
     if name.lower() not in FAMILY and (near := get_close_matches(plain, FAMILY, 1, 0.9)):
