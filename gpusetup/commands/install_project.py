@@ -15,7 +15,6 @@ from gpusetup.install.credentials import without_credentials
 from gpusetup.install.packages import requested_packages
 from gpusetup.install.project import (
     edited,
-    overrides,
     parse,
     read_project,
     versions_named,
@@ -50,8 +49,8 @@ def edit_project(options: Namespace, out: Console) -> int:
     resolution = resolved(gather(options, out), resolver_request(request, asked))
     root = without_credentials(request.root)
     changed = edited(text, resolution, load_catalog(), packages=asked.family, root=root)
-    for line in (*overrides(parse(text)), *([UNWRITTEN] if root != request.root else ())):
-        out.talk(plain(line))
+    if root != request.root:
+        out.talk(plain(UNWRITTEN))
     old, new = text.splitlines(keepends=True), changed.splitlines(keepends=True)
     diff = "".join(difflib.unified_diff(old, new, str(path), str(path)))
     there = versions_named(parse(changed))
