@@ -218,15 +218,3 @@ def test_a_conda_that_fails_is_a_tool_that_failed(
     said = install(*WORDS, "--python", str(environment / "bin/python"), "--yes")
     assert said.exit == 4
     assert "PackagesNotFoundError" in said.err
-
-
-def test_a_driver_that_conda_would_refuse_is_told_before_it_is_run(
-    world: World, install: Install, environment: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program(world, "conda")
-    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "11.8")
-    said = install(*WORDS, "--python", str(environment / "bin/python"), "--yes")
-    assert said.exit == 3, said.err
-    assert "needs the virtual package __cuda, and this driver supports CUDA 11.8" in said.err
-    assert "set CONDA_OVERRIDE_CUDA=12" in " ".join(said.err.split())
-    assert not (world.folder / "asked.jsonl").exists()

@@ -121,13 +121,6 @@ def check_usage(options: Namespace) -> None:
         from gpusetup.install.settings.index_root import index_root_of
 
         index_root_of(options.index_root, {}, "")
-    if options.python and options.venv:
-        raise UsageError("`--python` and `--venv` exclude each other", hint="both name the target")
-    if options.download and options.wheelhouse:
-        raise UsageError(
-            "`--download` and `--offline` exclude each other",
-            hint="the first fills a folder, the second installs from it",
-        )
     if options.machine_from and not (options.dry_run or options.project):
         raise UsageError(
             "`--from` describes another machine, where nothing can be installed from here",
@@ -139,11 +132,6 @@ def check_usage(options: Namespace) -> None:
         raise UsageError(
             "`--undo` is about an environment, `--project` about a file",
             hint="the project's version control brings the previous file back",
-        )
-    if options.upgrade and options.torch:
-        raise UsageError(
-            f"`--upgrade` and `--torch {options.torch}` exclude each other",
-            hint="the first takes the newest that fits, the second what it names",
         )
     wanted = options.packages or options.torch or options.upgrade or options.for_gpu
     if options.undo and (wanted or options.machine_from):

@@ -35,7 +35,7 @@ from gpusetup.install.recovery import (
 from gpusetup.install.request import InstallRequest, resolved, resolver_request
 from gpusetup.install.switching import change
 from gpusetup.install.switching.journal import STORE, UNDO, read_journal
-from gpusetup.install.target.disk_space import disk_need
+from gpusetup.install.target.disk_space import free_bytes
 from gpusetup.install.target.find import (
     Target,
     base_interpreter,
@@ -191,23 +191,19 @@ def _unchanged(
 
 
 def _plan_screen(plan: Plan, answer: InstallAnswer) -> Screen:
-    breaks = [
-        f"{name} {version} requires {need}: it stays, and may fail"
-        for name, version, need in plan.breaks
-    ]
     passed_over = [f"{name} is passed over: {why}" for name, why in plan.passed_over]
     told = {
         "packages": without_logins(", ".join(plan.packages)),
         "stays": ", ".join(plan.pinned),
         "created": "the environment is new" if plan.venv else None,
         "fallback": screens.fallback(plan.fallbacks),
-        "disk": screens.disk(plan.wheels, disk_need(plan.target, 0).free_bytes),
+        "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
     return screens.plan_screen(
         answer,
         told,
         screens.downloads(plan.wheels, plan.before),
-        warnings=(*breaks, *screens.in_use(plan.used_by)),
+        warnings=(*plan.breaks, *screens.in_use(plan.used_by)),
         notes=(*passed_over, *plan.notes, *unhashed(plan.wheels)),
     )
 
@@ -221,8 +217,6 @@ def _install_by_conda(session: Session, target: Target, task: Task, program: str
     if task.is_done:
         return _unchanged(session, target, task)
     plan = conda.plan_by_conda(task, target, program)
-    if not request.dry_run:
-        conda.require_cuda_seen(plan, task.machine)
     build, planned = task.resolution.build, plan_answer(job, plan, task)
     said = "" if request.yes and not request.dry_run else conda.conda_says(plan)
     screen = screens.plan_screen(

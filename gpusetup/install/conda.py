@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpusetup.catalog.kernels import release
 from gpusetup.errors import Blocked, ToolFailed
 from gpusetup.install.answers import versions_after
 from gpusetup.install.complaints import conda_failed
@@ -37,11 +36,9 @@ from gpusetup.install.switching.receipt import (
 from gpusetup.install.target.find import Target
 from gpusetup.install.target.in_use import User, users_of
 from gpusetup.installers import INSTALLERS
-from gpusetup.installers.conda import conda_build
 from gpusetup.installers.options import InstallerOptions, packages_step
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import own_line
 from gpusetup.system.processes import run
 from gpusetup.system.signals import interruptible
@@ -164,20 +161,6 @@ def conda_says(plan: CondaPlan) -> str:
         output = run((*step.argv, "--dry-run"), timeout=SOLVE_SECONDS, environment=os.environ)
         said.append(output.stdout.strip() or output.stderr.strip())
     return without_logins("\n".join(said))
-
-
-def require_cuda_seen(plan: CondaPlan, machine: Snapshot) -> None:
-    """`Blocked` where conda's solver would refuse a CUDA build for want of `__cuda`."""
-    wants = conda_build(plan.task.resolution).cuda
-    there = os.environ.get("CONDA_OVERRIDE_CUDA", machine.driver.cuda)
-    if wants is None or (there and release(there)[0] >= release(wants)[0]):
-        return
-    found = f"this driver supports CUDA {there}" if there else "no driver was found here"
-    raise Blocked(
-        f"conda refuses a CUDA {wants} build: it needs the virtual package __cuda, and {found}",
-        hint=f"in an image build, set CONDA_OVERRIDE_CUDA={wants}; otherwise fix the driver first "
-        "(`gpusetup doctor`), or `--backend cpu`",
-    )
 
 
 # --- changing and going back ----------------------------------------------------------------------

@@ -16,18 +16,16 @@ from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
 from gpusetup.install.request import InstallRequest
-from gpusetup.install.settings.environment import own_cache
 from gpusetup.install.switching.unpack import switch_step, venv_step
-from gpusetup.install.target.disk_space import UNPACKED_FACTOR, disk_need, require_space
+from gpusetup.install.target.disk_space import UNPACKED_FACTOR, require_space
 from gpusetup.install.target.find import Target, check_importable, check_leaving
 from gpusetup.install.target.in_use import users_of
-from gpusetup.install.target.layout import distributions, requirers
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Choice, Resolution, TorchBuild
-from gpusetup.model.shell import shell_line
+from gpusetup.resolver.companions import pinned
 
 
 def plan_task(request: InstallRequest, job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -51,20 +49,14 @@ def _plan_of(request: InstallRequest, job: Job, target: Target, task: Task) -> P
             "backend",
             hint="nothing was changed; name it: `gpusetup install torch`",
         )
-    return replace(plan, why=task.why, notes=(*task.all_notes, *_of_guard(target, task, plan)))
-
-
-def _of_guard(target: Target, task: Task, plan: Plan) -> tuple[str, ...]:
-    """Of a guarded environment: which of the versions that it holds will be others."""
-    events = (one.values for one in task.machine.events if one.kind == "guarded-set")
-    said = next((one for one in events if one.get("how") == "guarded"), {})
-    pins = (pin.partition("==")[::2] for pin in str(said.get("pins", "")).split())
-    moved = [f"{n} {v}" for n, v in pins if plan.after.get(n, v) != v]
-    if not moved or target.venv is not None:
-        return ()
-    argv = ("gpusetup", "guard", "--write", "--python", target.layout.prefix)
-    line = shell_line(argv, task.machine.os.family)
-    return (f"the guard here holds {', '.join(moved)}: afterwards `{line}` holds the new set",)
+    build = task.resolution.build
+    left = pinned(task.machine, build) if build is not None and task.decision.moves else ()
+    breaks = (
+        f"{one.name} {one.version} requires {one.needs}: it stays, and may fail"
+        for one in left
+        if one.name not in plan.after
+    )
+    return replace(plan, why=task.why, breaks=tuple(breaks), notes=task.all_notes)
 
 
 def make_plan(
@@ -135,12 +127,6 @@ def exact_in(wheels: Sequence[Wheel], name: str, version: str, backend: str) -> 
 
 def _no_index(root: str, passed: list[tuple[str, str]], job: Job) -> Blocked:
     why = "\n".join(f"  {name:8} {reason}" for name, reason in passed)
-    if job.wheels:
-        return Blocked(
-            f"{root} has no such wheel:\n{why}",
-            hint="nothing was changed; `gpusetup install --download DIR` downloads it on a machine "
-            "with a network; or name the version that is there (`--torch`, `--backend`)",
-        )
     return Blocked(
         f"No index has such a wheel:\n{why}",
         hint="nothing was changed; name another version (`--torch`), another backend "
@@ -185,11 +171,7 @@ def _with_steps(job: Job, target: Target, plan: Plan) -> Plan:
     before = {name: installed[name] for name in plan.after if name in installed}
     if target.venv is None:
         check_leaving(target.layout, before)
-    there = () if target.venv else distributions(target.layout)
-    breaks = requirers(there, plan.after, target.layout)
     used_by = users_of(target.layout.libraries) if "torch" in before else ()
     unpacked = int(sum(wheel.size_bytes or 0 for wheel in plan.wheels) * UNPACKED_FACTOR)
-    cache = disk_need(str(own_cache(job.environ)), unpacked)
-    here = disk_need(plan.target, unpacked)
-    require_space((here,) if here.disk == cache.disk else (here, cache))  # linked on one disk
-    return replace(plan, steps=steps, before=before, breaks=breaks, used_by=used_by)
+    require_space(plan.target, unpacked)
+    return replace(plan, steps=steps, before=before, used_by=used_by)

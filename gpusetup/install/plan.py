@@ -35,8 +35,8 @@ class Plan(Frozen):
     """Why this torch comes, or stays."""
     steps: tuple[Step, ...] = ()
     before: Mapping[str, str] = {}
-    breaks: tuple[tuple[str, str, str], ...] = ()
-    """What is installed and would no longer find what it requires."""
+    breaks: tuple[str, ...] = ()
+    """What is installed and would no longer find what it requires, in words."""
     used_by: tuple[User, ...] = ()
     """Programs that have torch of the target loaded."""
     notes: tuple[str, ...] = ()
