@@ -16,14 +16,13 @@ from gpusetup.install import conda
 from gpusetup.install.answers import plan_answer, unchanged_answer
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
-from gpusetup.install.described import describe
+from gpusetup.install.described import by_conda, describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
 from gpusetup.install.fetching.wheels import unhashed
 from gpusetup.install.job import new_job
 from gpusetup.install.joint.coming import with_set
 from gpusetup.install.log import Log
 from gpusetup.install.make_plan import plan_task
-from gpusetup.install.packages import RequestedPackages, requested_packages
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove_task
 from gpusetup.install.recovery import (
@@ -32,7 +31,7 @@ from gpusetup.install.recovery import (
     torch_family_in,
     undo_changes,
 )
-from gpusetup.install.request import InstallRequest, resolved, resolver_request
+from gpusetup.install.request import InstallRequest, question_of
 from gpusetup.install.switching import change
 from gpusetup.install.switching.journal import STORE, UNDO, read_journal
 from gpusetup.install.target.disk_space import free_bytes
@@ -57,7 +56,6 @@ from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.language import Row, Screen, plain, section
 from gpusetup.render.progress import fetching
-from gpusetup.resolver.companions import environment_of
 from gpusetup.system.system import System
 
 Done = tuple[InstallAnswer, str, bool]
@@ -114,19 +112,20 @@ def install(session: Session) -> int:
     packages or puts the previous ones back."""
     request, job = session.request, session.job
     target, machine = _read(session)
-    asked = requested_packages(request.packages, target.installed, environment_of(machine))
-    if asked.left_out:
-        job.talk(asked.left_out_words)
-    theirs = machine.python.manager == "conda" and machine.torch.installer == "conda"
     program = conda.conda_program(os.environ)
-    if theirs and program and not (request.wheelhouse or request.venv):
-        return _install_by_conda(session, target, _decided(session, machine, asked, True), program)
-    if request.download:
-        return _download(session, target, machine, asked)
-    wanted = resolver_request(request, asked)
+    theirs = bool(by_conda(machine) and program and not (request.wheelhouse or request.venv))
+    question = question_of(request, machine, target.installed, by_conda=theirs)
+    if question.asked.left_out:
+        job.talk(question.asked.left_out_words)
+    if theirs and program:
+        return _install_by_conda(session, target, decide(question, job.talk), program)
     if request.wheelhouse:
-        wanted = use_wheelhouse(job, target, request.wheelhouse, wanted)
-    task = decide(request, job.talk, machine, asked, wanted, fresh=target.venv is not None)
+        wanted = use_wheelhouse(job, target, request.wheelhouse, question.wanted)
+        question = replace(question, wanted=wanted)
+    fresh = target.venv is not None or request.download is not None
+    task = decide(question, job.talk, fresh=fresh)
+    if request.download:
+        return _download(session, target, task)
     if task.is_done:
         verdict = _proof_of_what_is_there(session, target, task)
         if verdict is not None:
@@ -134,8 +133,7 @@ def install(session: Session) -> int:
         task = task.again()
     refuse_unnamed_base(task.machine, task.elsewhere)
     target.require_changeable(task.elsewhere)
-    task = with_set(request, job, task, asked, wanted, target)
-    task, plan = plan_task(request, job, target, task)
+    task, plan = plan_task(job, target, with_set(job, task, target))
     if not plan.wheels:
         return _unchanged(session, target, task)
 
@@ -161,11 +159,6 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
         options.python, venv = (base_interpreter(), venv) if is_new else (venv, None)
     machine = gather(options, session.out, need_target=True)
     return read_target(System(), machine.python.executable, venv), machine
-
-
-def _decided(session: Session, machine: Snapshot, asked: RequestedPackages, by_conda: bool) -> Task:
-    wanted = resolver_request(session.request, asked, by_conda=by_conda)
-    return decide(session.request, session.talk, machine, asked, wanted)
 
 
 def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dict[str, Any] | None:
@@ -287,12 +280,9 @@ def _undo_answer(
 # --- into a folder, and for a described machine -------------------------------------------------
 
 
-def _download(session: Session, target: Target, machine: Snapshot, asked: RequestedPackages) -> int:
-    """Fetch all that a new environment needs into a folder, with a manifest; change nothing."""
-    request, job = session.request, session.job
-    target.require_changeable()
-    resolution = resolved(machine, resolver_request(request, asked))
-    plan = plan_download(request, job, target, resolution, asked, machine)
+def _download(session: Session, target: Target, task: Task) -> int:
+    """Fetch all that a new environment needs into a folder; change nothing."""
+    job, plan = session.job, plan_download(session.job, target, task)
     planned = plan_answer(job, plan, None)
 
     def done() -> Done:

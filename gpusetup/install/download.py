@@ -10,18 +10,16 @@ from urllib.parse import urlsplit
 
 from gpusetup.errors import Blocked, Unreached
 from gpusetup.install.credentials import split_login, without_credentials, without_logins
+from gpusetup.install.decide import Task
 from gpusetup.install.fetching.wheels import Wheel, parsed_name, size_text
 from gpusetup.install.job import Job
-from gpusetup.install.make_plan import make_plan
-from gpusetup.install.packages import RequestedPackages
+from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
-from gpusetup.install.request import InstallRequest
 from gpusetup.install.settings.environment import asking_environment, certificates, indexes
 from gpusetup.install.switching.files import no_link
 from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Request, Resolution
+from gpusetup.model.resolution import Request
 from gpusetup.model.versions import parsed
 from gpusetup.system.refused import blocked_by_files, refused
 
@@ -36,18 +34,10 @@ def use_wheelhouse(job: Job, target: Target, folder: str, wanted: Request) -> Re
     return wanted if wanted.torch else replace(wanted, torch=f"=={torch}")
 
 
-def plan_download(
-    request: InstallRequest,
-    job: Job,
-    target: Target,
-    resolution: Resolution,
-    asked: RequestedPackages,
-    machine: Snapshot,
-) -> Plan:
+def plan_download(job: Job, target: Target, task: Task) -> Plan:
     """The plan of fetching all that a new environment needs into a folder."""
-    folder = os.path.realpath(request.download or "")
-    fresh = replace(target, venv=folder)
-    plan = make_plan(request, job, fresh, resolution, asked, machine)
+    folder = os.path.realpath(task.question.request.download or "")
+    _, plan = plan_task(job, replace(target, venv=folder), task)
     return replace(plan, target=folder, venv=None, steps=(), before={})
 
 

@@ -12,10 +12,8 @@ from gpusetup.install.decide import Task
 from gpusetup.install.fetching.lock import Question, locked, require_no
 from gpusetup.install.fetching.wheels import TORCH_INDEX, Wheel
 from gpusetup.install.job import Job
-from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
-from gpusetup.install.request import InstallRequest
 from gpusetup.install.switching.unpack import switch_step, venv_step
 from gpusetup.install.target.disk_space import UNPACKED_FACTOR, require_space
 from gpusetup.install.target.find import Target, check_importable, check_leaving
@@ -23,25 +21,23 @@ from gpusetup.install.target.in_use import users_of
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Choice, Resolution, TorchBuild
 from gpusetup.resolver.companions import pinned
 
 
-def plan_task(request: InstallRequest, job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
+def plan_task(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
     """The task with its plan. If what would follow torch has no release for it, that stays."""
     try:
-        return task, _plan_of(request, job, target, task)
+        return task, _plan_of(job, target, task)
     except (Unsatisfiable, ToolFailed):
         if not task.asked.followers:
             raise
     alone = replace(task, asked=replace(task.asked, followers=()))
-    return alone, _plan_of(request, job, target, alone)
+    return alone, _plan_of(job, target, alone)
 
 
-def _plan_of(request: InstallRequest, job: Job, target: Target, task: Task) -> Plan:
-    machine = replace(task.machine, gpus=()) if task.other_host else task.machine
-    plan = make_plan(request, job, target, task.resolution, task.asked, machine)
+def _plan_of(job: Job, target: Target, task: Task) -> Plan:
+    plan = _first_index(job, target, task)
     brought = {wheel.name for wheel in plan.dependencies} & set(FAMILY)
     if brought:
         raise Unsatisfiable(
@@ -59,15 +55,9 @@ def _plan_of(request: InstallRequest, job: Job, target: Target, task: Task) -> P
     return replace(plan, why=task.why, breaks=tuple(breaks), notes=task.all_notes)
 
 
-def make_plan(
-    request: InstallRequest,
-    job: Job,
-    target: Target,
-    resolution: Resolution,
-    asked: RequestedPackages,
-    machine: Snapshot,
-) -> Plan:
+def _first_index(job: Job, target: Target, task: Task) -> Plan:
     """The plan: the first index that has torch and its companions, and what comes with them."""
+    request, resolution, asked = task.question.request, task.resolution, task.asked
     if target.venv is None:
         check_importable(target.layout, asked.family)
     passed: list[tuple[str, str]] = []
@@ -107,10 +97,7 @@ def make_plan(
             dependencies=others,
             packages=(*asked.packages, *asked.followers),
             pinned=asked.pinned,
-            device=device_to_prove(
-                choice.backend, None if machine.gpus is None else len(machine.gpus)
-            ),
-            notes=resolution.notes,
+            device=device_to_prove(choice.backend, task.gpus_here),
         )
         return _with_steps(job, target, plan)
     raise _no_index(root, passed, job)
@@ -127,8 +114,9 @@ def exact_in(wheels: Sequence[Wheel], name: str, version: str, backend: str) -> 
 
 def _no_index(root: str, passed: list[tuple[str, str]], job: Job) -> Blocked:
     why = "\n".join(f"  {name:8} {reason}" for name, reason in passed)
+    where = f"{root} has no" if job.wheels else "No index has"
     return Blocked(
-        f"No index has such a wheel:\n{why}",
+        f"{where} such a wheel:\n{why}",
         hint="nothing was changed; name another version (`--torch`), another backend "
         "(`--backend`), or another root (`--index URL`)",
     )
