@@ -10,7 +10,6 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,14 +104,9 @@ def _compiled(job: Job, target: Target, question: Question, *more: str) -> tuple
 def _changes(job: Job, target: Target, question: Question) -> dict[str, str]:
     """Name -> version of what uv would install into the environment as it is; of the family what
     its index has, since another build of the same version may be there."""
-    lock = Path(target.layout.prefix, ".lock")  # uv leaves one where it was only asked
-    was_there = lock.exists()
     again = (word for name in question.names for word in ("--reinstall-package", name))
     words = ("install", "--dry-run", "--output-format", "json", *again, "--requirement")
     output = _asked(job, target, question, words)
-    with suppress(OSError):
-        if not was_there and lock.stat().st_size == 0:
-            lock.unlink()
     try:
         rows = json.loads(output.stdout)["changes"]
         return {o["name"]: o["version"] for o in rows if o["action"] != "uninstalled"}

@@ -16,7 +16,6 @@ The store, `.gpusetup` in the target's prefix:
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
@@ -28,6 +27,7 @@ from gpusetup import __version__
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.switching.files import no_link, refuse_newer, write_safely
 from gpusetup.model.frozen import Frozen
+from gpusetup.system.refused import blocked_by_files
 
 STORE = ".gpusetup"
 """The folder in the target's prefix."""
@@ -164,23 +164,16 @@ def first_outside(store: Path, paths: Iterable[str]) -> str | None:
 # --- files of a store -----------------------------------------------------------------------------
 
 
-def require_store(store: Path) -> bool:
-    """Whether there is a store; `Blocked` where it is a link or somebody else's folder."""
+def ours(path: Path) -> os.stat_result | None:
+    """What there is at a path of a store, None for nothing; `Blocked` for a link, and for what is
+    neither ours, nor root's, nor of whom the environment belongs to (in a container that is often
+    another number than ours)."""
     try:
-        found = store.lstat()
+        found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return None
     if stat.S_ISLNK(found.st_mode):
-        raise Blocked(f"{store} is a symbolic link", hint=YOURS)
-    if not stat.S_ISDIR(found.st_mode):
-        return False
-    _require_owner(store, found)
-    return True
-
-
-def _require_owner(path: Path, found: os.stat_result) -> None:
-    """Ours, root's, or of whom the environment belongs to (in a container that is often another
-    number than ours)."""
+        raise Blocked(f"{path} is a symbolic link", hint=YOURS)
     prefix = path.parent if path.name == STORE else path.parent.parent
     if os.name == "posix" and found.st_uid not in (os.geteuid(), 0, prefix.stat().st_uid):
         raise Blocked(
@@ -188,33 +181,22 @@ def _require_owner(path: Path, found: os.stat_result) -> None:
             hint="nothing was changed; let them run `gpusetup install`, or use another "
             "environment: `--venv DIR`",
         )
+    return found
 
 
 def read_state(path: Path) -> bytes | None:
     """A file of the store, None where there is none; `Blocked` where it is something else."""
-    if not require_store(path.parent):
+    if ours(path.parent) is None or (found := ours(path)) is None:
         return None
-    try:
-        with open(path, "rb", opener=no_link) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_size > STATE_BYTES:
-                raise Blocked(f"{path} is no file of ours ({found.st_size} bytes)", hint=YOURS)
-            _require_owner(path, found)
-            return file.read(STATE_BYTES)
-    except FileNotFoundError:
-        return None
-    except OSError as problem:
-        why = "is a symbolic link" if problem.errno == errno.ELOOP else f"{problem.strerror}"
-        raise Blocked(f"{path}: {why}", hint=YOURS) from problem
+    if not stat.S_ISREG(found.st_mode) or found.st_size > STATE_BYTES:
+        raise Blocked(f"{path} is no file of ours ({found.st_size} bytes)", hint=YOURS)
+    with blocked_by_files(str(path), YOURS), open(path, "rb", opener=no_link) as file:
+        return file.read(STATE_BYTES)
 
 
 def require_lock(path: Path) -> None:
     """`Blocked` where a lock is something else than an empty file of ours: to open it would empty
     what lies behind a hard link, or make what a symbolic link names."""
-    try:
-        found = path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size:
+    found = ours(path)
+    if found and (not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size):
         raise Blocked(f"{path} is no lock of gpusetup", hint=YOURS)
-    _require_owner(path, found)

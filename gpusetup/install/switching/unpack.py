@@ -17,8 +17,8 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from gpusetup.errors import ToolFailed
-from gpusetup.install.complaints import not_installed
+from gpusetup.errors import ToolFailed, Unreached
+from gpusetup.install.complaints import complaint
 from gpusetup.install.fetching.lock import lock_text
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.job import Job, run_step
@@ -86,7 +86,7 @@ def _unpack(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     with job.show_progress(plan.wheels, Path(environment["UV_CACHE_DIR"])):
         output = run_step(job, plan.steps[-1], environment)
     if not output.ok:
-        raise not_installed("cannot download and unpack the wheels", output)
+        raise complaint("cannot download and unpack the wheels", output, Unreached)
     return compared(folder / "root", plan.wheels, layout)
 
 
