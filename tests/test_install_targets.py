@@ -183,9 +183,3 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 4096)
     except OSError:  # the program has ended
         return b""
-
-
-def test_the_base_of_a_new_environment_is_our_own_interpreter() -> None:
-    from gpusetup.install.target import find
-
-    assert find.base_interpreter() == sys.executable

@@ -28,7 +28,6 @@ from gpusetup.install.proof import prove_task
 from gpusetup.install.recovery import (
     recover_unfinished,
     target_folder,
-    torch_family_in,
     undo_changes,
 )
 from gpusetup.install.request import InstallRequest, question_of
@@ -37,7 +36,6 @@ from gpusetup.install.switching.journal import STORE, UNDO, read_journal
 from gpusetup.install.target.disk_space import free_bytes
 from gpusetup.install.target.find import (
     Target,
-    base_interpreter,
     check_leaving,
     check_target,
     layout_of,
@@ -56,6 +54,7 @@ from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.language import Row, Screen, plain, section
 from gpusetup.render.progress import fetching
+from gpusetup.resolver.companions import pinned_in_words
 from gpusetup.system.system import System
 
 Done = tuple[InstallAnswer, str, bool]
@@ -115,7 +114,7 @@ def install(session: Session) -> int:
     program = conda.conda_program(os.environ)
     theirs = bool(by_conda(machine) and program and not (request.wheelhouse or request.venv))
     question = question_of(request, machine, target.installed, by_conda=theirs)
-    if question.asked.left_out:
+    if question.asked.left_out_words:
         job.talk(question.asked.left_out_words)
     if theirs and program:
         return _install_by_conda(session, target, decide(question, job.talk), program)
@@ -156,7 +155,7 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
     venv = request.venv
     if venv is not None:
         is_new = venv_to_make(venv)
-        options.python, venv = (base_interpreter(), venv) if is_new else (venv, None)
+        options.python, venv = (sys.executable, venv) if is_new else (venv, None)
     machine = gather(options, session.out, need_target=True)
     return read_target(System(), machine.python.executable, venv), machine
 
@@ -237,8 +236,11 @@ def undo(session: Session) -> int:
     request, job, folder = session.request, session.job, target_folder(session.request)
     ended = recover_unfinished(folder, session.talk, dry_run=request.dry_run)
     if ended and ended.undoes == (ended.phase == "keeping"):  # that was the undo, or did it
-        before = ended.before if ended.undoes else ended.after
-        session.out.answer(*_undone(session, folder, before)[:2])
+        were, are = (ended.before, ended.after) if ended.undoes else (ended.after, ended.before)
+        answer = InstallAnswer(
+            state="restored", target=str(folder), before=were, after=are, steps=()
+        )
+        session.out.answer(answer, screens.end_screen(answer, "undone"))
         return 0
     store, system = folder / STORE, System()
     conda.refuse_undo(store)
@@ -247,34 +249,24 @@ def undo(session: Session) -> int:
     journal = change.undo_known(store, layout).journal
     check_leaving(layout, journal.after)
     users = users_of(layout.libraries) if "torch" in journal.after else ()
-    planned = _undo_answer(session, folder, "planned", journal.after, journal.before)
-    facts: dict[str, str | None] = {"undo": undo_changes(journal), "change": None}
-    screen = screens.plan_screen(planned, facts, warnings=screens.in_use(users))
+    planned = InstallAnswer(
+        state="planned",
+        target=str(folder),
+        before=journal.after,
+        after=journal.before,
+        steps=(),
+        log=str(job.log.path),
+    )
+    told = {"undo": undo_changes(journal), "change": None}
+    screen = screens.plan_screen(planned, told, warnings=screens.in_use(users))
 
     def undone() -> Done:
         change.undo(job, layout)
-        job.log.line(f"undone: {undo_changes(journal)}")
-        return _undone(session, folder, journal.after)
+        job.log.line(f"undone: {told['undo']}")
+        answer = replace(planned, state="restored")
+        return answer, screens.end_screen(answer, "undone"), True
 
     return session.carry_out(planned, screen, undone)
-
-
-def _undone(session: Session, folder: Path, before: Any) -> Done:
-    answer = _undo_answer(session, folder, "restored", before, torch_family_in(folder))
-    return answer, screens.end_screen(answer, "undone"), True
-
-
-def _undo_answer(
-    session: Session, folder: Path, state: Any, before: Any, after: Any
-) -> InstallAnswer:
-    return InstallAnswer(
-        state=state,
-        target=str(folder),
-        before=dict(before),
-        after=dict(after),
-        steps=(),
-        log=str(session.job.log.path),
-    )
 
 
 # --- into a folder, and for a described machine -------------------------------------------------
@@ -295,18 +287,21 @@ def _download(session: Session, target: Target, task: Task) -> int:
 def show_described(options: Namespace, out: Console) -> int:
     """The commands as one would type them on the machine that is described; nothing is asked."""
     machine = gather(options, out)
-    found = describe(request_of(options), lambda text: out.talk(plain(text)), machine)
-    answer = found.answer
-    if answer.state == "unchanged":
-        screen = screens.end_screen(answer, notes=found.notes)
+    answer, task = describe(request_of(options), lambda text: out.talk(plain(text)), machine)
+    build, asked = task.resolution.build, task.asked
+    if task.is_done:
+        screen = screens.end_screen(answer, notes=task.notes)
     else:
+        comes = build is not None and not build.labelled and "torch" in asked.family
         told = {
-            "packages": without_logins(", ".join(found.asked.packages)),
-            "stays": ", ".join(found.asked.pinned),
-            "backend": found.unlabelled,
-            "fallback": screens.fallback(found.fallbacks),
+            "packages": without_logins(", ".join(asked.packages)),
+            "stays": ", ".join(asked.pinned),
+            "backend": build.backend if build and comes else None,
+            "fallback": screens.fallback(task.fallbacks),
         }
-        system = found.os_family or OWN_SYSTEM
-        screen = screens.plan_screen(answer, told, notes=found.notes, system=system)
+        moves = build is not None and task.decision.moves
+        broken = pinned_in_words(machine, build) if build and moves else ()
+        notes, system = (*broken, *task.all_notes), machine.os.family or OWN_SYSTEM
+        screen = screens.plan_screen(answer, told, notes=notes, system=system)
     out.answer(answer, screen)
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.install.decide import Task
 from gpusetup.install.job import Job, Outcome
-from gpusetup.install.make_plan import versions_of
+from gpusetup.install.make_plan import family_versions
 from gpusetup.install.packages import RequestedPackages, torch_family
 from gpusetup.install.plan import Plan
 from gpusetup.install.target.find import Target
@@ -65,4 +65,4 @@ def versions_after(resolution: Resolution, asked: RequestedPackages) -> dict[str
     """The torch family as a resolution would install it, by the catalog."""
     build = resolution.build
     label = f"+{build.backend}" if build is not None and build.labelled else ""
-    return {n: f"{v}{label}" for n, v in versions_of(resolution, asked.family).items()}
+    return {n: f"{v}{label}" for n, v in family_versions(resolution, asked.family).items()}

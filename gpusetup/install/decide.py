@@ -21,7 +21,7 @@ from gpusetup.install.target.place import notes_of_place
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import Offer, Resolution, TorchBuild
+from gpusetup.model.resolution import Choice, Offer, Resolution, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver import check_request
 from gpusetup.resolver.companions import (
@@ -122,6 +122,10 @@ class Task(Frozen):
     @property
     def resolution(self) -> Resolution:
         return self.decision.resolution
+
+    @property
+    def fallbacks(self) -> tuple[Choice, ...]:
+        return self.resolution.fallbacks if self.decision.moves else ()
 
     @property
     def is_done(self) -> bool:

@@ -22,7 +22,7 @@ from gpusetup.installers.options import FAMILY
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Choice, Resolution, TorchBuild
-from gpusetup.resolver.companions import pinned
+from gpusetup.resolver.companions import pinned, versions_of
 
 
 def plan_task(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -68,7 +68,7 @@ def _first_index(job: Job, target: Target, task: Task) -> Plan:
         question = Question(
             family=tuple(
                 exact_in(job.wheels, n, v, choice.backend) if job.wheels else f"{n}=={v}"
-                for n, v in versions_of(resolution, asked.family).items()
+                for n, v in family_versions(resolution, asked.family).items()
             ),
             index=index,
             others=(*asked.packages, *asked.followers, *asked.files, *asked.pinned),
@@ -131,13 +131,10 @@ def choices_of(resolution: Resolution, backend: str) -> tuple[Choice, ...]:
     return (first, *(resolution.fallbacks if backend == "auto" else ()))
 
 
-def versions_of(resolution: Resolution, names: tuple[str, ...]) -> dict[str, str]:
+def family_versions(resolution: Resolution, names: Sequence[str]) -> dict[str, str]:
     """The family's versions that go together; a companion that was never released is left out."""
-    build = resolution.build
-    if build is None:
-        return {}
-    known = {"torch": build.torch, "torchvision": build.torchvision, "torchaudio": build.torchaudio}
-    return {name: version for name in names if (version := known[name])}
+    known = versions_of(resolution.build) if resolution.build else {}
+    return {name: known[name] for name in names if name in known}
 
 
 def _of_its_cuda(build: TorchBuild | None) -> tuple[str, ...]:

@@ -91,14 +91,8 @@ class RequestedPackages(Frozen):
     """What comes as one exact file, of a release page: `flash-attn @ https://...`."""
     pinned: tuple[str, ...] = ()
     """What must stay as it is: `torch==2.9.1+cu130`."""
-    left_out: tuple[str, ...] = ()
-    """Words that their own marker leaves out on this machine."""
-
-    @property
-    def left_out_words(self) -> str:
-        """One sentence about them; empty where there are none."""
-        words = ", ".join(self.left_out)
-        return f"left out by its own marker on this machine: {words}" if words else ""
+    left_out_words: str = ""
+    """One sentence about the words that their own marker leaves out on this machine."""
 
 
 def requested_packages(
@@ -145,10 +139,9 @@ def requested_packages(
             named.append(name)
         else:
             packages.append(word)
-            continue
         if name == "torch":
             torch = re.sub(EXACT, "", str(asked.specifier)) or None
-        elif asked.specifier:
+        elif name in FAMILY and asked.specifier:
             beside.append((name, str(asked.specifier)))
     if family == {"torch"} and not packages:
         family.update(name for name in COMPANIONS if name in installed)
@@ -158,7 +151,9 @@ def requested_packages(
         torch=torch,
         named=tuple(named),
         beside=tuple(beside),
-        left_out=tuple(left_out),
+        left_out_words=f"left out by its own marker on this machine: {', '.join(left_out)}"
+        if left_out
+        else "",
     )
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.install.switching.journal import STORE, read_journal, require_inside
+from gpusetup.install.switching.journal import STORE, require_inside
 from gpusetup.install.target.layout import Layout, distributions, real_below, versions
 from gpusetup.install.target.owned import files_of_all
 from gpusetup.model.codec import from_plain
@@ -88,20 +87,6 @@ def check_target(layout: Layout, way: str = OWN) -> None:
             )
 
 
-def check_implementation(layout: Layout) -> None:
-    """Refuse a Python for which torch has no wheels."""
-    if layout.implementation != "cpython":
-        raise Blocked(
-            f"{layout.python} is {layout.implementation}; torch has wheels for CPython only",
-            hint="name a CPython with `--python PATH`",
-        )
-
-
-def base_interpreter() -> str:
-    """What a new environment is made from: the interpreter that gpusetup runs in."""
-    return sys.executable
-
-
 def check_leaving(layout: Layout, leaving: Iterable[str]) -> None:
     """`Blocked` where what leaves could not be put back: told before anything is fetched."""
     files = files_of_all(leaving, layout)[1]
@@ -113,10 +98,11 @@ def read_target(system: System, python: str | None, venv: str | None) -> Target:
     if python is None:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
     layout = layout_of(system, python)
-    if venv is None:
-        check_implementation(layout)
-        if read_journal(Path(layout.prefix, STORE)) is not None:
-            check_target(layout)
+    if venv is None and layout.implementation != "cpython":
+        raise Blocked(
+            f"{python} is {layout.implementation}; torch has wheels for CPython only",
+            hint="name a CPython with `--python PATH`",
+        )
     return Target(layout=layout, venv=venv)
 
 
