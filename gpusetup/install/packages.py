@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from packaging.utils import canonicalize_name
 
@@ -17,8 +16,6 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import own_word
 
 if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
     from gpusetup.install.target.layout import Distribution
 
 NO_PACKAGES = {
@@ -132,9 +129,18 @@ def requested_packages(
         if asked.marker and environment and not asked.marker.evaluate(dict(environment)):
             left_out.append(without_logins(word))
             continue
-        _refuse_a_login(asked)
+        if asked.url and without_logins(asked.url) != asked.url:  # it would stand in receipts
+            raise UsageError(
+                f"{asked.name} is asked for by an address with a user name or a password in it",
+                hint="put them into ~/.netrc, and name the address without them",
+            )
         if name in FAMILY:
-            _refuse_more_than_a_version(without_logins(word), asked)
+            if asked.url or asked.extras:
+                what = (
+                    "its wheel is found out here" if asked.url else "its extras are not installed"
+                )
+                hint = "`--torch VERSION`, `--backend`, or a mirror by `--index URL`"
+                raise UsageError(f"{without_logins(word)!r}: its {what}", hint=hint)
             family.add(name)
             named.append(name)
         else:
@@ -157,33 +163,8 @@ def requested_packages(
     )
 
 
-def _refuse_a_login(asked: Requirement) -> None:
-    """`name @ https://me:password@host/x.whl`: it would stand in steps, plans and receipts."""
-    if not asked.url or without_logins(asked.url) == asked.url:
-        return
-    host = urlsplit(asked.url).hostname or "its host"
-    raise UsageError(
-        f"{asked.name} is asked for by an address with a user name or a password in it",
-        hint=f"put them into ~/.netrc for {host}, and name the address without them",
-    )
-
-
 EXACT = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
 """What `torch==2.5.1` says more than `--torch 2.5.1`."""
-
-
-def _refuse_more_than_a_version(word: str, asked: Requirement) -> None:
-    """Of torch's family only a version can be asked; nothing that was said is dropped silently."""
-    if asked.url:
-        raise UsageError(
-            f"{word!r}: which wheel of {asked.name} fits is found out here",
-            hint="`--torch VERSION`, `--backend`, or a mirror by `--index URL`",
-        )
-    if asked.extras:
-        raise UsageError(
-            f"{word!r}: extras of {asked.name} are not installed",
-            hint="name the extras' packages too",
-        )
 
 
 def torch_family(installed: Iterable[Distribution]) -> dict[str, str]:
