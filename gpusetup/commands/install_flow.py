@@ -221,9 +221,11 @@ def _install_by_conda(session: Session, target: Target, task: Task, program: str
 
     def done() -> Done:
         outcome = conda.execute_conda(job, plan, verify=not request.no_verify)
-        now = replace(plan, after=conda.seen(conda.builds(plan.target)))
+        now = replace(plan, after=conda.seen(plan.target))
         answer = plan_answer(job, now, task, outcome)
-        return answer, screens.end_screen(answer), outcome.kept
+        passed = outcome.verdict is None or outcome.verdict["verdict"] == "passed"
+        back = conda.way_back(Path(plan.target, STORE))
+        return answer, screens.end_screen(answer, undo=back), passed
 
     return session.carry_out(planned, screen, done)
 

@@ -1,9 +1,9 @@
 """Installs by conda, mamba or micromamba, where one of them has installed torch.
 
 conda changes an environment in a transaction of its own, and each change is a revision in
-`conda-meta/history`. To put the previous state back, it is told to go back to one: mamba took
-`--revision` for years and did nothing (https://github.com/mamba-org/mamba/issues/803), so what has
-come back is compared with what was there. `--undo` names the command and runs nothing.
+`conda-meta/history`. gpusetup names the command that goes back to one, and does not run it: mamba
+took `--revision` for years and did nothing (https://github.com/mamba-org/mamba/issues/803), and a
+revision takes with it what has come since.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpusetup.errors import Blocked, ToolFailed
+from gpusetup.errors import Blocked
 from gpusetup.install.answers import versions_after
 from gpusetup.install.complaints import conda_failed
 from gpusetup.install.credentials import redacted, without_logins
 from gpusetup.install.decide import Task
 from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.proof import device_to_prove, prove
-from gpusetup.install.switching.change import drop_leftovers
+from gpusetup.install.switching.change import drop_leftovers, require_finished
 from gpusetup.install.switching.files import read_json_object
-from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO, read_journal
+from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.receipt import (
     Receipt,
@@ -46,7 +46,6 @@ from gpusetup.system.signals import interruptible
 PROGRAMS = ("conda", "mamba", "micromamba")
 SOLVE_SECONDS = 600.0
 """conda's solver takes minutes on a slow disk with a fresh channel."""
-CONDA_SECONDS = 3600.0
 CLEANING_SECONDS = 30.0
 """How long conda may take to roll back after a Ctrl-C."""
 RECORD_BYTES = 64 << 20
@@ -99,16 +98,13 @@ def records(prefix: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def builds(prefix: str) -> dict[str, str]:
-    """Name -> version and build of every package of conda's: `2.5.1 py3.11_cuda`."""
+def seen(prefix: str) -> dict[str, str]:
+    """Name -> version and build of what is shown: `2.5.1 py3.11_cuda`."""
     return {
         name: f"{one['version']} {one.get('build', '')}".strip()
         for name, one in records(prefix).items()
+        if name in SEEN
     }
-
-
-def seen(packages: Mapping[str, str]) -> dict[str, str]:
-    return {name: packages[name] for name in SEEN if name in packages}
 
 
 def revision(prefix: str) -> int | None:
@@ -119,13 +115,6 @@ def revision(prefix: str) -> int | None:
         return None
     count = len(re.findall(r"(?m)^==>\s*.+?\s*<==", text))
     return count - 1 if count else None
-
-
-def channels_of(prefix: str) -> tuple[str, ...]:
-    """The channels that packages came from, without a token: `https://c/conda-forge`."""
-    urls = (str(one["url"]) for one in records(prefix).values() if one.get("url"))
-    folders = (re.sub(r"/t/[^/]+/", "/", url).rpartition("/")[0] for url in urls)
-    return tuple(dict.fromkeys(folder.rpartition("/")[0] for folder in folders))
 
 
 # --- the plan -------------------------------------------------------------------------------------
@@ -149,7 +138,7 @@ def plan_by_conda(task: Task, target: Target, program: str) -> CondaPlan:
         task=task,
         steps=tuple(replace(one, argv=(program, *one.argv[1:])) for one in steps),
         used_by=users_of(target.layout.libraries),
-        before=seen(builds(prefix)),
+        before=seen(prefix),
         after=versions_after(task.resolution, asked),
     )
 
@@ -163,30 +152,22 @@ def conda_says(plan: CondaPlan) -> str:
     return without_logins("\n".join(said))
 
 
-# --- changing and going back ----------------------------------------------------------------------
+# --- changing, and the way back -------------------------------------------------------------------
 
 
 def execute_conda(job: Job, plan: CondaPlan, *, verify: bool) -> Outcome:
-    """Run the steps under the environment's lock and prove the result; if that fails, bring the
-    previous packages back, else note what `--undo` needs."""
+    """Run the steps under the environment's lock, prove the result, and note what was there."""
     prefix, store = plan.target, Path(plan.target, STORE)
     with interruptible(), locked(store, job.talk):
-        job.store = store
-        _require_finished(store)
-        there, began = builds(prefix), revision(prefix)
-        channels = channels_of(prefix)
+        job.store, began = store, revision(prefix)
+        require_finished(store)
         for step in plan.steps:
             job.talk("Installing ...")
-            _run(job, step, "conda cannot install it")
+            output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
+            if not output.ok:
+                raise conda_failed("conda cannot install it", output)
         device = device_to_prove(plan.backend, plan.task.gpus_here)
         verdict = prove(job, plan.python, device) if verify else None
-        if verdict is not None and verdict["verdict"] != "passed":
-            job.talk("Restoring the previous packages ...")
-            if began is not None:
-                step = _step_back(plan, channels, began)
-                _run(job, step, "cannot restore the previous packages")
-            _require_back(prefix, there)
-            return Outcome(kept=False, verdict=verdict)
         (store / UNDO).unlink(missing_ok=True)
         drop_leftovers(store)
         receipt = Receipt(
@@ -195,59 +176,29 @@ def execute_conda(job: Job, plan: CondaPlan, *, verify: bool) -> Outcome:
             backend=plan.backend,
             installer="conda",
             before=plan.before,
-            after=seen(builds(prefix)),
+            after=seen(prefix),
             steps=tuple(shareable(step) for step in job.done),
             revision=began,
             verdict=None if verdict is None else {"verdict": verdict["verdict"]},
         )
         write_receipt(store / RECEIPT, receipt)
-        return Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
+    return Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
 
 
-def _run(job: Job, step: Step, title: str) -> None:
-    output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
-    if not output.ok:
-        raise conda_failed(title, output)
-
-
-def _require_finished(store: Path) -> None:
-    if read_journal(store) is not None:
-        raise Blocked(
-            f"{store.parent} was changed by another program in the meantime",
-            hint="nothing was changed; run this again",
-        )
-
-
-def _require_back(prefix: str, wanted: Mapping[str, str]) -> None:
-    """`ToolFailed` names what is not as it was."""
-    found = builds(prefix)
-    pairs = ((n, found.get(n, "gone"), wanted.get(n, "gone")) for n in sorted({*wanted, *found}))
-    other = [f"{name} is {there}, not {then}" for name, there, then in pairs if there != then]
-    if other:
-        more = f" and {len(other) - 3} more" if len(other) > 3 else ""
-        raise ToolFailed(
-            f"{prefix} is not as it was: {'; '.join(other[:3])}{more}",
-            hint=f"`conda list --prefix {prefix} --revisions` shows where it was, "
-            "`conda install --revision` brings it back",
-        )
-
-
-def _step_back(plan: CondaPlan, channels: tuple[str, ...], revision: int) -> Step:
-    """The command that brings a revision back; conda looks for its packages in these channels."""
-    named = (word for one in channels for word in ("--channel", one))
-    where = ("--prefix", plan.target, *named, "--revision", str(revision))
-    argv = (plan.steps[0].argv[0], "install", "--yes", *where)
-    return Step(argv=argv, title=f"revision {revision}", timeout_seconds=CONDA_SECONDS)
+def way_back(store: Path) -> str | None:
+    """conda's own command that takes the last installation back, if that was conda's."""
+    receipt = read_receipt(store / RECEIPT)
+    if receipt is None or receipt.revision is None:
+        return None
+    prefix, number = str(store.parent), str(receipt.revision)
+    return own_line("conda", "install", "--prefix", prefix, "--revision", number)
 
 
 def refuse_undo(store: Path) -> None:
-    """`Blocked` with conda's own command where the last installation was conda's."""
-    receipt = read_receipt(store / RECEIPT)
-    if receipt is None or receipt.revision is None:
-        return
-    words = ("conda", "install", "--prefix", str(store.parent), "--revision", str(receipt.revision))
-    raise Blocked(
-        f"conda has installed torch into {store.parent}, and conda itself takes it back",
-        hint=f"nothing was changed; `{own_line(*words)}` restores what was there, and removes what "
-        "conda has installed since (`conda list --revisions` shows it)",
-    )
+    """`Blocked` with that command."""
+    if line := way_back(store):
+        raise Blocked(
+            f"conda has installed torch into {store.parent}, and conda itself takes it back",
+            hint=f"nothing was changed; `{line}` restores what was there, and removes what conda "
+            "has installed since (`conda list --revisions` shows it)",
+        )

@@ -96,12 +96,16 @@ def _require_unchanged(target: Target, plan: Plan, seen: tuple[Any, ...]) -> Non
     if target.venv is not None:
         same = all(entry.name == STORE for entry in Path(target.venv).iterdir())
     else:
-        there, layout = distributions(target.layout), target.layout
+        there = distributions(target.layout)
         same = there == seen and versions(there).items() >= plan.before.items()
-        same = same and read_journal(Path(layout.prefix, STORE)) is None
-    if not same:
+    require_finished(Path(plan.target, STORE), same)
+
+
+def require_finished(store: Path, same: bool = True) -> None:
+    """Nobody has begun a change."""
+    if not same or read_journal(store) is not None:
         raise Blocked(
-            f"{plan.target} was changed by another program in the meantime",
+            f"{store.parent} was changed by another program in the meantime",
             hint="nothing was changed; run this again",
         )
 
