@@ -18,11 +18,11 @@ from gpusetup.install.switching.unpack import switch_step, venv_step
 from gpusetup.install.target.disk_space import UNPACKED_FACTOR, require_space
 from gpusetup.install.target.find import Target, check_importable, check_leaving
 from gpusetup.install.target.in_use import users_of
-from gpusetup.installers.options import FAMILY
+from gpusetup.installers.options import FAMILY, family_of
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Choice, Resolution, TorchBuild
-from gpusetup.resolver.companions import pinned, versions_of
+from gpusetup.resolver.companions import pinned
 
 
 def plan_task(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -58,6 +58,8 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
 def _first_index(job: Job, target: Target, task: Task) -> Plan:
     """The plan: the first index that has torch and its companions, and what comes with them."""
     request, resolution, asked = task.question.request, task.resolution, task.asked
+    build = resolution.build
+    assert build is not None, "a task has a build"
     if target.venv is None:
         check_importable(target.layout, asked.family)
     passed: list[tuple[str, str]] = []
@@ -68,11 +70,11 @@ def _first_index(job: Job, target: Target, task: Task) -> Plan:
         question = Question(
             family=tuple(
                 exact_in(job.wheels, n, v, choice.backend) if job.wheels else f"{n}=={v}"
-                for n, v in family_versions(resolution, asked.family).items()
+                for n, v in family_of(build, asked.family).items()
             ),
             index=index,
             others=(*asked.packages, *asked.followers, *asked.files, *asked.pinned),
-            constraints=_of_its_cuda(resolution.build),
+            constraints=_of_its_cuda(build),
         )
         try:
             wheels = locked(job, target, question)
@@ -125,21 +127,14 @@ def _no_index(root: str, passed: list[tuple[str, str]], job: Job) -> Blocked:
 def choices_of(resolution: Resolution, backend: str) -> tuple[Choice, ...]:
     """The build and what may be taken in its place; nothing, where a backend was named."""
     build = resolution.build
-    if build is None or resolution.index_url is None:
-        return ()
-    first = Choice(torch=build.torch, backend=build.backend, index_url=resolution.index_url)
+    assert build is not None, "a task has a build"
+    first = Choice(torch=build.torch, backend=build.backend, index_url=resolution.index_url or "")
     return (first, *(resolution.fallbacks if backend == "auto" else ()))
 
 
-def family_versions(resolution: Resolution, names: Sequence[str]) -> dict[str, str]:
-    """The family's versions that go together; a companion that was never released is left out."""
-    known = versions_of(resolution.build) if resolution.build else {}
-    return {name: known[name] for name in names if name in known}
-
-
-def _of_its_cuda(build: TorchBuild | None) -> tuple[str, ...]:
+def _of_its_cuda(build: TorchBuild) -> tuple[str, ...]:
     """What loads beside this torch of the packages whose CUDA the table of companions knows."""
-    if build is None or not build.cuda:
+    if not build.cuda:
         return ()
     usual, table = usual_major(load_catalog(), build), companion_table()
     each = (cuda_constraints(one, build.cuda_major, usual) for one in table.projects)

@@ -21,7 +21,7 @@ from gpusetup import named_file
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.errors import BadInput, Unsatisfiable
 from gpusetup.install.switching.files import write_safely
-from gpusetup.installers.options import FAMILY, chosen_build, version_of
+from gpusetup.installers.options import FAMILY, chosen_build, family_of
 from gpusetup.model.resolution import Resolution, TorchBuild
 from gpusetup.system.refused import blocked_by_files
 
@@ -69,7 +69,7 @@ def edited(
             hint="nothing was changed; pin torch there yourself: `gpusetup resolve --backend "
             "NAME` names the version and the index",
         )
-    pins = {n: v for n in FAMILY if n in {*packages, *named} and (v := version_of(build, n))}
+    pins = family_of(build, {*packages, *named})
     _pin(document, pins, [name for name in pins if name not in named])
     uv = document.setdefault("tool", tomlkit.table(True)).setdefault("uv", tomlkit.table(True))
     name = f"pytorch-{build.backend}"

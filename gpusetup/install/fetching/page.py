@@ -23,15 +23,13 @@ TIMEOUTS = (5.0, 6.0)
 """Seconds for the connection, and for each part of the answer."""
 PAGE_SECONDS = 30.0
 PAGE_BYTES = 64 << 20
-EMPTY_PAGE = 2000
-"""An index page without links is short; a longer one is a log-in or error page, in characters."""
 LINK = re.compile(r"<a\s([^<>]{1,16384})>", re.IGNORECASE)
 HREF = re.compile(r"""\bhref\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
 
 
 def ask_page(url: str) -> tuple[Wheel, ...]:
-    """The wheels that a page lists and has not yanked; `Unreached` if the index could not be asked
-    or answered no index page."""
+    """The wheels that a page lists and has not yanked; `Unreached` if the index could not be
+    asked."""
     import requests
 
     shown = without_credentials(url)
@@ -48,11 +46,9 @@ def ask_page(url: str) -> tuple[Wheel, ...]:
                 if len(body) > PAGE_BYTES or time.monotonic() > until:
                     raise _unreached(f"{shown}: no index page is as long as this one")
     except requests.RequestException as problem:
-        raise _unreached(f"{shown}: {without_logins(_innermost(problem))}") from problem
+        raise _unreached(f"{shown}: {without_logins(str(problem))}") from problem
     text = body.decode("utf-8", "replace")
     links = LINK.findall(text)
-    if not links and (len(text) > EMPTY_PAGE or (text.strip() and "<" not in text)):
-        raise _unreached(f"{shown}: this is no index page: it lists no packages")
     named = (HREF.search(inside) for inside in links if "data-yanked" not in inside)
     urls = (urljoin(answer.url, html.unescape(one[1].strip("\"'"))) for one in named if one)
     return tuple(wheel for url in urls if (wheel := _wheel(*urldefrag(url))))
@@ -79,11 +75,3 @@ def _unreached(said: str) -> Unreached:
         hint="nothing was changed; try again later, check the network (proxy, certificates), or "
         "name a mirror: `--index URL`",
     )
-
-
-def _innermost(problem: BaseException) -> str:
-    """The first cause of all."""
-    inner = getattr(problem, "reason", None) or next(iter(problem.args[::-1]), None)
-    if isinstance(inner, BaseException) and inner is not problem:
-        return _innermost(inner)
-    return " ".join(str(problem).split())[:300] or type(problem).__name__
