@@ -18,7 +18,6 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import by_conda, describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
-from gpusetup.install.fetching.wheels import unhashed
 from gpusetup.install.job import new_job
 from gpusetup.install.joint.coming import with_set
 from gpusetup.install.log import Log
@@ -183,7 +182,6 @@ def _unchanged(
 
 
 def _plan_screen(plan: Plan, answer: InstallAnswer) -> Screen:
-    passed_over = [f"{name} is passed over: {why}" for name, why in plan.passed_over]
     told = {
         "packages": without_logins(", ".join(plan.packages)),
         "stays": ", ".join(plan.pinned),
@@ -195,8 +193,8 @@ def _plan_screen(plan: Plan, answer: InstallAnswer) -> Screen:
         answer,
         told,
         screens.downloads(plan.wheels, plan.before),
-        warnings=(*plan.breaks, *screens.in_use(plan.used_by)),
-        notes=(*passed_over, *plan.notes, *unhashed(plan.wheels)),
+        warnings=(*plan.warnings, *screens.in_use(plan.used_by)),
+        notes=plan.notes,
     )
 
 

@@ -124,6 +124,15 @@ class Task(Frozen):
         return self.decision.resolution
 
     @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The build and what may be taken in its place; nothing, where a backend was named."""
+        build, found = self.resolution.build, self.resolution
+        assert build is not None, "a task has a build"
+        url = found.index_url or ""
+        first = Choice(torch=build.torch, backend=build.backend, index_url=url)
+        return (first, *(found.fallbacks if self.question.request.backend == "auto" else ()))
+
+    @property
     def fallbacks(self) -> tuple[Choice, ...]:
         return self.resolution.fallbacks if self.decision.moves else ()
 

@@ -44,7 +44,7 @@ def plan_download(job: Job, target: Target, task: Task) -> Plan:
 def fetch_into_folder(job: Job, plan: Plan) -> str:
     """Fetch the wheels; a sentence about what is there then."""
     folder = Path(plan.target)
-    asked = (plan.index_url, *indexes(asking_environment(job.environ, Path.home())))
+    asked = (plan.choice.index_url, *indexes(asking_environment(job.environ, Path.home())))
     split = map(split_login, asked)
     logins = {urlsplit(url).netloc: login for url, login in split if login}
     try:

@@ -10,7 +10,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.install.decide import Task
 from gpusetup.install.fetching.lock import Question, locked, require_no
-from gpusetup.install.fetching.wheels import TORCH_INDEX, Wheel
+from gpusetup.install.fetching.wheels import Wheel, unhashed
 from gpusetup.install.job import Job
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
@@ -21,7 +21,7 @@ from gpusetup.install.target.in_use import users_of
 from gpusetup.installers.options import FAMILY, family_of
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import Choice, Resolution, TorchBuild
+from gpusetup.model.resolution import Choice, TorchBuild
 from gpusetup.resolver.companions import pinned
 
 
@@ -37,42 +37,69 @@ def plan_task(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
 
 
 def _plan_of(job: Job, target: Target, task: Task) -> Plan:
-    plan = _first_index(job, target, task)
-    brought = {wheel.name for wheel in plan.dependencies} & set(FAMILY)
+    venv, build, prefix = target.venv, task.resolution.build, target.venv or target.layout.prefix
+    if venv is None:
+        check_importable(target.layout, task.asked.family)
+    choice, wheels, passed = _first_index(job, target, task)
+    family = task.asked.family
+    brought = {wheel.name for wheel in wheels if wheel.name not in family} & {*FAMILY}
     if brought:
         raise Unsatisfiable(
             f"{', '.join(sorted(brought))} would come from your default index, which knows no "
             "backend",
             hint="nothing was changed; name it: `gpusetup install torch`",
         )
-    build = task.resolution.build
+    hashed, installed = all(wheel.sha256 for wheel in wheels), target.installed
+    steps: tuple[Step, ...] = (switch_step(job.uv, target.python, prefix, hashed=hashed),)
+    if venv is not None:
+        steps = (venv_step(job.uv, venv, target.layout.python), *steps)
+    before = {one.name: installed[one.name] for one in wheels if one.name in installed}
+    if venv is None:
+        check_leaving(target.layout, before)
+    sizes = sum(wheel.size_bytes or 0 for wheel in wheels)
+    require_space(prefix, int(sizes * UNPACKED_FACTOR))
+    comes = {wheel.name for wheel in wheels}
     left = pinned(task.machine, build) if build is not None and task.decision.moves else ()
-    breaks = (
-        f"{one.name} {one.version} requires {one.needs}: it stays, and may fail"
-        for one in left
-        if one.name not in plan.after
+    passed_over = (f"{name} is passed over: {why}" for name, why in passed)
+    return Plan(
+        target=prefix,
+        python=target.python,
+        venv=venv,
+        choice=choice,
+        fallbacks=task.choices[len(passed) + 1 :],
+        wheels=wheels,
+        packages=(*task.asked.packages, *task.asked.followers),
+        pinned=task.asked.pinned,
+        why=task.why,
+        steps=steps,
+        before=before,
+        warnings=tuple(
+            f"{one.name} {one.version} requires {one.needs}: it stays, and may fail"
+            for one in left
+            if one.name not in comes
+        ),
+        used_by=users_of(target.layout.libraries) if "torch" in before else (),
+        notes=(*passed_over, *task.all_notes, *unhashed(wheels)),
+        device=device_to_prove(choice.backend, task.gpus_here),
     )
-    return replace(plan, why=task.why, breaks=tuple(breaks), notes=task.all_notes)
 
 
-def _first_index(job: Job, target: Target, task: Task) -> Plan:
-    """The plan: the first index that has torch and its companions, and what comes with them."""
-    request, resolution, asked = task.question.request, task.resolution, task.asked
-    build = resolution.build
+def _first_index(
+    job: Job, target: Target, task: Task
+) -> tuple[Choice, tuple[Wheel, ...], list[tuple[str, str]]]:
+    """The first index that has torch and its companions, and what comes with them; those that have
+    no such wheel, and what uv says of it."""
+    build, asked = task.resolution.build, task.asked
     assert build is not None, "a task has a build"
-    if target.venv is None:
-        check_importable(target.layout, asked.family)
     passed: list[tuple[str, str]] = []
-    root = job.wheels[0].source if job.wheels else request.root
-    choices = choices_of(resolution, request.backend)
-    for place, choice in enumerate(choices):
-        index = f"{root.rstrip('/')}/{choice.backend}"
+    root = job.wheels[0].source if job.wheels else task.question.request.root
+    for choice in task.choices:
         question = Question(
             family=tuple(
                 exact_in(job.wheels, n, v, choice.backend) if job.wheels else f"{n}=={v}"
                 for n, v in family_of(build, asked.family).items()
             ),
-            index=index,
+            index=f"{root.rstrip('/')}/{choice.backend}",
             others=(*asked.packages, *asked.followers, *asked.files, *asked.pinned),
             constraints=_of_its_cuda(build),
         )
@@ -82,27 +109,15 @@ def _first_index(job: Job, target: Target, task: Task) -> Plan:
             if require_no(job, target, question):
                 raise
             passed.append((choice.backend, problem.message))
-            continue
-        family = tuple(one for one in wheels if one.name in question.names)
-        others = tuple(one for one in wheels if one.name not in question.names)
-        if not job.wheels:
-            family = tuple(replace(wheel, source=TORCH_INDEX) for wheel in family)
-        plan = Plan(
-            target=target.venv or target.layout.prefix,
-            python=target.python,
-            venv=target.venv,
-            choice=replace(choice, index_url=index),
-            index_url=index,
-            passed_over=tuple(passed),
-            fallbacks=choices[place + 1 :],
-            family=family,
-            dependencies=others,
-            packages=(*asked.packages, *asked.followers),
-            pinned=asked.pinned,
-            device=device_to_prove(choice.backend, task.gpus_here),
-        )
-        return _with_steps(job, target, plan)
-    raise _no_index(root, passed, job)
+        else:
+            return replace(choice, index_url=question.index), wheels, passed
+    why = "\n".join(f"  {name:8} {reason}" for name, reason in passed)
+    where = f"{root} has no" if job.wheels else "No index has"
+    raise Blocked(
+        f"{where} such a wheel:\n{why}",
+        hint="nothing was changed; name another version (`--torch`), another backend "
+        "(`--backend`), or another root (`--index URL`)",
+    )
 
 
 def exact_in(wheels: Sequence[Wheel], name: str, version: str, backend: str) -> str:
@@ -114,24 +129,6 @@ def exact_in(wheels: Sequence[Wheel], name: str, version: str, backend: str) -> 
     return f"{name}=={version if plain else labelled}"
 
 
-def _no_index(root: str, passed: list[tuple[str, str]], job: Job) -> Blocked:
-    why = "\n".join(f"  {name:8} {reason}" for name, reason in passed)
-    where = f"{root} has no" if job.wheels else "No index has"
-    return Blocked(
-        f"{where} such a wheel:\n{why}",
-        hint="nothing was changed; name another version (`--torch`), another backend "
-        "(`--backend`), or another root (`--index URL`)",
-    )
-
-
-def choices_of(resolution: Resolution, backend: str) -> tuple[Choice, ...]:
-    """The build and what may be taken in its place; nothing, where a backend was named."""
-    build = resolution.build
-    assert build is not None, "a task has a build"
-    first = Choice(torch=build.torch, backend=build.backend, index_url=resolution.index_url or "")
-    return (first, *(resolution.fallbacks if backend == "auto" else ()))
-
-
 def _of_its_cuda(build: TorchBuild) -> tuple[str, ...]:
     """What loads beside this torch of the packages whose CUDA the table of companions knows."""
     if not build.cuda:
@@ -139,19 +136,3 @@ def _of_its_cuda(build: TorchBuild) -> tuple[str, ...]:
     usual, table = usual_major(load_catalog(), build), companion_table()
     each = (cuda_constraints(one, build.cuda_major, usual) for one in table.projects)
     return tuple(text for texts in each for text in texts)
-
-
-def _with_steps(job: Job, target: Target, plan: Plan) -> Plan:
-    """The plan with its steps and what it would break; `Blocked` where the disk is too small."""
-    installed = target.installed
-    hashed = all(wheel.sha256 for wheel in plan.wheels)
-    steps: tuple[Step, ...] = (switch_step(job.uv, target.python, plan.target, hashed=hashed),)
-    if target.venv is not None:
-        steps = (venv_step(job.uv, target.venv, target.layout.python), *steps)
-    before = {name: installed[name] for name in plan.after if name in installed}
-    if target.venv is None:
-        check_leaving(target.layout, before)
-    used_by = users_of(target.layout.libraries) if "torch" in before else ()
-    unpacked = int(sum(wheel.size_bytes or 0 for wheel in plan.wheels) * UNPACKED_FACTOR)
-    require_space(plan.target, unpacked)
-    return replace(plan, steps=steps, before=before, used_by=used_by)

@@ -19,7 +19,7 @@ from urllib.request import Request, urlopen
 from gpusetup.errors import ToolFailed, Unsatisfiable
 from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import split_login
-from gpusetup.install.fetching.wheels import DEFAULT_INDEX, Wheel, file_name
+from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, file_name
 from gpusetup.install.job import Job
 from gpusetup.install.settings.environment import apart_from_guard, asking_environment
 from gpusetup.install.settings.uv_config import parse_toml
@@ -93,9 +93,11 @@ def require_no(job: Job, target: Target, question: Question) -> bool:
 
 def _compiled(job: Job, target: Target, question: Question, *more: str) -> tuple[Wheel, ...]:
     output = _asked(job, target, question, (*COMPILE, *more))
+    family = question.names
     rows = parse_toml(output.stdout).get("packages", ())
+    rows = sorted(rows, key=lambda row: row["name"] not in family)
     with ThreadPoolExecutor(WORKERS) as pool:
-        found = tuple(pool.map(partial(_wheel, target), rows))
+        found = tuple(pool.map(partial(_wheel, target, family), rows))
         if here := {one.filename: one for one in job.wheels}:
             return tuple(replace(here[one.filename], sha256=one.sha256) for one in found)
         return tuple(pool.map(_sized, found))
@@ -150,7 +152,7 @@ def login_of(index: str) -> dict[str, str]:
     return dict(zip(names, login, strict=True)) if login else {}
 
 
-def _wheel(target: Target, package: Mapping[str, Any]) -> Wheel:
+def _wheel(target: Target, family: Sequence[str], package: Mapping[str, Any]) -> Wheel:
     """One package of a lock; uv names the files that fit, the best first."""
     rows = package.get("wheels") or [package[key] for key in ("archive",) if key in package]
     name, version = package["name"], package.get("version", "")
@@ -162,6 +164,7 @@ def _wheel(target: Target, package: Mapping[str, Any]) -> Wheel:
     row = rows[0]
     url = row.get("url") or Path(row["path"]).absolute().as_uri()
     file = file_name(url)
+    index = TORCH_INDEX if name in family else DEFAULT_INDEX
     return Wheel(
         name=name,
         version=version,
@@ -169,7 +172,7 @@ def _wheel(target: Target, package: Mapping[str, Any]) -> Wheel:
         url=url,
         sha256=row.get("hashes", {}).get("sha256"),
         size_bytes=row.get("size"),
-        source=DEFAULT_INDEX if "archive" not in package else f"{urlsplit(url).hostname}, {file}",
+        source=index if "archive" not in package else f"{urlsplit(url).hostname}, {file}",
         is_direct="archive" in package,
     )
 

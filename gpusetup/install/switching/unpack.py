@@ -80,8 +80,8 @@ def _unpack(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     folder.chmod(0o700)
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
     environment = {**asking_environment(job.environ, Path.home(), layout.prefix), **FETCHING}
-    if plan.index_url.startswith("http"):  # so that uv knows its login
-        indexes = filter(None, (plan.index_url, environment.get("UV_INDEX")))
+    if plan.choice.index_url.startswith("http"):  # so that uv knows its login
+        indexes = filter(None, (plan.choice.index_url, environment.get("UV_INDEX")))
         environment["UV_INDEX"] = " ".join(indexes)
     with job.show_progress(plan.wheels, Path(environment["UV_CACHE_DIR"])):
         output = run_step(job, plan.steps[-1], environment)
