@@ -30,7 +30,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "ruamel": ("configs/yaml_text.py",),
     "tomlkit": ("install/project.py",),
     "tomli": ("install/", "configs/toml_text.py"),
-    "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),
+    "filelock": ("install/switching/lock.py",),
     "ray": ("fleet/engines/ray.py",),
     "psutil": ("monitor/", "child_scripts/", "system/"),
 }

@@ -16,7 +16,6 @@ from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.companions import beside
 from gpusetup.errors import Unsatisfiable
-from gpusetup.install.fetching.page import require_pages
 from gpusetup.install.joint.compile import Answer, Locked, Uv, glibc_of
 from gpusetup.install.joint.places import Places
 from gpusetup.install.joint.stand_ins import page_file, write_stand_ins
@@ -157,7 +156,6 @@ class Search:
     def _none(self) -> Unsatisfiable:
         """Why nothing goes together: our table, else uv in its own words."""
         words, names = self.asked.words, self.asked.names
-        require_pages(names, self.uv.places.indexes)
         plain = ((build, self.ask(build, words, limited=False)) for build in self.tried)
         by_table = (self._by_table(answer, build) for build, answer in plain)
         said = next(filter(None, by_table), None)
