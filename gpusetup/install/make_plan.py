@@ -90,7 +90,7 @@ def make_plan(
                 for n, v in versions_of(resolution, asked.family).items()
             ),
             index=index,
-            others=(*asked.packages, *asked.followers, *asked.files, *asked.pinned),
+            others=(*asked.packages, *asked.followers, *asked.pinned),
             constraints=_of_its_cuda(resolution.build),
         )
         try:

@@ -115,7 +115,7 @@ def _members(packages: Sequence[JointPackage]) -> Iterable[str]:
     rows = []
     for one in shown:
         told = "" if one.declared else "  (by the table of companions)"
-        where = f"{one.file or one.index_url or ''}{told}"
+        where = f"{one.index_url or ''}{told}"
         rows.append((one.name, one.version or one.limits or "any that fits", (where, DIM)))
     yield from table(("package", "version", ""), rows, left=(0, 1))
     if rest := len(packages) - len(shown):

@@ -19,7 +19,7 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.install.fetching.page import require_pages
 from gpusetup.install.joint.compile import Answer, Locked, Uv, glibc_of
 from gpusetup.install.joint.places import Places
-from gpusetup.install.joint.stand_ins import page_file, write_stand_ins
+from gpusetup.install.joint.stand_ins import write_stand_ins
 from gpusetup.install.joint.table import Joint, builds_for
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.resolution import Cell, HeldBack, JointPackage, TorchBuild
@@ -106,8 +106,7 @@ class Search:
         """What goes with a build."""
         folder = self.uv.folder / f"{build.torch}+{build.backend}"
         if not folder.is_dir():
-            catalog, python = self.asked.catalog, self.uv.python
-            write_stand_ins(folder, build, catalog, python, listed=self.is_listed)
+            write_stand_ins(folder, build, self.asked.catalog, listed=self.is_listed)
         projects = companion_table().projects if limited else ()
         limits = [text for one in projects for text in limits_beside(self.asked, one, build)]
         return self.uv.ask((*words, "torch"), (f"torch=={build.torch}", *limits), folder)
@@ -164,10 +163,10 @@ class Search:
         for build in self.tried if said is None else ():
             links = self.uv.folder / f"{build.torch}+{build.backend}"
             said = said or self.uv.ask(words, (), links).reason or self.tried[build].reason
-        hint = (
-            "nothing was changed; check the spelling. If it has no wheel, "
-            f"`uv pip install --no-build-isolation {names[0]}` builds it"
-        )
+        known = companion_table().project(names[0])
+        other = f"or instead: {known.way_out()}" if known else "check the spelling"
+        build_it = f"`uv pip install --no-build-isolation {names[0]}` builds it"
+        hint = f"nothing was changed; if it has no wheel, {build_it}; {other}"
         return Unsatisfiable(
             f"No torch for this machine works with {' and '.join(words)}: {said}",
             hint="nothing was changed; leave one of them out, or name another version"
@@ -228,13 +227,11 @@ class Search:
         from gpusetup.install.credentials import without_credentials
 
         project = companion_table().project(one.name)
-        file = page_file(project, one.version, self.uv.python)
         index = index_url(build.backend) if one.name in FAMILY else one.index
         return JointPackage(
             name=one.name,
             version=labelled(one.name, one.version, build),
-            index_url=None if file or index is None else without_credentials(index),
-            file=file,
+            index_url=None if index is None else without_credentials(index),
             declared=project is None or project.declares,
             asked=one.name in self.asked.names,
             extras=extras_of(self.asked.words, one.name),
