@@ -129,16 +129,6 @@ class HeldBack(Frozen):
     by: str
 
 
-class Cell(Frozen):
-    """One package with one torch: the version that goes with it, or why none does."""
-
-    package: str
-    torch: str
-    backend: str
-    version: Text = None
-    reason: Text = None
-
-
 class Offer(Frozen):
     """A build beside the answer: the newest that fits."""
 

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -22,7 +21,7 @@ from gpusetup.install.joint.places import Places
 from gpusetup.install.joint.stand_ins import write_stand_ins
 from gpusetup.install.joint.table import Joint, builds_for
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.resolution import Cell, HeldBack, JointPackage, TorchBuild
+from gpusetup.model.resolution import HeldBack, JointPackage, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.companions import FAMILY
 from gpusetup.resolver.joint import (
@@ -38,15 +37,12 @@ from gpusetup.resolver.joint import (
 
 YEAR = 365
 """Days; a release that is older than this beside its newest is not taken silently."""
-MINORS_SHOWN = 6
-"""The torches of `--explain`: of each minor the newest that fits."""
 
 
 def choose_together(
     asked: Asked,
     places: Places,
     *,
-    explain: bool = False,
     prefer: TorchBuild | None = None,
     behind_days: int = 0,
 ) -> Joint:
@@ -69,7 +65,6 @@ def choose_together(
                 if labelled(one.name, one.version, found.build) == one.version
             },
             held_back=held,
-            matrix=tuple(search.matrix(found)) if explain else (),
             refused=tuple(one for one in held if found.late.get(one.package, 0) > YEAR),
             notes=tuple(search.notes()),
         )
@@ -196,18 +191,6 @@ class Search:
             by = refused(self.asked, name, late, build) or self.ask(build, words.values()).reason
             other = f"{name} {late} goes with other releases"
             yield HeldBack(package=name, at=answer.version(name), by=by or other)
-
-    def matrix(self, found: Set) -> Iterator[Cell]:
-        """Each word with the newest torch of each minor, the chosen one among them."""
-        minors: dict[tuple[int, ...], TorchBuild] = {}
-        for build in self.tried:
-            minors.setdefault(parsed(build.torch).release[:2], build)
-        shown = dict.fromkeys((*[*minors.values()][:MINORS_SHOWN], found.build))
-        for word, build in product(self.asked.words, shown):
-            answer, name = self.ask(build, [word]), name_of(word)
-            version = answer.version(name) or None
-            cell = Cell(package=name, torch=build.torch, backend=build.backend, version=version)
-            yield replace(cell, reason=answer.reason)
 
     def notes(self) -> Iterator[str]:
         os = self.asked.machine.os
