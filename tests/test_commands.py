@@ -208,44 +208,6 @@ def test_powershell_reads_one_text_in_quotes(text: str) -> None:
     assert read == re.sub(r"(\\+)$", r"\1\1", re.sub(r'(\\*)"', r'\1\1\\"', text))
 
 
-@given(NASTY.filter(str.isprintable))
-def test_cmd_reads_one_word(text: str) -> None:
-    """cmd's own reading: carets outside of quotes, `%` as it stands at a prompt, then argv."""
-    written = shell.word(text, "cmd")
-    passed, quoted, place = "", False, 0
-    while place < len(written):
-        c = written[place]
-        if c == "^" and not quoted:
-            place += 1
-            passed += written[place]
-        else:
-            quoted ^= c == '"'
-            assert quoted or c not in "&|<>()%", written
-            assert c != "%" or not quoted, written
-            passed += c
-        place += 1
-    assert argument(passed) == text
-
-
-# --- Windows: people paste into PowerShell and into cmd -------------------------------------------
-
-
-def argument(passed: str) -> str:
-    """CommandLineToArgvW of one argument."""
-    read, place, backslashes = "", 0, 0
-    while place < len(passed):
-        c = passed[place]
-        if c == "\\":
-            backslashes += 1
-        elif c == '"':
-            read += "\\" * (backslashes // 2) + ('"' if backslashes % 2 else "")
-            backslashes = 0
-        else:
-            read, backslashes = read + "\\" * backslashes + c, 0
-        place += 1
-    return read + "\\" * backslashes
-
-
 # --- Windows: people paste into PowerShell and into cmd -------------------------------------------
 
 

@@ -139,7 +139,7 @@ class Task(Frozen):
     @property
     def is_done(self) -> bool:
         """Whether everything that was asked for is there."""
-        return not (self.asked.family or self.asked.packages or self.asked.files)
+        return not (self.asked.family or self.asked.packages)
 
     def again(self) -> Task:
         """The same build once more: it is there, and its proof failed."""

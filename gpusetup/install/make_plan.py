@@ -100,7 +100,7 @@ def _first_index(
                 for n, v in family_of(build, asked.family).items()
             ),
             index=f"{root.rstrip('/')}/{choice.backend}",
-            others=(*asked.packages, *asked.followers, *asked.files, *asked.pinned),
+            others=(*asked.packages, *asked.followers, *asked.pinned),
             constraints=_of_its_cuda(build),
         )
         try:

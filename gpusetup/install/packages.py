@@ -84,8 +84,6 @@ class RequestedPackages(Frozen):
     """Of the torch family, as the words have it."""
     followers: tuple[str, ...] = ()
     """What is installed, takes another torch than the one to come, and is asked for anew."""
-    files: tuple[str, ...] = ()
-    """What comes as one exact file, of a release page: `flash-attn @ https://...`."""
     pinned: tuple[str, ...] = ()
     """What must stay as it is: `torch==2.9.1+cu130`."""
     left_out_words: str = ""

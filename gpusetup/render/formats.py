@@ -65,10 +65,8 @@ class Wanted(Frozen):
 
 
 def requirement(one: JointPackage) -> str:
-    """`vllm==0.32.0`, `jax[cuda13]==0.12.0`, or the file where no index decides."""
+    """`vllm==0.32.0`, `jax[cuda13]==0.12.0`."""
     name = f"{one.name}[{','.join(one.extras)}]" if one.extras else one.name
-    if one.file:
-        return f"{name} @ {one.file}"
     return f"{name}=={one.version}" if one.version else f"{name}{one.limits or ''}"
 
 
@@ -190,8 +188,6 @@ def pixi_project(wanted: Wanted) -> str:
 
 
 def _pixi_value(one: JointPackage) -> str:
-    if one.file:
-        return f'{{ url = "{one.file}" }}'
     version = f"=={one.version}" if one.version else one.limits or "*"
     extras = ", ".join(f'"{extra}"' for extra in one.extras)
     return f'{{ version = "{version}", extras = [{extras}] }}' if extras else f'"{version}"'

@@ -1,5 +1,4 @@
-"""`install PACKAGE…`: torch is chosen with the packages that need it, before the plan is made; one
-that our table names by its exact file becomes a wheel like the others."""
+"""`install PACKAGE…`: torch is chosen with the packages that need it, before the plan is made."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ def with_set(job: Job, task: Task, target: Target) -> Task:
         raise Unsatisfiable(*refusal(joint))
     chosen, held = _exact(asked, joint), task.decision.held
     same = build is not None and (build.torch, build.backend) == joint.torch
-    if stays and same and not chosen.files:
+    if stays and same:
         return task
     # The backend is named too, unless that would leave a maker's GPUs.
     leaves = held is not None and crosses(held.backend, joint.build.backend)
@@ -81,17 +80,15 @@ def refusal(joint: Joint) -> tuple[str, str]:
 def _exact(asked: RequestedPackages, joint: Joint) -> RequestedPackages:
     """The words at the versions of the set; torch's companions that it needs among the family."""
     rows = {one.name: one for one in joint.packages}
-    files = {one.name: f"{one.name} @ {one.file}" for one in joint.packages if one.file}
     words = []
     for word in asked.packages:
         said, row = Requirement(word), rows.get(name_of(word))
         extras = f"[{','.join(sorted(said.extras))}]" if said.extras else ""
         if row and row.version and not said.url:
             word = f"{said.name}{extras}=={row.version}"
-        words += [word] if name_of(word) not in files else []
+        words.append(word)
     return replace(
         asked,
         family=tuple(name for name in FAMILY if name in {*asked.family, *rows}),
         packages=tuple(words),
-        files=tuple(files.values()),
     )

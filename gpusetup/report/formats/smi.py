@@ -11,7 +11,7 @@ from itertools import pairwise
 from gpusetup.causes.driver_state import NVML_MISMATCH
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
-from gpusetup.readings.nvidia_smi.csv import parse_list
+from gpusetup.readings.nvidia_smi.listed import parse_list
 from gpusetup.readings.nvidia_smi.log import GPU_HEAD, parse_query
 from gpusetup.readings.nvidia_smi.table import SMI_VERSION, parse_table, row_of
 from gpusetup.readings.nvidia_smi.values import Smi, parse_error
