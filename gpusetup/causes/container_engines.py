@@ -105,10 +105,10 @@ def toolkit_commands(context: RuleContext) -> tuple[Line, ...]:
     """How the host gets the toolkit, from the repository on, and who then uses it."""
     if ON_WINDOWS(context):
         return BY_DESKTOP
-    repository = REPOSITORY.get(packages.distribution(context) or "", ())
-    package = packages.system_package(context, "nvidia-container-toolkit")
-    if context.snapshot.os.id is None:
-        repository, package = BY_APT, lines("sudo apt install -y nvidia-container-toolkit")
+    os = context.snapshot.os
+    family = packages.distribution(context) or ("" if os.id or os.name else "ubuntu")
+    repository = REPOSITORY.get(family, ())
+    package = packages.package_of(family, "nvidia-container-toolkit")
     use = CONFIGURED.get(context.snapshot.container.kind or "", CONFIGURED["docker"])
     return (*repository, *package, *use)
 

@@ -23,6 +23,7 @@ from gpusetup.evidence.context import (
     kernel_driver_spoke,
     nvidia_on_pci,
     on,
+    readings,
     serving,
     whole_number,
 )
@@ -241,22 +242,35 @@ def nvml_mismatch(context: RuleContext) -> Iterator[Finding]:
     """The kernel module in memory and the driver's libraries on disk are of two versions."""
     machine, driver = context.snapshot, context.snapshot.driver
     kernel, library = driver.version or driver.module_version, driver.library_version
-    said, works = events(context, NVML_MISMATCH.id), driver.nvml_code == 0
-    if kernel and library and parsed(kernel) != parsed(library):
+    # A table that nvidia-smi prints later in a text proves that its library fits by then.
+    printed = max(map(_line, _tables(context)), default=0)
+    said = tuple(e for e in events(context, NVML_MISMATCH.id) if _line(e.source) > printed)
+    works = driver.nvml_code == 0
+    if kernel and library and parsed(kernel) != parsed(library) and not printed:
         # No order: the versions in a text may be of different days.
         elsewhere = is_report(context) or context.other_host or machine.os.jetson
         # NVML that answers proves that its library fits, though of another release.
         if not works or (on(context, "linux") and not elsewhere):
             said += (shown(context, "driver.library_version", f"library {library}"),)
     if driver.nvml_code == NVML_LIBRARY_MISMATCH:
-        said += nvml_said(context)
+        said += tuple(e for e in nvml_said(context) if not printed or _line(e.source) > printed)
     if said and kernel:
         said += (shown(context, "driver.version", f"kernel module {kernel}"),)
     if said and not machine.os.wsl:
-        works = works and not events(context, NVML_MISMATCH.id)
         # CUDA's own code says which library it is.
+        works = works and not events(context, NVML_MISMATCH.id)
         only = Severity.WARNING if works or cuda_errors(context, 803, 804) else None
         yield finding(context, NVML_MISMATCH, said, severity=only)
+
+
+def _tables(context: RuleContext) -> list[str]:
+    """Where nvidia-smi printed a driver's version in a text."""
+    told = readings(context, "driver.version") if is_report(context) else ()
+    return [one.source for one in told if one.source.startswith("nvidia-smi, line")]
+
+
+def _line(source: str | None) -> int:
+    return whole_number((source or "").rpartition(" ")[2]) or 0
 
 
 def gpu_init_failed(context: RuleContext) -> Iterator[Finding]:

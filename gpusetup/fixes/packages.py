@@ -73,7 +73,11 @@ def is_past(context: RuleContext) -> bool:
 
 def system_package(context: RuleContext, name: str) -> tuple[Line, ...]:
     """The command that installs a system package; () where the package tool is not known."""
-    pattern = INSTALL.get(distribution(context) or "")
+    return package_of(distribution(context) or "", name)
+
+
+def package_of(family: str, name: str) -> tuple[Line, ...]:
+    pattern = INSTALL.get(family)
     return (filled(pattern, name=name),) if pattern else ()
 
 

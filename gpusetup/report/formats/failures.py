@@ -68,7 +68,7 @@ NEEDS = lazy(
 )
 """What says of itself that something is missing, whatever it is for."""
 OTHER_RELEASE = lazy(
-    r"cannot import name|' has no attribute|not compatible with (?:this version of|PyTorch)|incompatible function arguments"
+    r"cannot import name|'(?P<object> object)? has no attribute|not compatible with (?:this version of|PyTorch)|incompatible function arguments"
 )
 """What says of itself that two packages are of releases that do not belong together."""
 LONG_ENOUGH = 12
@@ -96,6 +96,8 @@ def failures(text: Text) -> Iterator[Fact]:
         values = {"exception": (found and found["name"]) or "error"}
         if needed:
             values["needs"] = "yes"
+        if releases and not releases["object"]:
+            values["releases"] = "yes"
         near = "\n".join((*before, *text.lines[number : number + AFTER]))
         if needed or releases or (found and _is_its_own(found, near)):
             values["own"] = "yes"

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from gpusetup.causes.driver_state import NVML_MISMATCH
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi.csv import parse_list
 from gpusetup.readings.nvidia_smi.log import GPU_HEAD, parse_query
 from gpusetup.readings.nvidia_smi.table import SMI_VERSION, parse_table, row_of
 from gpusetup.readings.nvidia_smi.values import Smi, parse_error
-from gpusetup.readings.nvidia_smi.wsl import is_far_older, is_of_wsl
+from gpusetup.readings.nvidia_smi.wsl import is_of_wsl
 from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Fact, Gpus
 from gpusetup.report.text import Text
 
@@ -62,8 +61,6 @@ def _table_events(smi: Smi, lines: Sequence[str], source: str) -> Iterator[Fact]
     if any("CUDA version" in problem for problem in smi.problems):
         why = {"why": "cuda-err"}
         yield Event(kind="cuda-version-err", values=why, source=source, text=banner)
-    if is_far_older(own, driver) and smi.cuda_version is None:
-        yield Event(kind=NVML_MISMATCH.id, values={"library": own}, source=source, text=banner)
     windows = any(gpu.driver_model for gpu in smi.gpus or ())
     if windows or any("Persistence-M" in line for line in lines):
         family, trust = ("windows", USUAL) if windows else ("linux", HINT)
