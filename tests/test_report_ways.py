@@ -238,7 +238,6 @@ NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[
         (f"OS: Arch Linux\n{NO_GPU_DRIVER}", "sudo pacman -S", "apt"),
         (f"OS: Fedora Linux 42\n{NO_GPU_DRIVER}", "sudo dnf install", "apt"),
         (f"OS: openSUSE Leap 15.6\n{NO_GPU_DRIVER}", "sudo zypper install", "apt"),
-        (f"OS: Gentoo Linux\n{NO_GPU_DRIVER}", "sudo nvidia-ctk runtime", "apt"),
         ("Traceback\nTypeError: f() got an unexpected keyword argument 'x'", "Fix what", "belong"),
         ("Traceback\nImportError: cannot import name 'A' from 'transformers'", "belong", "path"),
         ("RTX 5060 Ti, Windows 11, driver 576.02\npip install torch==2.1.0+cu118 (from versions: 2.6.0)"

@@ -12,7 +12,7 @@ from gpusetup.fixes import packages, paste
 from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix
-from gpusetup.model.shell import Line, lines
+from gpusetup.model.shell import Lines, lines
 
 CONTAINER_CDI_UNRESOLVABLE = Cause(
     id="container-cdi-unresolvable",
@@ -101,7 +101,7 @@ REPOSITORY = {
 has the package itself."""
 
 
-def toolkit_commands(context: RuleContext) -> tuple[Line, ...]:
+def toolkit_commands(context: RuleContext) -> Lines:
     """How the host gets the toolkit, from the repository on, and who then uses it."""
     if ON_WINDOWS(context):
         return BY_DESKTOP

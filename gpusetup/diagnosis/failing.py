@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
     from gpusetup.messages.programs import Program
     from gpusetup.model.failing import Stage
-    from gpusetup.model.shell import Line
+    from gpusetup.model.shell import Lines
 
 
 def program_of(context: RuleContext) -> Program | None:
@@ -84,7 +84,7 @@ def _with_its_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
     """torch moves with such a program only: by a release of it, or by its image."""
     from gpusetup.fixes import paste
 
-    def installs(lines: tuple[Line, ...]) -> bool:
+    def installs(lines: Lines) -> bool:
         return any(re.search("gpusetup install|torch==", line) for line in lines)
 
     kept = tuple(one for one in fix.alternatives if not installs(one.commands))

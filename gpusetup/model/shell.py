@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Literal, NewType
 
 Line = NewType("Line", str)
+Lines = tuple[Line, ...]
 Shell = Literal["bash", "powershell", "cmd"]
 OWN_SYSTEM = "windows" if sys.platform == "win32" else "linux"
 """The system whose shell reads what is typed on this machine."""
@@ -130,7 +131,7 @@ def told_for_cmd(line: str) -> str:
     return first if line.endswith(name) else setting(name, value, "cmd")
 
 
-def lines(*texts: str) -> tuple[Line, ...]:
+def lines(*texts: str) -> Lines:
     """Lines that stand in our own source, word for word (a test looks that they do)."""
     return tuple(Line(text) for text in texts)
 

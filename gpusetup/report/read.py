@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpusetup.causes.table import ROWS
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report.cleaning.decode import decode, is_binary
-from gpusetup.report.facts import Fact, Reader
+from gpusetup.report.facts import Facts, Reader
 from gpusetup.report.formats import (
     capability,
     collect_env,
@@ -61,7 +61,7 @@ def read_report(text: str) -> Snapshot:
     return merged(facts(text_of(text)))
 
 
-def facts(text: Text) -> Iterator[Fact]:
+def facts(text: Text) -> Facts:
     for reader in READERS:
         yield from reader(text)
 

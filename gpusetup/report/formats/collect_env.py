@@ -6,12 +6,11 @@ Facts: torch/utils/collect_env.py of torch 0.4 to 2.13, and vLLM's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpusetup.causes.gpu_models import NO_NVIDIA_GPU
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import Fact
+from gpusetup.report.facts import Facts
 from gpusetup.report.text import Text
 
 SHOWN = lazy(
@@ -24,7 +23,7 @@ FOREIGN = lazy(r"\b(AMD|Radeon|gfx\d{3,4}|Intel|Arc|Apple M\d)", re.I)
 BUILT = lazy(r"CUDA used to build PyTorch: (\S{1,12})")
 
 
-def collect_env(text: Text) -> Iterator[Fact]:
+def collect_env(text: Text) -> Facts:
     """What the lack of NVIDIA GPUs in a collect_env shows."""
     for found in SHOWN.finditer(text.flat) if "gpu models and" in text.low else ():
         source, value = text.source(found.start()), found[1].strip(" *-")

@@ -8,12 +8,11 @@ of the rest the text does not say why.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpusetup.causes.programs import PROGRAM_FAILED
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import Fact
+from gpusetup.report.facts import Facts
 from gpusetup.report.text import Text
 
 FAILURE = lazy(
@@ -77,7 +76,7 @@ LAST, BEFORE, AFTER = 400, 16, 3
 SHOWN = 200
 
 
-def failures(text: Text) -> Iterator[Fact]:
+def failures(text: Text) -> Facts:
     """
     >>> from gpusetup.report.text import text_of
     >>> [event.values for event in failures(text_of("KeyError: 'qwen3'"))]

@@ -6,13 +6,12 @@ A bare number is no GPU: the word of a maker or of a series stands in front of i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpusetup.catalog.gpus import SERIES_WORDS, tokens
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
-from gpusetup.report.facts import GUESS, HINT, Fact, Gpus
+from gpusetup.report.facts import GUESS, HINT, Facts, Gpus
 from gpusetup.report.text import Text
 
 ENDING = (
@@ -50,7 +49,7 @@ SIZED = lazy(
 READ, MOST = 200_000, 16
 
 
-def gpus(text: Text) -> Iterator[Fact]:
+def gpus(text: Text) -> Facts:
     listed = {
         int(number): Gpu(
             name=one["name"],
