@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Literal, NewType
 
 Line = NewType("Line", str)
+Lines = tuple[Line, ...]
 Shell = Literal["bash", "powershell"]
 OWN_SYSTEM = "windows" if sys.platform == "win32" else "linux"
 """The system whose shell reads what is typed on this machine."""
@@ -100,7 +101,7 @@ def putting_first(name: str, folder: str, shell: Shell) -> Line:
     return Line(f"$env:{name} = {_in_single_quotes(folder + ';')} + $env:{name}")
 
 
-def lines(*texts: str) -> tuple[Line, ...]:
+def lines(*texts: str) -> Lines:
     """Lines that stand in our own source, word for word (a test looks that they do)."""
     return tuple(Line(text) for text in texts)
 
