@@ -31,7 +31,7 @@ JSON = "print JSON: a line for every sample, the last one for the summary"
 EXAMPLES = (
     "gpusetup monitor 60",
     "gpusetup monitor -- python train.py --config conf.yaml",
-    "gpusetup monitor --json --html run.html -- torchrun train.py > run.jsonl",
+    "gpusetup monitor --json -- torchrun train.py > run.jsonl",
     "gpusetup monitor --replay run.jsonl",
     "gpusetup monitor --demo",
 )
@@ -59,7 +59,6 @@ def configure(parser: ArgumentParser) -> None:
     add("--pid", type=int, metavar="PID",
         help="also watch this process and its children, until it ends")  # fmt: skip
     add("--csv", metavar="FILE", help="also write a row for each GPU and sample")
-    add("--html", metavar="FILE", help="also write a page with charts at the end")
     add_timeout(parser)
     add("--replay", metavar="FILE",
         help="judge a recording instead of watching: what `--json` or `--csv` wrote, or a log of "
@@ -95,15 +94,15 @@ def run(options: Namespace, out: Console) -> int:
 
 def checked(options: Namespace) -> None:
     """What cannot be meant. Raises UsageError."""
-    if options.once and (options.after or options.html):
-        problem = "`--once` takes one sample: a command or a page with charts needs more"
+    if options.once and options.after:
+        problem = "`--once` takes one sample: a command needs more"
         raise UsageError(problem, hint="leave `--once` out")
     if options.pid is not None and (options.after or options.replay or options.once):
         raise UsageError("`--pid` watches what runs already", hint="leave the command out")
     if options.replay and (options.once or options.gpu or options.seconds):
         raise UsageError(
             "`--replay` judges a recording: nothing is watched",
-            hint="only `--json`, `--output`, `--csv`, `--html`, `--interval` and, after `--`, the "
+            hint="only `--json`, `--output`, `--csv`, `--interval` and, after `--`, the "
             "command that ran go with it",
         )
 
@@ -190,7 +189,7 @@ def _running(pid: int) -> tuple[Tree, tuple[str, ...] | None]:
 def _recording(options: Namespace, out: Console) -> Recording:
     from gpusetup.commands.monitor_recording import Recording
 
-    return Recording(out, csv=options.csv, html=options.html)
+    return Recording(out, csv=options.csv)
 
 
 def _once(source: Nvml, options: Namespace, out: Console) -> int:
