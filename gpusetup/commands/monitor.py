@@ -216,7 +216,7 @@ def _replay(options: Namespace, out: Console) -> int:
         told = None
         if options.demo:
             screen.enter_context(recording.live(DEMO_COMMAND))
-        read = recorded(options.replay, options.interval, CLOCK.in_megabytes)
+        read = recorded(options.replay, options.interval, _read_so_far)
         if not read.timed:
             said = f"{options.replay} tells no time: {options.interval:g} s between its samples"
             out.talk(plain(f"{said} are assumed (`--interval`)"))
@@ -235,6 +235,10 @@ def _replay(options: Namespace, out: Console) -> int:
         screen.close()
         recording.finish(source=source, command=command, exit_code=code, aside=False)
     return 0
+
+
+def _read_so_far(done: int, of: int) -> None:
+    CLOCK.reached(round(done / 1e6), round(of / 1e6), "MB")
 
 
 def _choose(source: Nvml, options: Namespace, out: Console) -> None:
