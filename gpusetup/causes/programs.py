@@ -254,7 +254,7 @@ PROGRAM_FAILED = Cause(
             Message(
                 having={"own": "", "exception": "Error|Exception"},
                 title="{program} failed by itself: {said}",
-                text="Fix what the message names: look at the line of your own code that the "
+                text="Fix what the message names: look at the line of your code that the "
                 "traceback names last",
             ),
             Message(
