@@ -14,7 +14,6 @@ from gpusetup.model.frozen import Amount, Frozen, Number, Text
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import (
     Advice,
-    Cell,
     Choice,
     HeldBack,
     JointPackage,
@@ -54,8 +53,6 @@ class ResolveAnswer(Frozen):
     packages: tuple[JointPackage, ...] = ()
     """With PACKAGE: the whole set."""
     held_back: tuple[HeldBack, ...] = ()
-    matrix: tuple[Cell, ...] = ()
-    """With PACKAGE and `--explain`."""
     catalog_as_of: str = ""
 
 
@@ -158,8 +155,6 @@ class CheckAnswer(Frozen):
     """The one next step, where the check did not pass."""
     means: Text = None
     """What a failure means for somebody who uses the device."""
-    spread: Amount = None
-    """Of a rate: by which part of the value repeated measurements differed."""
 
 
 class VerifyAnswer(Frozen):
