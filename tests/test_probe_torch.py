@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tapes import system
+from tapes import ReplaySystem, system
 
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.target import Target, choose_target
 from gpusetup.probe.torch import asked_itself, read_torch
 from gpusetup.system.system import System
-from gpusetup.system.tape import ReplaySystem
 
 SITE, USER = "/env/lib/python3.11/site-packages", "/home/user/.local/lib/python3.11/site-packages"
 TARGET = Target(
