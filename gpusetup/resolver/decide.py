@@ -223,14 +223,7 @@ def to_answer(
 
 def check_request(request: Request, catalog: Catalog) -> None:
     """Raise UsageError for a request that is malformed, contradictory or names what never was."""
-    wanted = specifier(request.torch)
-    named = [clause.version.rstrip(".*") for clause in wanted or ()]
-    tried = ("0", *named, *(f"{version}.0.1" for version in named))
-    if wanted and not any(wanted.contains(one, prereleases=True) for one in tried):
-        raise UsageError(
-            f"`--torch {request.torch}` contradicts itself: no version is that",
-            hint="such as `2.5.1` or `>=2.6,<2.9`",
-        )
+    specifier(request.torch)
     labelled = label_of(request.torch)
     if labelled and request.backend not in ("auto", labelled):
         raise UsageError(
