@@ -93,11 +93,9 @@ def add_limit(group: argparse._ActionsContainer, what: str) -> None:
 
 
 def seconds_named(text: str, least: float = 0.1, most: float = 3600) -> float:
-    """A time with its unit or without."""
-    from gpusetup.model.durations import seconds_in
-
+    """A time in seconds."""
     try:
-        seconds = seconds_in(text)
+        seconds = float(text)
     except ValueError:
         seconds = -1.0
     if not least <= seconds <= most:

@@ -73,7 +73,7 @@ def configure(parser: ArgumentParser) -> None:
 def length(text: str) -> float:
     """Seconds; a word here is most likely a command without its `--`."""
     try:
-        return seconds_named(text, 0, float("inf"))
+        return seconds_named(text, 0, 366 * 86400)
     except ArgumentTypeError:
         problem = f"{text!r} is no number of seconds; a command comes after `--`"
         raise ArgumentTypeError(problem) from None
