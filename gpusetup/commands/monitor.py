@@ -80,7 +80,7 @@ def length(text: str) -> float:
 
 
 def interval(text: str) -> float:
-    """Seconds between two samples, with a unit or without."""
+    """Seconds between two samples."""
     return seconds_named(text, FASTEST_SECONDS, 86400)
 
 
