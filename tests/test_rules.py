@@ -390,7 +390,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         E,
         changed(
             torch=NO_TORCH,
-            events=event("install-unfinished", prefix="/home/me/env", phase="moving"),
+            events=event("install-unfinished", prefix="/home/me/env"),
         ),
         HEALTHY,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import Alike, Cause, Likelier, Message
@@ -179,7 +180,7 @@ ARCH_TOO_OLD_FOR_WHEEL = Cause(
 def _other_wheel(context: RuleContext) -> Fix:
     """The torch that serves the GPU; where none does, what can be done without."""
     build = paste.chosen(context)
-    if build.backend != "cpu" if build else context.resolution.advice:
+    if build.backend != "cpu" if build else context.resolution.advice or board_of(context.snapshot):
         return paste.install_torch(context)
     return Fix(
         text="No wheel in the catalog supports this GPU: use the CPU build, a newer or a rented "

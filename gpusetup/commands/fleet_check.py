@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_timeout, tell
+from gpusetup.commands.common import add_timeout, system_for
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
@@ -47,15 +47,10 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace, out: Console) -> int:
     from gpusetup.probe.node import LIMIT_SECONDS
-    from gpusetup.system.system import System
-    from gpusetup.system.tape import RecordingSystem
 
     expected = expected_of(options.profile)
-    recorder = RecordingSystem(System()) if out.verbose else None
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
-    answer = looked(expected, options.gpus, system=recorder, limit=limit)
-    if recorder:
-        tell(recorder, out)
+    answer = looked(expected, options.gpus, system=system_for(out), limit=limit)
     if options.kubernetes:
         out.talk(_told_kubernetes(answer))
     from gpusetup.render.language import ERROR, GOOD, Row, Screen

@@ -183,7 +183,7 @@ def library_cut(world: World) -> World:
 
 
 def install_interrupted(world: World) -> World:
-    values = {"phase": "switch", "prefix": world.snapshot.python.prefix or ""}
+    values = {"prefix": world.snapshot.python.prefix or ""}
     said = Event(kind="install-unfinished", values=values, source="journal", text="a journal")
     return world.showing(events=(said,))
 
