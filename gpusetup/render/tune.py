@@ -28,7 +28,6 @@ from gpusetup.tune import answer as answers
 from gpusetup.tune.answer import TuneAnswer, TuneChange
 from gpusetup.tune.search import Trial
 
-NAMES = {"+AMP": "+ AMP", "+batch": "+ batch", "+workers": "+ workers", "+compile": "+ compile"}
 RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
 
 
@@ -118,7 +117,7 @@ def comparison(rows: tuple[answers.Row, ...]) -> list[Row]:
 
 
 def comparison_cells(row: answers.Row) -> tuple[str, ...]:
-    name = NAMES.get(row.name, row.name)
+    name = row.name.replace("+", "+ ")
     empty = ("",) * 5
     if row.status != "ok":
         said = {"oom": "out of memory", "error": "failed: "}.get(row.status, "")
@@ -138,7 +137,7 @@ def comparison_cells(row: answers.Row) -> tuple[str, ...]:
 def note(row: answers.Row) -> str:
     workers = "" if row.workers is None else f"{row.workers} workers"
     said = {"+AMP": row.amp or "", "+workers": workers}.get(row.name, "")
-    if row.name not in NAMES:
+    if not row.name.startswith("+"):
         return said or plain(row.detail or "")
     kept = "kept" if row.kept else f"{plain(row.detail or 'no gain')}: left out"
     lost = ""
