@@ -43,8 +43,6 @@ class Asked(Frozen):
     """Whether the fastest size is looked for, in place of the largest."""
     most: int | None = None
     """No size above this one is tried."""
-    grow: bool = False
-    """Whether the batch of a step of the optimizer may be another than the config's."""
 
 
 class Start(Frozen):
@@ -116,7 +114,7 @@ class Session:
         self.say: Say = lambda line: None
         self.device = bench.device()
         self.limit_bytes = self.device.room()
-        self.effective = None if asked.grow else start.effective
+        self.effective = start.effective
         self.trials: list[Trial] = []
         self.rows: list[Row] = []
         self.workers: int | None = None

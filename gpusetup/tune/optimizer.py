@@ -16,7 +16,7 @@ from gpusetup.errors import BadInput, Unsatisfiable
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.tune.bench import Bench, Job, refuse_errors, saved
-from gpusetup.tune.case import Option, Proposal, facts_of
+from gpusetup.tune.case import Proposal, facts_of
 from gpusetup.tune.propose import propose
 from gpusetup.tune.search import Goal, Trial, answer, fastest, next_for_speed, stopped
 
@@ -204,7 +204,6 @@ def auto_optimize_config(
     target: str | os.PathLike[str],
     *,
     machine: str | None = None,
-    grow_batch: bool = False,
 ) -> TunedConfig:
     """Write the config at `source`, made to fit this machine (or the one named), to `target`.
 
@@ -216,7 +215,7 @@ def auto_optimize_config(
 
     raw, name = read_bytes(str(source)), Path(source).name
     config = read_config(raw, name)
-    proposal = propose(config, facts_of(_machine(machine)), Option(grow=grow_batch))
+    proposal = propose(config, facts_of(_machine(machine)))
     tuned = changed(config, proposal.edits)
     write_tuned(str(source), str(target), raw, tuned.raw)
     return TunedConfig(tree_of(tuned), proposal)

@@ -240,9 +240,6 @@ def allocator(case: Case) -> Iterator[Part]:
 
 def experiment(case: Case) -> Iterator[Part]:
     """What would change the model, the loss or the data: never written."""
-    preset = case.preset()
-    if preset and preset.advice and case.option.measured is None:
-        yield f"{preset.advice} ({preset.source})"
     there = case.having("model", "loss", "length")
     named = [in_words(one.path) for one in there if isinstance(one.path[-1], str)]
     if named:
