@@ -30,8 +30,8 @@ from gpusetup.tune.recover.undo import Ranks, Undo, ddp_of, named
 LOG = logging.getLogger("gpusetup.tune")
 RECOMPUTE = "recompute activations (torch.utils.checkpoint), or give it a smaller model or input"
 MOST_CHECKED = 8
-FIRST_WAIT, LAST_WAIT = 8, 1024
-"""After how many batches in parts a larger part is tried again; doubled when that fails."""
+TRIED_AFTER = 64
+"""After how many batches in parts a larger part is tried again."""
 
 
 class Recovered(Frozen):
@@ -65,8 +65,8 @@ class Known:
         """Whether the model holds all that its loss trains."""
         self.micro: int | None = None
         """The largest micro-batch that fitted after memory ran out."""
-        self.calls, self.wait = 0, FIRST_WAIT
-        """Batches since a larger one was tried, and after how many the next one is."""
+        self.calls = 0
+        """Batches since the micro-batch was set."""
         self.checks: dict[Any, tuple[int, str | None]] = {}
         """Code of the step -> its split batches, and what comparing samples with halves found."""
 
@@ -74,16 +74,11 @@ class Known:
         """The micro-batch that is tried first."""
         if self.micro is None:
             return count
-        return min(count, self.micro * 2 if self.calls >= self.wait else self.micro)
+        return min(count, self.micro * 2 if self.calls >= TRIED_AFTER else self.micro)
 
     def learn(self, micro: int, count: int, failed: bool) -> None:
-        before = self.micro
-        if before is None:
-            self.micro = micro if failed else None
-        elif failed or count > before:
-            if failed:  # a try at more, or less fits now
-                self.wait = min(self.wait * 2, LAST_WAIT) if micro == before else FIRST_WAIT
-            self.calls = 0 if failed or micro > before else self.calls + 1
+        if failed or (self.micro or count) < count:
+            self.calls = 0 if failed or micro != self.micro else self.calls + 1
             self.micro = micro
 
 
@@ -184,11 +179,7 @@ class _Attempts:
             if problem is None:
                 break
             undo.attempt()
-            lost = undo.buffers.lost()
-            there = (
-                [f"buffers were changed that we have no copy of ({named(lost)})"] if lost else []
-            )
-            _refuse([*what_differs(model, allow), *there], problem)
+            _refuse(what_differs(model, allow), problem)
             if micro <= smallest:
                 said = f"Not even {micro} of {self.count} samples fit"
                 raise CannotRecover(said, hint=RECOMPUTE) from problem
