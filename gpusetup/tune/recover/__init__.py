@@ -24,7 +24,7 @@ import torch
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.oom import is_out_of_memory
-from gpusetup.tune.recover.parts import NORMS, Case, Told, batch_size, cuts, off_by, part_of
+from gpusetup.tune.recover.parts import NORMS, Case, Counted, batch_size, cuts, off_by, part_of
 from gpusetup.tune.recover.undo import Ranks, Undo, ddp_of, named
 
 LOG = logging.getLogger("gpusetup.tune")
@@ -157,7 +157,8 @@ class _Attempts:
         backward: Callable[[torch.Tensor], None],
     ) -> None:
         self.case, self.batch, self.count = case, batch, count
-        self.undo, self.backward, self.told, self.known = undo, backward, Told(), Known()
+        self.undo, self.backward, self.known = undo, backward, Known()
+        self.told: list[Counted] = []
 
     def until_it_fits(
         self,
@@ -204,7 +205,7 @@ class _Attempts:
 
     def attempt(self, micro: int) -> tuple[Any, BaseException | None]:
         """The loss, or the out-of-memory error without the frames that hold the tensors."""
-        self.told = Told()
+        self.told = []
         try:
             return (self.whole() if micro >= self.count else self.in_parts(micro)), None
         except Exception as problem:
@@ -254,7 +255,7 @@ class _Attempts:
 
     def differs(self, model: torch.nn.Module) -> list[str]:
         """Everything in which the parts do not train as the whole does, in words."""
-        uneven = self.case.uneven(self.told.parts)
+        uneven = self.case.uneven(self.told)
         differs = [*what_differs(model), *uneven]
         hooked = [name for name, one in model.named_parameters() if one._backward_hooks]
         if hooked:
@@ -272,7 +273,7 @@ class _Attempts:
         batch that is split, the second, the fourth and so on, each time on other samples."""
         code = getattr(self.case.step, "__code__", None)
         calls, found = self.known.checks.get(code, (0, None))
-        calls, micro = calls + 1, max(2, min(self.told.parts[0].samples, MOST_CHECKED))
+        calls, micro = calls + 1, max(2, min(self.told[0].samples, MOST_CHECKED))
         if calls & (calls - 1) == 0 and found is None and micro <= self.count:
             start = calls.bit_length() * micro % (self.count - micro + 1)
             with self.undo.as_now():
