@@ -14,12 +14,8 @@ from ruamel.yaml import YAML
 
 from gpusetup.cli import main
 from gpusetup.commands.documents import schema_of
-from gpusetup.commands.tune import PRESETS
-from gpusetup.configs.config import read_config
 from gpusetup.errors import Blocked
 from gpusetup.tune import auto_optimize_config
-from gpusetup.tune.case import Facts
-from gpusetup.tune.propose import propose
 from gpusetup.tune.starts import start_file
 
 HERE = Path(__file__).resolve().parent
@@ -185,17 +181,6 @@ def test_what_auto_optimize_config_gives_back_is_the_config_in_every_format(tmp_
     assert found["a.toml"] == {"train": {"batch_size": 8, "lr": 1e-3, "steps": [1, 2]}}
     assert found["a.py"] == {"batch_size": 8, "model": {"type": "x", "sizes": [1, 2]}}
     assert found["a.yaml"] == {"train": [{"batch_size": 8, "amp": "no"}, [1, 2.5]]}
-
-
-@each("name", PRESETS)
-def test_a_preset_is_a_file_that_tune_reads_and_only_lowers_the_batch_of(name: str) -> None:
-    text = start_file(name)
-    assert all("guide" in line or "ours: " in line for line in text.splitlines() if "  # " in line)
-    for card in (4, 8, 24, 80):
-        facts = Facts(gpu="x", gpus=1, memory_bytes=card << 30, capability=(8, 6), family="linux")
-        proposal = propose(read_config(text.encode(), "a.yaml"), facts)
-        batches = [one for one in proposal.changes if one.key.endswith("batch_size")]
-        assert all(int(one.after or 0) < int(one.before or 0) for one in batches)
 
 
 def test_a_preset_is_shown_or_written_where_no_file_stands(
