@@ -1,8 +1,7 @@
 """Batch times accumulation: another split of the same effective batch. Pure.
 
 A micro-batch is changed only by what was measured here, or by what `plan` calls clear for this very
-config on this card. What goes with the batch is carried along, or the change is refused with its
-reason.
+config on this card. If something else goes with the batch, the change is refused with its reason.
 """
 
 from __future__ import annotations
@@ -236,13 +235,11 @@ def _pieces(effective: int, micro: int) -> str:
 
 
 def _written(case: Case, split: Split, micro: int, why: Why) -> list[Part]:
-    """The batch, its accumulation and what counts micro-batches: all of them, or why not."""
+    """The batch and its accumulation: both of them, or why not."""
     steps = split.effective // micro
-    more = list(carried(case, split, micro, why.source))
-    for said in (*refusals(case), *more):
-        if isinstance(said, str):
-            pieces = _pieces(split.effective, micro)
-            return [f"{split.name} stays {split.size} ({pieces} by {why.source}): {said}"]
+    if reasons := [*refusals(case), *counts_pieces(case)]:
+        pieces = _pieces(split.effective, micro)
+        return [f"{split.name} stays {split.size} ({pieces} by {why.source}): {reasons[0]}"]
     both = [*written_over(case, split.setting, str(micro), why)]
     if split.partner:
         both += written_over(case, split.partner, str(steps), why)
@@ -255,27 +252,19 @@ def _written(case: Case, split: Split, micro: int, why: Why) -> list[Part]:
                 " written: a smaller batch alone is another experiment"
             ]
         both += added
-    return [part for part in both if isinstance(part, str)] or [*both, *more]
+    return [part for part in both if isinstance(part, str)] or both
 
 
 # --- what goes with it --------------------------------------------------------------------------
 
 
-def carried(case: Case, split: Split, micro: int, source: str) -> Iterator[Part]:
-    """What counts micro-batches, changed with them; a sentence if the change must not be made."""
+def counts_pieces(case: Case) -> Iterator[str]:
+    """Why the pieces must stay: a setting that counts them, or may."""
     trainer = trainer_in(case.config) or Loop(name="this trainer")
     for one in counted(case):
-        name, samples = name_of(one.path), (whole(one) or 0) * split.size
+        name = name_of(one.path)
         if name in trainer.micro.split():
-            if not samples or samples % micro:
-                yield (
-                    f"{place(one)} counts micro-batches, and {samples or whole(one) or 0} samples"
-                    f" are no whole number of {micro}"
-                )
-                continue
-            reason = f"it counts micro-batches: the same {samples} samples in pieces of {micro}"
-            why = Why(reason=reason, source=trainer.source or source)
-            yield from written_over(case, one, str(samples // micro), why)
+            yield f"{place(one)} counts micro-batches: change both by hand"
         elif trainer.steps == "unknown" and name not in trainer.updates.split():
             yield (
                 f"{place(one)} counts steps, and whether these are micro-batches or updates is not"
