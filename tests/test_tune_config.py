@@ -208,7 +208,7 @@ def test_what_an_anchor_shares_is_left_as_a_whole() -> None:
 
 def test_validation_and_other_texts_are_not_taken_for_training() -> None:
     raw = b"val:\n  batch_size: 640\nnote: |\n  batch_size: 640\ntest_loader: {num_workers: 0}\n"
-    assert propose(read_config(raw, "c.yaml"), LAPTOP).found == 0
+    assert propose(read_config(raw, "c.yaml"), LAPTOP).changes == ()
 
 
 def test_a_new_key_is_a_line_of_its_own_with_the_indent_of_its_neighbour() -> None:

@@ -67,8 +67,6 @@ class Proposal(Frozen):
     changes: tuple[TuneChange, ...] = ()
     edits: tuple[Edit, ...] = ()
     words: tuple[str, ...] = ()
-    found: int = 0
-    """How many settings were understood; 0: there is nothing here that we know."""
     cannot_fit: str | None = None
     """What to say first: not even one sample of the model fits on this card."""
 

@@ -146,9 +146,8 @@ class TunedConfig(dict[str, Any]):
 
     def __init__(self, tree: Mapping[str, Any], proposal: Proposal) -> None:
         super().__init__(tree)
-        self.proposal = proposal
         self.changes, self.words = proposal.changes, proposal.words
-        self.found, self.cannot_fit = proposal.found, proposal.cannot_fit
+        self.cannot_fit = proposal.cannot_fit
 
 
 def auto_optimize_config(
