@@ -39,8 +39,6 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
         head = ("batch", "result", "peak", "samples/s")
         trials = table(head, map(trial_cells, answer.trials), left=())
         lines += section(f"Batch sizes on {where}", (*trials, "", _best(answer)))
-    if answer.leak:
-        lines += ["", marked(BUT, "leak", answer.leak)]
     words = (Row(f"  {answer.cause}"),) if answer.cause else ()
     if answer.benchmark:
         lines += section(f"Measured on {where}", (*comparison(answer.benchmark), *words))
