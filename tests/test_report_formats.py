@@ -120,7 +120,6 @@ FACTS: tuple[tuple[str, str, Any], ...] = (
     ("pip install torch==2.8.0+cu128\n", "torch.version", None),
     ("the image brings torch cpu wheels\n", "torch.version", None),
     ("pytorch.version:   2.7.0+cu128\nbuild.torch_version:   2.6.0+cu124\n", "torch.version", "2.7.0+cu128"),
-    ("xFormers 0.0.30\npytorch.version:   2.7.0+cu128\npytorch.cuda:      not available\n", "torch.cuda_available", False),
     ("- PyTorch version (accelerator?): 2.8.0+cu128 (CUDA)\n", "torch.version", "2.8.0+cu128"),
     ("- PyTorch version (accelerator?): 2.8.0+cu128 (CUDA)\n", "torch.cuda_available", True),
     ("- PyTorch version (accelerator?): 2.8.0+cu128 (NA)\n", "torch.cuda_available", False),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.layers import BROKEN_TORCH, Layer
 from gpusetup.causes.record import Alike, Cause, Message
 from gpusetup.causes.sources import PIP
@@ -196,7 +195,7 @@ def _does_no_harm(context: RuleContext) -> bool:
     """No order: a text quotes the file because an import failed; live it may do no harm."""
     said = events(context, MODULE_SHADOWED.id)
     ours = any(e.values.get("module", "").startswith("torch") for e in said)
-    return not (ours or context.snapshot.torch.import_error or is_report(context))
+    return not (ours or context.torch.import_error or is_report(context))
 
 
 NAMES = (
@@ -242,7 +241,7 @@ MODULE_SHADOWED = Cause(
         Alike(
             causes=("torch-half-installed",),
             asks='python -c "import torch; print(torch.__file__, torch.__path__)"',
-            unless=alike.names_the_file,
+            settled_by=("program",),
         ),
     ),
     says=(

@@ -104,7 +104,7 @@ def _of_two_cudas(context: RuleContext) -> bool:
 
 def _does_no_harm(context: RuleContext) -> bool:
     """No order: a folder on the path may be found first, or not at all."""
-    return not (context.snapshot.torch.import_error or events(context, LD_LIBRARY_PATH_CONFLICT.id))
+    return not (context.torch.import_error or events(context, LD_LIBRARY_PATH_CONFLICT.id))
 
 
 LD_LIBRARY_PATH_CONFLICT = Cause(
@@ -127,8 +127,8 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
     holds=(
         lambda context: bool(
             events(context, "ld-library-path-conflict")
-            or context.snapshot.torch.installed
-            or context.snapshot.torch.import_error
+            or context.torch.installed
+            or context.torch.import_error
         ),
     ),
     message=Message(

@@ -71,10 +71,11 @@ class Alike(Frozen):
 
     causes: tuple[str, ...]
     asks: str
-    settled_by: tuple[Literal["gpus", "driver", "kernels", "python", "bus"], ...] = ()
-    """What a text may show that tells them apart already."""
-    unless: Question = lambda _: False
-    """Whether the message itself leaves nothing open."""
+    settled_by: tuple[
+        Literal["gpus", "driver", "torch", "kernels", "python", "bus", "program"], ...
+    ] = ()
+    """What a text may show that tells them apart already; `program`: a program says it, and not a
+    person alone."""
 
 
 class Likelier(Frozen):
@@ -113,6 +114,8 @@ class Cause(Frozen):
     """The findings that are its consequences where both are there, beside those of its layer."""
     events: tuple[str, ...] = ()
     """The kinds of event that `message` is found from; none: the one that has the cause's name."""
+    codes: tuple[int, ...] = ()
+    """CUDA's own codes that say the same."""
     holds: tuple[Question, ...] = ()
     """What must hold for `message` to be a finding."""
     message: Message | None = None

@@ -21,7 +21,7 @@ from gpusetup.model.versions import parsed
 def one_cuda(context: RuleContext, text: str) -> Fix:
     """The toolkit of torch's CUDA where it knows the GPU, else the first one that does."""
     said = {**_last(context, "jit-arch-rejected"), **_last(context, TOOLKIT_MISMATCH.id)}
-    torch = said.get("torch") or cuda_needed(context.snapshot.torch)
+    torch = said.get("torch") or cuda_needed(context.torch)
     row = context.catalog.compiler_for(said.get("arch", ""))
     first = row.from_cuda if row and not row.until_cuda else None
     best = max(torch, first, key=parsed) if torch and first else torch
@@ -96,7 +96,7 @@ TOOLKIT_MISMATCH = Cause(
 
 
 def _toolkit(context: RuleContext, text: str) -> Fix:
-    cuda = cuda_needed(context.snapshot.torch) or ""
+    cuda = cuda_needed(context.torch) or ""
     commands = toolkit_commands(context, ".".join(cuda.split(".")[:2]))
     text = text.replace("NAME", _last(context, TOOLKIT_MISSING.id).get("package", "NAME"))
     looks = () if cuda else paste.look("see which CUDA torch has", paste.ask_torch(context))
@@ -108,7 +108,7 @@ def _is_idle(context: RuleContext) -> bool:
     """A torch that sees its GPU needs no nvcc."""
     # No order: a missing nvcc is a failure only beside the message of one.
     alone = says_nothing_else(context, TOOLKIT_MISSING.id)
-    return bool(alone and context.snapshot.torch.cuda_available)
+    return bool(alone and context.torch.cuda_available)
 
 
 TOOLKIT_MISSING = Cause(
@@ -121,7 +121,7 @@ TOOLKIT_MISSING = Cause(
     way_out="The toolkit of torch's CUDA, CUDA_HOME",
     source=CPP_EXTENSION,
     explains=("build-isolation-no-torch",),
-    holds=(lambda context: not (context.snapshot.torch.backend or "").startswith("rocm"),),
+    holds=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
     message=Message(
         title="A build of CUDA code finds no toolkit",
         detail="torch's wheels have CUDA's libraries, not its compiler.",

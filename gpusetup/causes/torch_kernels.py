@@ -16,7 +16,7 @@ from gpusetup.model.versions import parsed
 
 def _no_newer_cuda(context: RuleContext) -> bool:
     """Whether the build to be installed brings no newer CUDA than the torch that is there."""
-    build, own = context.resolution.build, cuda_needed(context.snapshot.torch)
+    build, own = context.resolution.build, cuda_needed(context.torch)
     return own is not None and not (build and build.cuda and parsed(build.cuda) > parsed(own))
 
 
@@ -140,9 +140,7 @@ ARCH_TOO_NEW_FOR_WHEEL = Cause(
         "cuda-library-error",
     ),
     stage="first-kernel",
-    alike=(
-        Alike(causes=("cuda-lib-missing",), asks=alike.BESIDE_TORCH, unless=alike.kernels_are_said),
-    ),
+    alike=(Alike(causes=("cuda-lib-missing",), asks=alike.BESIDE_TORCH, settled_by=("program",)),),
     by_check=True,
     message=Message(
         title="{who} has no kernels for {gpu}: the GPU is too new for it",

@@ -192,11 +192,7 @@ NO_WHEEL_FOR_PLATFORM = Cause(
         ),
     ),
     alike=(
-        Alike(
-            causes=("wrong-index", "python-no-wheel"),
-            asks=alike.BITS,
-            unless=alike.installer_says_it,
-        ),
+        Alike(causes=("wrong-index", "python-no-wheel"), asks=alike.BITS, settled_by=("program",)),
     ),
     says=(
         *any_of(
@@ -251,7 +247,7 @@ def no_platform_way(context: RuleContext) -> str:
 
 
 def _has_no_gpu(context: RuleContext) -> bool:
-    return has_nvidia(context) is False or context.snapshot.torch.backend == "cpu"
+    return has_nvidia(context) is False or context.torch.backend == "cpu"
 
 
 GLIBC_TOO_OLD = Cause(

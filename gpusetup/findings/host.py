@@ -51,7 +51,7 @@ from gpusetup.resolver.situation import python_tag
 
 def misled(context: RuleContext) -> Findings:
     """Another library than torch's own, or than the driver's, is what the loader finds first."""
-    path, about = context.snapshot.driver.libcuda_path or "", "driver.libcuda_path"
+    path, about = context.driver.libcuda_path or "", "driver.libcuda_path"
     if "stub" in path:
         yield seen(context, LIBCUDA_STUB, about, path)
 
@@ -82,7 +82,7 @@ def cuda_lib_missing(context: RuleContext) -> Findings:
 
 
 def numeric(context: RuleContext) -> Findings:
-    torch, numpy = context.snapshot.torch, package(context, "numpy")
+    torch, numpy = context.torch, package(context, "numpy")
     version = parsed((torch.version or "99").partition("+")[0])
     first = context.catalog.milestone("torch for numpy 1 and 2")
     if version < parsed(first) and numpy and parsed(numpy.version).major >= 2:
@@ -102,7 +102,7 @@ def triton(context: RuleContext) -> Findings:
 
 def interpreter(context: RuleContext) -> Findings:
     """Whether any torch can be installed: into this Python, on this system, with this libc."""
-    os, python, torch = context.snapshot.os, context.snapshot.python, context.snapshot.torch
+    os, python, torch = context.os, context.snapshot.python, context.torch
     named = context.snapshot.packages or ()
     # A torch that answered, or that an installer lists, is 64-bit, and so is its Python.
     answered = torch.cuda_available is not None or any(one.name == "torch" for one in named)

@@ -35,7 +35,7 @@ from gpusetup.resolver.situation import python_tag
 def _for_the_target(context: RuleContext, text: str) -> Fix:
     said = events(context, CONDA_CUDA_VIRTUAL_MISSING.id)[0].values.get("needed", "")
     needed = re.search(r"\d+(\.\d+)?", said)
-    cuda = needed[0] if needed else context.snapshot.driver.cuda or "12"
+    cuda = needed[0] if needed else context.driver.cuda or "12"
     return Fix(text=text, commands=(paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),))
 
 
@@ -159,12 +159,9 @@ def _way(context: RuleContext, cause: Cause, asked: str, event: Event) -> Fix:
     return paste.install_torch(context, "Ask for what exists. ")
 
 
-OLD_WHEELS = "https://download.pytorch.org/whl/torch_stable.html"
-
-
 def _other_python(context: RuleContext, asked: str) -> Fix:
     """A Python that this torch has wheels for; or the torch that this Python has."""
-    name, exact, label = requirement(asked)
+    name, exact, _ = requirement(asked)
     version = _torch_of(context, name, exact)
     if version is None and context.snapshot.python.version and paste.chosen(context):
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
@@ -179,13 +176,10 @@ def _other_python(context: RuleContext, asked: str) -> Fix:
         f"Make an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
         "for this one",
     )
-    if not is_a_version(asked := "+".join(filter(None, (version, label)))):
+    if not version or not is_a_version(version):
         return way
     folder = paste.fresh(context, python)
-    by = paste.command(context, "gpusetup", "install", "--venv", folder, "--torch", version or "")
-    if not rows:
-        words = ("--python", folder, "--find-links", OLD_WHEELS, f"torch=={asked}")
-        by = paste.command(context, "uv", "pip", "install", *words)
+    by = paste.command(context, "gpusetup", "install", "--venv", folder, "--torch", version)
     return replace(way, commands=(way.commands[0], by))
 
 
@@ -208,13 +202,13 @@ def _rows(context: RuleContext, version: str | None, label: str | None = None) -
 
 def _here(context: RuleContext, version: str | None, label: str | None = None) -> list[TorchBuild]:
     """Those of them that are for this system."""
-    os, rows = context.snapshot.os, _rows(context, version, label)
+    os, rows = context.os, _rows(context, version, label)
     return [r for r in rows if os.family in (None, r.os) and os.machine in (None, r.machine)]
 
 
 def _why(context: RuleContext, event: Event, asked: str) -> Cause | None:
     """Which of index, system and Python an installer's message is about."""
-    os, (name, version, label) = context.snapshot.os, requirement(asked)
+    os, (name, version, label) = context.os, requirement(asked)
     if event.kind == WRONG_INDEX.id:
         return WRONG_INDEX
     if event.kind == "conda-not-found":  # its channels end early on some systems
@@ -254,11 +248,7 @@ def _why(context: RuleContext, event: Event, asked: str) -> Cause | None:
     # A release inside the range of those offered was never made with that label or number; files of
     # older or newer ones only: the Python (or the platform) is another one's.
     inside = offered and offered[0] <= number <= offered[-1]
-    unlisted = label and not offered and not event.values.get("index")
-    made = [parsed(row.torch) for row in context.catalog.releases] if name == "torch" else []
-    never = made and min(made) < number < max(made) and number not in made
-    misses = never or ((inside or unlisted) and not of_python)
-    return WRONG_INDEX if misses else PYTHON_NO_WHEEL
+    return WRONG_INDEX if inside and not of_python else PYTHON_NO_WHEEL
 
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"

@@ -105,8 +105,8 @@ def title_of(
 ) -> str:
     """The title with the values of the first event that has them all."""
     machine = {
-        "torch": context.snapshot.torch.version,
-        "driver": context.snapshot.driver.version,
+        "torch": context.torch.version,
+        "driver": context.driver.version,
         "gpus": which.names(context) if gpus(context) else None,
     }
     known = {name: value for name, value in (machine | {**(values or {})}).items() if value}
@@ -126,7 +126,7 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
         event = messages[0]
         return tuple(line for one in commands for line in _as_typed(context, one, event))
 
-    family = context.snapshot.os.family
+    family = context.os.family
     on_windows = family == "windows" or (family is None and not message.commands)
     here = on_windows and message.windows is not None
     commands = lines(*message.windows or ()) if here else typed(message.commands)

@@ -12,11 +12,6 @@ from gpusetup.causes.programs import (
     programs_own,
 )
 from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.running import (
-    CUDA_PROGRAM_ERROR,
-    KERNEL_IMAGE_INVALID,
-    PTX_UNSUPPORTED_TOOLCHAIN,
-)
 from gpusetup.causes.toolkit import TOOLKIT_MISMATCH, one_cuda
 from gpusetup.causes.torch_kernels import JIT_ARCH_REJECTED
 from gpusetup.evidence.context import (
@@ -92,36 +87,11 @@ def _found(context: RuleContext, cause: Cause, messages: Events) -> Findings:
         yield from_message(context, cause, *case_of(context, cause.message, messages))
 
 
-PROGRAM_CODES = {
-    "9": "a launch of a shape that the GPU does not take",
-    "59": "device-side assert",
-    "77": "illegal memory access",
-    "700": "illegal memory access",
-    "701": "too many resources requested for launch",
-    "702": "the launch timed out",
-    "710": "device-side assert",
-    "715": "illegal instruction",
-    "716": "misaligned address",
-    "718": "invalid program counter",
-    "719": "unspecified launch failure",
-}
-"""Codes of CUDA (and of the older runtime) that a program's own kernels cause."""
-
-
-def by_code(context: RuleContext) -> Findings:
-    """What CUDA's own error says, or the compiler that runs inside the program."""
-    newer = (*events(context, PTX_UNSUPPORTED_TOOLCHAIN.id), *cuda_errors(context, 218, 222))
-    yield from _found(context, PTX_UNSUPPORTED_TOOLCHAIN, newer)
-    yield from _found(context, KERNEL_IMAGE_INVALID, cuda_errors(context, 200))
+def jit(context: RuleContext) -> Findings:
+    """What the compiler that runs inside the program says."""
     arch = events(context, JIT_ARCH_REJECTED.id)
     arch = tuple(e for e in arch if e.values.get("compiler") != "nvcc")
     yield from _found(context, JIT_ARCH_REJECTED, arch)
-    failed = tuple(
-        replace(e, values={**e.values, "what": PROGRAM_CODES[e.values["code"]]})
-        for e in events(context, "cuda-error")
-        if e.values.get("code") in PROGRAM_CODES
-    )
-    yield from _found(context, CUDA_PROGRAM_ERROR, failed)
 
 
 HANGS = Message(
@@ -211,7 +181,7 @@ def _about_it(context: RuleContext, *kinds: str) -> Events:
 RULES = (
     toolkit,
     out_of_memory,
-    by_code,
+    jit,
     nccl_error,
     of_programs,
     library_missing,
