@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.causes.layers import BROKEN_TORCH, Layer
 from gpusetup.causes.record import Alike, Cause, Message
 from gpusetup.causes.sources import PIP
@@ -9,6 +11,14 @@ from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste
 from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix, Severity
+
+
+def _for_the_target(context: RuleContext, text: str) -> Fix:
+    said = events(context, "conda-cuda-virtual-missing")[0].values.get("needed", "")
+    needed = re.search(r"\d+(\.\d+)?", said)
+    cuda = needed[0] if needed else context.driver.cuda or "12"
+    return Fix(text=text, commands=(paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),))
+
 
 CONDA_CUDA_VIRTUAL_MISSING = Cause(
     id="conda-cuda-virtual-missing",
@@ -20,6 +30,14 @@ CONDA_CUDA_VIRTUAL_MISSING = Cause(
     way_out="Unset it, or name the driver's CUDA",
     source="conda documentation, virtual packages",
     explains=("resolver-conflict",),
+    message=Message(
+        title="conda sees no CUDA driver here (the virtual package __cuda is missing), and the build "
+        "needs one",
+        detail="The machine that solves need not be the one that computes.",
+        text="On a host without a GPU (an image build, a login node) say which CUDA the target "
+        "supports; else install the driver",
+        way=_for_the_target,
+    ),
     says=(
         says(
             "__cuda",

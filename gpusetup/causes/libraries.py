@@ -55,6 +55,14 @@ LIBRARY_MISSING = Cause(
     not_when="cuda-lib-missing, driver-missing (libcuda)",
     way_out="Install the system package that has it",
     source="manual page of ld.so",
+    but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-)"},
+    message=Message(
+        title="{library} is not on this system",
+        plain="A shared library is not on this system",
+        detail="It belongs neither to torch nor to CUDA.",
+        text="Install the system package that holds it (libGL: libgl1, mesa-libGL; libgthread: "
+        "libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, numactl-libs)",
+    ),
     says=(
         says(
             ".so",

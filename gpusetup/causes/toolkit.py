@@ -52,7 +52,20 @@ TOOLKIT_MISMATCH = Cause(
         title="nvcc and torch have different CUDA versions: an extension built here would not fit",
         text="Build with the nvcc of torch's CUDA: set CUDA_HOME to that toolkit",
         way=one_cuda,
+        cases=(
+            Message(
+                having={"compiler": "^nvcc$"},
+                title="nvcc does not compile for {arch}",
+                detail="A toolkit that is older than a GPU does not know it; for GPUs before Turing it must be "
+                "older than 13.0. An extension needs a toolkit of torch's CUDA major which knows the GPU.",
+                text="Build with a toolkit of torch's CUDA that knows the GPU: let CUDA_HOME name it and its "
+                "nvcc be first on PATH; or build for the GPU that is there only (TORCH_CUDA_ARCH_LIST)",
+                way=one_cuda,
+            ),
+        ),
     ),
+    events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
+    but={"compiler": "^(?!nvcc$)"},
     stage="build",
     beside_torch="See which nvcc the build takes (`which -a nvcc`, `nvcc --version`): an older "
     "toolkit does not know a newer GPU. Put the bin folder of a newer toolkit first on PATH, delete "

@@ -84,6 +84,14 @@ REQUIREMENT_BROKEN = Cause(
     not_when="torchvision-mismatch, torchaudio-mismatch",
     way_out="Versions that fit each other",
     source=PIP,
+    but={"package": "^torch(?:vision|audio)?"},
+    message=Message(
+        title="{package} requires {needs}, {have} is installed",
+        plain="An installed package requires another version of its neighbour",
+        text="Install versions that fit each other; it matters only when that package is used",
+        look=("pip check",),
+        see="see what does not fit",
+    ),
     says=(
         says(
             "numba needs numpy",

@@ -38,8 +38,7 @@ from gpusetup.evidence.context import (
     package,
 )
 from gpusetup.evidence.plausible import exactly
-from gpusetup.findings.message_rules import case_of, finding, from_message, seen, shown
-from gpusetup.findings.presence import DRIVER_LIBRARIES
+from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import paste
 from gpusetup.fixes.disk_space import short_disks
 from gpusetup.model.finding import Findings, Fix, Severity
@@ -70,15 +69,6 @@ def cuda_lib_missing(context: RuleContext) -> Findings:
         again = Fix(text="Reinstall these packages", commands=(paste.pip(context, *exact),))
         found = seen(context, CUDA_LIB_MISSING, "packages", files, library=names)
         yield replace(found, fix=again)
-        return
-    messages = tuple(
-        e
-        for e in events(context, CUDA_LIB_MISSING.id)
-        if not e.values.get("library", "").startswith(DRIVER_LIBRARIES)
-    )
-    if messages and CUDA_LIB_MISSING.message:
-        case = case_of(context, CUDA_LIB_MISSING.message, messages)
-        yield from_message(context, CUDA_LIB_MISSING, *case)
 
 
 def numeric(context: RuleContext) -> Findings:

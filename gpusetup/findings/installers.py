@@ -6,21 +6,17 @@ import re
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes.environments import CONDA_CUDA_VIRTUAL_MISSING
-from gpusetup.causes.libraries import LIBRARY_MISSING
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause
 from gpusetup.causes.wheels import (
     NO_WHEEL_FOR_PLATFORM,
     PACKAGE_NOT_FOUND,
     PYTHON_NO_WHEEL,
-    REQUIREMENT_BROKEN,
     WRONG_INDEX,
     good_python,
     no_platform_way,
 )
 from gpusetup.evidence.context import RuleContext, event_evidence, events
 from gpusetup.evidence.plausible import is_a_version
-from gpusetup.findings.message_rules import from_message
 from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.finding import Finding, Findings, Fix
@@ -30,57 +26,6 @@ from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import FAMILY, normalised
 from gpusetup.resolver.situation import python_tag
-
-
-def _for_the_target(context: RuleContext, text: str) -> Fix:
-    said = events(context, CONDA_CUDA_VIRTUAL_MISSING.id)[0].values.get("needed", "")
-    needed = re.search(r"\d+(\.\d+)?", said)
-    cuda = needed[0] if needed else context.driver.cuda or "12"
-    return Fix(text=text, commands=(paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),))
-
-
-UNSEEN = Message(
-    title="conda sees no CUDA driver here (the virtual package __cuda is missing), and the build "
-    "needs one",
-    detail="The machine that solves need not be the one that computes.",
-    text="On a host without a GPU (an image build, a login node) say which CUDA the target "
-    "supports; else install the driver",
-    way=_for_the_target,
-)
-
-
-BROKEN = Message(
-    title="{package} requires {needs}, {have} is installed",
-    plain="An installed package requires another version of its neighbour",
-    text="Install versions that fit each other; it matters only when that package is used",
-    look=("pip check",),
-    see="see what does not fit",
-)
-
-
-ABSENT = Message(
-    title="{library} is not on this system",
-    plain="A shared library is not on this system",
-    detail="It belongs neither to torch nor to CUDA.",
-    text="Install the system package that holds it (libGL: libgl1, mesa-libGL; libgthread: "
-    "libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, numactl-libs)",
-)
-
-
-OF_THE_DRIVER = ("libcuda.so", "nvcuda.dll", "libnvidia-")
-
-
-def installer_messages(context: RuleContext) -> Findings:
-    filtered = (
-        (CONDA_CUDA_VIRTUAL_MISSING, UNSEEN, "", ("-",)),
-        (REQUIREMENT_BROKEN, BROKEN, "package", FAMILY),
-        (LIBRARY_MISSING, ABSENT, "library", OF_THE_DRIVER),
-    )
-    for cause, message, name, but in filtered:
-        said = events(context, cause.id)
-        if kept := tuple(e for e in said if not e.values.get(name, "").startswith(but)):
-            yield from_message(context, cause, message, kept)
-
 
 KINDS = (
     *(PYTHON_NO_WHEEL.id, NO_WHEEL_FOR_PLATFORM.id, WRONG_INDEX.id, "conda-not-found"),
@@ -278,7 +223,4 @@ def index_label(event: Event) -> str | None:
     return found.group(1) if found else None
 
 
-RULES = (
-    installer_messages,
-    no_file,
-)
+RULES = (no_file,)

@@ -19,7 +19,7 @@ from gpusetup.model.shell import Lines, lines
 def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[Message, Events]:
     """The case of a message that is met here, and the events that meet it."""
     for case in message.cases:
-        met = tuple(event for event in messages if _has(event, case))
+        met = tuple(event for event in messages if has(event, case.having))
         if met and all(where(context) for where in case.where):
             lacking = (
                 name for name in ("title", "plain", "text", "detail") if not getattr(case, name)
@@ -28,10 +28,11 @@ def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[M
     return message, messages
 
 
-def _has(event: Event, case: Message) -> bool:
+def has(event: Event, patterns: Mapping[str, str]) -> bool:
+    """Whether an event has all these values."""
     return all(
         name in event.values and in_any_case(pattern).search(event.values[name])
-        for name, pattern in case.having.items()
+        for name, pattern in patterns.items()
     )
 
 

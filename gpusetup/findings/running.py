@@ -12,8 +12,6 @@ from gpusetup.causes.programs import (
     programs_own,
 )
 from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.toolkit import TOOLKIT_MISMATCH, one_cuda
-from gpusetup.causes.torch_kernels import JIT_ARCH_REJECTED
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -27,21 +25,6 @@ from gpusetup.findings.message_rules import case_of, from_message
 from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events
-
-LACKS_ARCHITECTURE = Message(
-    title="nvcc does not compile for {arch}",
-    detail="A toolkit that is older than a GPU does not know it; for GPUs before Turing it must be "
-    "older than 13.0. An extension needs a toolkit of torch's CUDA major which knows the GPU.",
-    text="Build with a toolkit of torch's CUDA that knows the GPU: let CUDA_HOME name it and its "
-    "nvcc be first on PATH; or build for the GPU that is there only (TORCH_CUDA_ARCH_LIST)",
-    way=one_cuda,
-)
-
-
-def toolkit(context: RuleContext) -> Findings:
-    said = events(context, JIT_ARCH_REJECTED.id)
-    if unknown := tuple(event for event in said if event.values.get("compiler") == "nvcc"):
-        yield from_message(context, TOOLKIT_MISMATCH, LACKS_ARCHITECTURE, unknown)
 
 
 def out_of_memory(context: RuleContext) -> Findings:
@@ -85,13 +68,6 @@ def _measured(message: Event) -> Event:
 def _found(context: RuleContext, cause: Cause, messages: Events) -> Findings:
     if messages and cause.message:
         yield from_message(context, cause, *case_of(context, cause.message, messages))
-
-
-def jit(context: RuleContext) -> Findings:
-    """What the compiler that runs inside the program says."""
-    arch = events(context, JIT_ARCH_REJECTED.id)
-    arch = tuple(e for e in arch if e.values.get("compiler") != "nvcc")
-    yield from _found(context, JIT_ARCH_REJECTED, arch)
 
 
 HANGS = Message(
@@ -179,9 +155,7 @@ def _about_it(context: RuleContext, *kinds: str) -> Events:
 
 
 RULES = (
-    toolkit,
     out_of_memory,
-    jit,
     nccl_error,
     of_programs,
     library_missing,

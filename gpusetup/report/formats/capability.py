@@ -42,7 +42,7 @@ def capabilities(text: Text) -> Facts:
             kernels = named[1].split() if named else [*listed]
             if kernels:
                 value, source = " ".join(kernels), text.source(place)
-                yield Claim(subject="torch.kernels", value=value, source=source, trust=SURE)
+                yield Claim("torch.kernels", value, source, SURE)
             if "%" in (number or ""):
                 yield event(text, "gpu-not-in-wheel", place, end, {"side": "old"})
             elif number:
@@ -58,7 +58,7 @@ def capabilities(text: Text) -> Facts:
                     yield event(text, kind, place, end, values)
     numbered = {name for index, name in found if index}
     if kept := tuple(gpu for (at, name), gpu in found.items() if at or name not in numbered):
-        yield Gpus(gpus=kept, source="torch's warning", trust=HINT)
+        yield Gpus(kept, "torch's warning", HINT)
 
 
 def _judged(

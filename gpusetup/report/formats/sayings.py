@@ -214,9 +214,9 @@ def sayings(text: Text) -> Facts:
         if (reads := MEANS.get(subject)) and isinstance(value, str):
             value = reads(value)
         if subject != "platform":
-            yield Claim(subject=subject, value=value, source=source, trust=trust)
+            yield Claim(subject, value, source, trust)
         for further, told, less in implied(subject, str(value)):
-            yield Claim(subject=further, value=told, source=source, trust=min(trust, less))
+            yield Claim(further, told, source, min(trust, less))
 
 
 def implied(subject: str, value: str) -> Iterator[tuple[str, str | bool, int]]:
