@@ -17,7 +17,7 @@ from gpusetup.model.versions import parsed
 
 def _no_newer_cuda(context: RuleContext) -> bool:
     """Whether the build to be installed brings no newer CUDA than the torch that is there."""
-    build, own = context.resolution.build, cuda_needed(context.snapshot.torch)
+    build, own = context.resolution.build, cuda_needed(context.torch)
     return own is not None and not (build and build.cuda and parsed(build.cuda) > parsed(own))
 
 
@@ -38,7 +38,7 @@ JIT_ARCH_REJECTED = Cause(
     source="NVRTC documentation; Triton's and XLA's sources",
     explains=("cuda-init-failed",),
     stage="first-kernel",
-    by_check=True,
+    but={"compiler": "^nvcc$"},
     message=Message(
         title="{compiler} does not know the architecture {arch}",
         plain="The run-time compiler does not know the architecture of this GPU",
@@ -141,9 +141,7 @@ ARCH_TOO_NEW_FOR_WHEEL = Cause(
         "cuda-library-error",
     ),
     stage="first-kernel",
-    alike=(
-        Alike(causes=("cuda-lib-missing",), asks=alike.BESIDE_TORCH, unless=alike.kernels_are_said),
-    ),
+    alike=(Alike(causes=("cuda-lib-missing",), asks=alike.BESIDE_TORCH, settled_by=("program",)),),
     by_check=True,
     message=Message(
         title="{who} has no kernels for {gpu}: the GPU is too new for it",

@@ -111,7 +111,7 @@ def names(context: RuleContext) -> str:
     """What the NVIDIA GPUs of this machine are called."""
     listed = [gpu.name for gpu in gpus(context) if _is_telling(gpu.name)]
     on_bus = [on_the_bus(device) for device in nvidia_on_pci(context)]
-    return counted(listed or on_bus) or context.snapshot.os.jetson or "the NVIDIA GPU"
+    return counted(listed or on_bus) or context.os.jetson or "the NVIDIA GPU"
 
 
 def _is_telling(name: str) -> bool:
