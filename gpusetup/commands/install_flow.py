@@ -23,7 +23,7 @@ from gpusetup.install.joint.coming import with_set
 from gpusetup.install.log import Log
 from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
-from gpusetup.install.proof import prove_task
+from gpusetup.install.proof import device_to_prove, prove
 from gpusetup.install.recovery import (
     recover_unfinished,
     target_folder,
@@ -166,8 +166,11 @@ def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dic
         return None
     if session.request.no_verify or session.request.dry_run:
         return {}
-    verdict: dict[str, Any] = prove_task(session.job, target, task) or {}
-    if verdict.get("verdict", "passed") == "passed":
+    build = task.resolution.build
+    assert build is not None, "a task that is done has a build"
+    device = device_to_prove(build.backend, task.gpus_here)
+    verdict = prove(session.job, target.layout.python, device)
+    if verdict["verdict"] == "passed":
         return verdict
     session.out.talk("The right build is there but fails its test: it will be installed again.")
     return None

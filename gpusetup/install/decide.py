@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
-from gpusetup.catalog.rows import Name
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.refusals import (
@@ -96,27 +94,12 @@ class Task(Frozen):
         guess = concluded(self.machine, load_catalog())
         moves = build is not None and self.decision.moves
         stays = left_in_words(self.machine, build, load_catalog()) if build and moves else ()
-        stays += self._strangers
         newer = f"torch {offer.torch} from {offer.backend} fits too" if offer else None
         return (
             *((guess,) if guess else ()),
             *self.said,
             *stays,
             *((f"{newer}: `{self.upgrade}`",) if newer else ()),
-        )
-
-    @property
-    def _strangers(self) -> tuple[str, ...]:
-        """Companions that stay beside a torch that they do not belong to: nobody asked for them."""
-        build = self.resolution.build
-        if build is None or self.decision.moves:
-            return ()
-        names = left_behind(self.machine, build.torch, build.backend, load_catalog())
-        return tuple(
-            f"{pin} does not belong to torch {build.torch}, and stays: "
-            + _exchange(cast("Name", pin.partition("==")[0]), build)
-            for pin in self.asked.pinned
-            if pin.partition("==")[0] in names
         )
 
     @property
@@ -224,15 +207,7 @@ def companions_to_add(
         if name not in known:
             raise Unsatisfiable(
                 f"No {name} is known for torch {machine.torch.version}",
-                hint=f"nothing was changed; {_exchange(cast('Name', name), build)}",
+                hint="nothing was changed; `gpusetup resolve --explain` says which torch has one",
             )
     wanted = (*behind, *missing)
     return tuple(name for name in FAMILY if name in wanted and name in known)
-
-
-def _exchange(name: Name, build: TorchBuild) -> str:
-    """How a companion that belongs to a torch comes: from its own index, or with the same torch
-    from another."""
-    if name in versions_of(build):
-        return f"`gpusetup install {name}` exchanges it"
-    return "`gpusetup resolve --explain` says which torch has one"

@@ -25,7 +25,7 @@ from typing import Literal
 
 from gpusetup import __version__
 from gpusetup.errors import BadInput, Blocked
-from gpusetup.install.switching.files import no_link, refuse_newer, write_safely
+from gpusetup.install.switching.files import no_link, write_safely
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.refused import blocked_by_files
 
@@ -112,7 +112,6 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
     raw = read_state(path)
     if raw is None:
         return None
-    refuse_newer(raw, "gpusetup.journal/2", what=str(path))
     try:
         journal = from_json(raw, Journal, what=str(path))
         wrong = _what_is_wrong(journal, store)
