@@ -128,7 +128,7 @@ UNDO = ("--undo", "--yes")
     ("phase", "words"),
     [
         *((phase, WANTED) for phase in ("staging", "moving", "installing", "verifying", "keeping")),
-        *((phase, UNDO) for phase in ("staging", "moving", "installing", "keeping")),
+        ("moving", UNDO),
     ],
 )
 def test_a_retry_after_a_kill_ends_what_was_interrupted_first_and_the_rest_only_says_so(

@@ -238,10 +238,9 @@ def undo(session: Session) -> int:
     """The packages that the last installation replaced come back."""
     request, job, folder = session.request, session.job, target_folder(session.request)
     ended = recover_unfinished(folder, session.talk, dry_run=request.dry_run)
-    if ended and ended.undoes == (ended.phase == "keeping"):  # that was the undo, or did it
-        were, are = (ended.before, ended.after) if ended.undoes else (ended.after, ended.before)
+    if ended and ended.phase != "keeping":  # to end it was the undo
         answer = InstallAnswer(
-            state="restored", target=str(folder), before=were, after=are, steps=()
+            state="restored", target=str(folder), before=ended.after, after=ended.before, steps=()
         )
         session.out.answer(answer, screens.end_screen(answer, "undone"))
         return 0

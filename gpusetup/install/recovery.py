@@ -42,7 +42,7 @@ def recover_unfinished(
             return None
         talk(f"{head}; recovering first ...")
         ended = recover(store)
-    if ended and ended.venv and not ended.existed and folder.is_dir() and not any(folder.iterdir()):
+    if ended and ended.venv and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
     if ended:
         state = "new" if ended.phase == "keeping" else "previous"

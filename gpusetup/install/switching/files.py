@@ -103,11 +103,3 @@ def files_below(top: str) -> Iterator[str]:
             yield from files_below(os.path.join(top, name))
     elif os.path.lexists(top):
         yield top
-
-
-def link_hard(source: str, copy: str) -> None:
-    """The same file under another name; a copy if the disk has no hard links."""
-    try:
-        os.link(source, copy, follow_symlinks=False)
-    except (OSError, NotImplementedError):
-        shutil.copy2(source, copy, follow_symlinks=False)

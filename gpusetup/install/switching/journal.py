@@ -57,12 +57,10 @@ class Journal(Frozen):
     after: Mapping[str, str] = {}
     venv: bool = False
     """Whether the whole environment is made here, so that putting back takes it away."""
-    existed: bool = True
-    """Whether its folder was there, empty."""
     keep: bool = True
     """Whether what was there is kept for `--undo`."""
     undoes: bool = False
-    """Whether it brings back what an earlier change moved aside."""
+    """Whether it is of an installation that is being undone."""
     kept: Mapping[str, tuple[int, int]] = {}
     """Of an undo: what is kept, with the size and the time of each file."""
 
