@@ -41,12 +41,11 @@ from gpusetup.install.switching.journal import (
     write_journal,
 )
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.switching.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
+from gpusetup.install.switching.receipt import write_receipt
 from gpusetup.install.switching.unpack import unpacked
 from gpusetup.install.target.find import Target, layout_of
 from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, versions
 from gpusetup.install.target.owned import files_of_all
-from gpusetup.model.documents import DoneStep
 from gpusetup.model.frozen import replace
 from gpusetup.system.refused import READ_ONLY, blocked_by_files, refused
 from gpusetup.system.signals import interruptible, uninterrupted
@@ -82,8 +81,7 @@ def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
             if verdict is None or verdict["verdict"] == "passed":
-                receipt = _receipt(job, plan, change.journal, verdict)
-                write_receipt(store / NEXT_RECEIPT, receipt)
+                write_receipt(store / NEXT_RECEIPT, plan, job.done, verdict)
         if verdict is not None and verdict["verdict"] != "passed":
             change.restore(job)
             return Outcome(kept=False, verdict=verdict)
@@ -364,17 +362,3 @@ def undo_known(store: Path, layout: Layout) -> Change:
                 hint=hint,
             )
     return change
-
-
-def _receipt(job: Job, plan: Plan, journal: Journal, verdict: Mapping[str, Any] | None) -> Receipt:
-    return Receipt(
-        installed_at=now(),
-        python=shareable(DoneStep(argv=(plan.python,))).argv[0],
-        backend=plan.choice.backend,
-        installer="uv",
-        before=journal.before,
-        after=plan.after,
-        wheels=tuple(map(receipt_wheel, plan.wheels)),
-        steps=tuple(shareable(step) for step in job.done),
-        verdict=None if verdict is None else {"verdict": verdict["verdict"]},
-    )
