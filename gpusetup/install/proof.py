@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.install.job import Job
-from gpusetup.install.switching.lock import ending_with_us
+from gpusetup.install.switching.lock import launched
 from gpusetup.system.processes import Output, run
 
 VERIFY = Path(__file__).resolve().parent.parent / "verify"
@@ -26,9 +26,8 @@ def prove(job: Job, python: str, device: str, torch: str | None = None) -> dict[
     expected = ("--expect", f"torch=={torch}") if torch else ()
     argv = (python, str(VERIFY), "--json", "--device", device, *expected)
     job.log.command(argv)
-    output = run(
-        ending_with_us(argv, job.store), timeout=VERIFY_SECONDS, environment=dict(job.environ)
-    )
+    held = launched(argv, job.store)
+    output = run(held, timeout=VERIFY_SECONDS, environment=dict(job.environ))
     job.log.output(output)
     return parse_verdict(output)
 
