@@ -90,17 +90,6 @@ def index_root(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
     return ("--index", with_login(world.index.index_root))
 
 
-def named_index(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
-    no_default(set_)
-    lock(world)
-    (world.folder / "home/uv.toml").write_text(
-        f'[[index]]\nname = "own"\nurl = "{world.index.simple}"\ndefault = true\n'
-    )
-    set_.setenv("UV_INDEX_OWN_USERNAME", "wer")
-    set_.setenv("UV_INDEX_OWN_PASSWORD", SECRET)
-    return ()
-
-
 def netrc(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
     lock(world, "*")
     path = world.folder / "home/.netrc"
@@ -142,10 +131,7 @@ def keyring(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
 WAYS: dict[str, Way] = {
     "--index": index_root,
     "UV_DEFAULT_INDEX": variable("UV_DEFAULT_INDEX"),
-    "UV_INDEX": variable("UV_INDEX"),
     "PIP_INDEX_URL": variable("PIP_INDEX_URL"),
-    "PIP_FIND_LINKS": variable("PIP_FIND_LINKS", "{url}/filelock/", alone=False),
-    "a named index's own variables": named_index,
     "pip.conf": file(".config/pip/pip.conf", "[global]\nindex-url = {url}\n"),
     "uv.toml": file("uv.toml", 'index-url = "{url}"\n'),
     "pyproject.toml": file("pyproject.toml", "[[tool.uv.index]]\nurl = '{url}'\ndefault = true\n"),

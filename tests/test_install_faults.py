@@ -123,18 +123,6 @@ def test_a_wheel_with_a_bad_name_in_it(
     assert said.exit == 0 or state_of(venv) == before
 
 
-def test_an_index_root_that_listens_but_never_answers(venv: Path, install: Install) -> None:
-    import socket
-
-    before = state_of(venv)
-    with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))
-        deaf.listen()
-        root = f"http://127.0.0.1:{deaf.getsockname()[1]}/whl"
-        said = install("--python", str(venv), *WANTED, "--index", root)
-    check(said, venv, before, 3, "uv cannot plan")
-
-
 # --- disk and permissions ------------------------------------------------------------------------
 
 

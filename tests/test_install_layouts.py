@@ -134,13 +134,6 @@ def managed_by_the_system(case: Case) -> None:
     case.named = case.python
 
 
-def environment_of_a_managed_one(case: Case) -> None:
-    managed_by_the_system(case)
-    case.venv, base = case.world.folder / "env", case.python
-    case.python = case.named = ""
-    by_venv(python=base)(case)
-
-
 def scheme_of_debian(case: Case) -> None:
     """Debian's Python installs to `dist-packages`."""
     base = own_base(case)
@@ -223,7 +216,6 @@ Made = Callable[[Case], None]
 LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     # how the environment was made
     "venv": (by_venv(), NEW),
-    "venv of copies": (by_venv("--copies"), NEW),
     "sees the system's torch": (system_packages_with_torch, NEW),
     "lib64 is a link to lib": (two_names_of_lib, NEW),
     "site-packages is a link inside": (libraries_are_a_link_inside, NEW),
@@ -233,7 +225,6 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     ),
     "no environment": (no_environment, NEW),
     "managed by the system": (managed_by_the_system, (3, "managed by the operating system")),
-    "environment of a managed one": (environment_of_a_managed_one, NEW),
     "dist-packages": (scheme_of_debian, NEW),
     # where it lies and how it is named
     "an odd name": (called('it\'s "Übung 数" [1] 100%s;&#|,= $HOME \\n `y`'), NEW),

@@ -84,15 +84,6 @@ def test_a_package_moves_torch_only_where_it_requires_that_and_says_so(
     assert versions_in(venv)["torch"] == f"{newer}+cpu"
 
 
-@needs_linux
-def test_a_named_backend_crosses_the_line(world: World, install: Install) -> None:
-    venv = holding(world, "cu130")
-    world.add_torch("cpu")
-    said = install("--python", str(venv), "--backend", "cpu", *YES)
-    assert said.exit == 0, said.err
-    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
-
-
 # --- an image for another host -------------------------------------------------------------------
 
 
