@@ -29,6 +29,7 @@ from gpusetup.install.recovery import (
     target_folder,
     undo_changes,
 )
+from gpusetup.install.refusals import refuse_unnamed_base
 from gpusetup.install.request import InstallRequest, question_of
 from gpusetup.install.switching import change
 from gpusetup.install.switching.journal import STORE, UNDO, read_journal
@@ -42,7 +43,6 @@ from gpusetup.install.target.find import (
     venv_to_make,
 )
 from gpusetup.install.target.in_use import users_of
-from gpusetup.install.target.place import refuse_unnamed_base
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot

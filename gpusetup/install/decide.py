@@ -9,13 +9,13 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.refusals import (
+    notes_of_place,
     own_environment,
     refuse,
     refuse_trouble_elsewhere,
     upgrade_line,
 )
 from gpusetup.install.request import Question
-from gpusetup.install.target.place import notes_of_place
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, Torch
