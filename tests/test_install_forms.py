@@ -196,7 +196,7 @@ def link_that_others_share(world: World, venv: Path) -> None:
 
 LEADS_OUT = "a symbolic link leads out of it"
 REFUSED: dict[str, tuple[Form, str]] = {
-    "an empty list": (empty_list, "keeps no list of its files (RECORD is empty)"),
+    "an empty list": (empty_list, "keeps no list of its files (RECORD)"),
     "a link that others share": (link_that_others_share, LEADS_OUT),
     "a link to the system's torch": (link_to_the_systems_torch, LEADS_OUT),
     "a file where a folder comes": (a_file_where_a_folder_comes, "the previous state was restored"),

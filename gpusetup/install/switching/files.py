@@ -52,7 +52,7 @@ def flush(folder: Path) -> None:
         number = ctypes.get_errno() if call and call(handle) else 0
     finally:
         os.close(handle)
-    if call is None or number == errno.ENOSYS:
+    if call is None or number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         os.sync()
     elif number:
         raise OSError(number, os.strerror(number), str(folder))
