@@ -166,9 +166,7 @@ def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dic
         return None
     if session.request.no_verify or session.request.dry_run:
         return {}
-    build = task.resolution.build
-    assert build is not None, "a task that is done has a build"
-    device = device_to_prove(build.backend, task.gpus_here)
+    device = device_to_prove(task.build.backend, task.gpus_here)
     verdict = prove(session.job, target.layout.python, device)
     if verdict["verdict"] == "passed":
         return verdict
@@ -210,11 +208,11 @@ def _install_by_conda(session: Session, target: Target, task: Task, program: str
     if task.is_done:
         return _unchanged(session, target, task)
     plan = conda.plan_by_conda(task, target, program)
-    build, planned = task.resolution.build, plan_answer(job, plan, task)
+    build, planned = task.build, plan_answer(job, plan, task)
     said = "" if request.yes and not request.dry_run else conda.conda_says(plan)
     screen = screens.plan_screen(
         planned,
-        {"from": f"{build.backend} of {build.channel}" if build else None},
+        {"from": f"{build.backend} of {build.channel}"},
         section("conda says", [Row(f"  {line}", hang=4) for line in said.splitlines()]),
         warnings=screens.in_use(plan.used_by),
         notes=task.resolution.notes,
@@ -290,19 +288,18 @@ def show_described(options: Namespace, out: Console) -> int:
     """The commands as one would type them on the machine that is described; nothing is asked."""
     machine = gather(options, out)
     answer, task = describe(request_of(options), lambda text: out.talk(plain(text)), machine)
-    build, asked = task.resolution.build, task.asked
+    build, asked = task.build, task.asked
     if task.is_done:
         screen = screens.end_screen(answer, notes=task.notes)
     else:
-        comes = build is not None and not build.labelled and "torch" in asked.family
+        comes = not build.labelled and "torch" in asked.family
         told = {
             "packages": without_logins(", ".join(asked.packages)),
             "stays": ", ".join(asked.pinned),
-            "backend": build.backend if build and comes else None,
+            "backend": build.backend if comes else None,
             "fallback": screens.fallback(task.fallbacks),
         }
-        moves = build is not None and task.decision.moves
-        broken = pinned_in_words(machine, build) if build and moves else ()
+        broken = pinned_in_words(machine, build) if task.decision.moves else ()
         notes, system = (*broken, *task.all_notes), machine.os.family or OWN_SYSTEM
         screen = screens.plan_screen(answer, told, notes=notes, system=system)
     out.answer(answer, screen)

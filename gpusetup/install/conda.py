@@ -70,8 +70,7 @@ class CondaPlan(Frozen):
 
     @property
     def backend(self) -> str:
-        build = self.task.resolution.build
-        return build.backend if build else "cpu"
+        return self.task.build.backend
 
 
 # --- what is there --------------------------------------------------------------------------------

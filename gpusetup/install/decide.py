@@ -70,15 +70,9 @@ class Task(Frozen):
     def newest(self) -> Offer | None:
         """The newest that fits, where it is newer than what will be there."""
 
-        offer, build = newest_of(self.decision, self.machine), self.resolution.build
-        if (
-            self.said
-            or offer is None
-            or build is None
-            or parsed(offer.torch) <= parsed(build.torch)
-        ):
-            return None
-        return offer
+        offer = newest_of(self.decision, self.machine)
+        is_newer = offer and parsed(offer.torch) > parsed(self.build.torch)
+        return offer if is_newer and not self.said else None
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -90,10 +84,10 @@ class Task(Frozen):
     def notes(self) -> tuple[str, ...]:
         """What a person should know of the decision besides the build."""
 
-        build, offer = self.resolution.build, self.newest
-        guess = concluded(self.machine, load_catalog())
-        moves = build is not None and self.decision.moves
-        stays = left_in_words(self.machine, build, load_catalog()) if build and moves else ()
+        offer, catalog = self.newest, load_catalog()
+        guess = concluded(self.machine, catalog)
+        moves = self.decision.moves
+        stays = left_in_words(self.machine, self.build, catalog) if moves else ()
         newer = f"torch {offer.torch} from {offer.backend} fits too" if offer else None
         return (
             *((guess,) if guess else ()),
@@ -109,8 +103,7 @@ class Task(Frozen):
     @property
     def choices(self) -> tuple[Choice, ...]:
         """The build and what may be taken in its place; nothing, where a backend was named."""
-        build, found = self.resolution.build, self.resolution
-        assert build is not None, "a task has a build"
+        build, found = self.build, self.resolution
         url = found.index_url or ""
         first = Choice(torch=build.torch, backend=build.backend, index_url=url)
         return (first, *(found.fallbacks if self.question.request.backend == "auto" else ()))
@@ -118,6 +111,11 @@ class Task(Frozen):
     @property
     def fallbacks(self) -> tuple[Choice, ...]:
         return self.resolution.fallbacks if self.decision.moves else ()
+
+    @property
+    def build(self) -> TorchBuild:
+        assert self.resolution.build is not None, "a task has a build"
+        return self.resolution.build
 
     @property
     def is_done(self) -> bool:
