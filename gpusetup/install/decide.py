@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
@@ -137,7 +137,13 @@ def decide(question: Question, talk: Callable[[str], None], *, fresh: bool = Fal
     """
     catalog, request, asked = load_catalog(), question.request, question.asked
     check_request(question.wanted, catalog)
-    machine = target_machine(question, fresh=fresh)
+    machine = question.machine
+    if fresh:
+        python = replace(machine.python, prefix=request.venv, manager="venv")
+        machine = replace(machine, python=python, torch=Torch(installed=False), packages=())
+    if request.for_other_host:
+        machine = for_host(machine, list(request.for_gpu), request.for_driver, catalog)
+    machine = with_catalog(machine, catalog)
     question = replace(question, machine=machine)
     asks = question.is_named or "torch" in asked.named
     beside = left_alone(machine, catalog) if request.packages and not asks else None
@@ -159,17 +165,6 @@ def decide(question: Question, talk: Callable[[str], None], *, fresh: bool = Fal
     return task if offer is None else replace(task, upgrade=upgrade_line(question, offer))
 
 
-def target_machine(question: Question, *, fresh: bool) -> Snapshot:
-    """The host that will run it, with what the target holds; nothing where it is yet to be made."""
-    request, snapshot, catalog = question.request, question.machine, load_catalog()
-    if fresh:
-        python = replace(snapshot.python, prefix=request.venv, manager="venv")
-        snapshot = replace(snapshot, python=python, torch=Torch(installed=False), packages=())
-    if request.for_other_host:
-        snapshot = for_host(snapshot, list(request.for_gpu), request.for_driver, catalog)
-    return with_catalog(snapshot, catalog)
-
-
 # --- what comes ----------------------------------------------------------------------------------
 
 
@@ -182,23 +177,12 @@ def what_comes(question: Question, decision: Decision, *, repairs: bool) -> Requ
     build = decision.resolution.build
     assert build is not None
     if decision.moves:
-        there = (*family_there(machine), *asked.family)
-        family = tuple(name for name in FAMILY if name in there)
+        wanted = (*family_there(machine), *asked.family)
+        family = tuple(name for name in FAMILY if name in wanted)
         followers = tuple(one.name for one in pinned(machine, build) if one.can_follow)
         return replace(asked, family=family, followers=followers)
     behind = left_behind(machine, build.torch, build.backend, catalog)
     behind = tuple(name for name in behind if repairs or name in asked.named)
-    comes = companions_to_add(question, build, behind)
-    held = {n: one for n, one in installed(machine).items() if n not in (*comes, *behind)}
-    pins = (f"{name}=={held[name].version}" for name in FAMILY if name in held)
-    return replace(asked, family=comes, pinned=tuple(pins))
-
-
-def companions_to_add(
-    question: Question, build: TorchBuild, behind: Sequence[str]
-) -> tuple[str, ...]:
-    """The companions that are wanted beside a torch that stays, or were left behind by it."""
-    machine, asked = question.machine, question.asked
     there, known = installed(machine), versions_of(build)
     missing = tuple(n for n in asked.family if n != "torch" and n not in there)
     for name in (*missing, *(name for name in behind if name in asked.named)):
@@ -207,5 +191,7 @@ def companions_to_add(
                 f"No {name} is known for torch {machine.torch.version}",
                 hint="nothing was changed; `gpusetup resolve --explain` says which torch has one",
             )
-    wanted = (*behind, *missing)
-    return tuple(name for name in FAMILY if name in wanted and name in known)
+    comes = tuple(name for name in FAMILY if name in (*behind, *missing) and name in known)
+    held = {n: one for n, one in there.items() if n not in (*comes, *behind)}
+    pins = (f"{name}=={held[name].version}" for name in FAMILY if name in held)
+    return replace(asked, family=comes, pinned=tuple(pins))
