@@ -56,8 +56,6 @@ class IndexServer:
         """Path pattern (`/whl/cu124/torch/`, `*.whl`) -> what goes wrong there."""
         self.asked: list[str] = []
         """`GET /path` in the order in which it was asked."""
-        self.absolute = ""
-        """What stands before the paths of files on a page; "": the links are relative."""
         self.port = 0
         self.uploaded: dict[str, str] = {}
         """File name -> when it was uploaded (PEP 700): `2026-11-02T10:13:18Z`."""
@@ -214,13 +212,13 @@ def _found(index: IndexServer, path: str, accept: str) -> tuple[int, str, bytes]
         return 200, "text/html", links.encode()
     if JSON_PAGE in accept:
         return 200, JSON_PAGE, json.dumps(_json_page(index, here.name, wheels)).encode()
-    return 200, "text/html", _html_page(index, wheels).encode()
+    return 200, "text/html", _html_page(wheels).encode()
 
 
-def _html_page(index: IndexServer, wheels: Sequence[Path]) -> str:
+def _html_page(wheels: Sequence[Path]) -> str:
     lines = []
     for wheel in wheels:
-        href = html.escape(f"{_link(index, wheel)}#sha256={sha256_of(wheel)}")
+        href = html.escape(f"{quote(wheel.name)}#sha256={sha256_of(wheel)}")
         data = 'data-dist-info-metadata="true"'
         lines.append(f'<a href="{href}" {data}>{html.escape(wheel.name)}</a><br/>')
     return "<!DOCTYPE html><html><body>\n" + "\n".join(lines) + "\n</body></html>\n"
@@ -230,7 +228,7 @@ def _json_page(index: IndexServer, name: str, wheels: Sequence[Path]) -> dict[st
     files = [
         {
             "filename": wheel.name,
-            "url": _link(index, wheel),
+            "url": quote(wheel.name),
             "hashes": {"sha256": sha256_of(wheel)},
             "size": wheel.stat().st_size,
             "core-metadata": True,
@@ -240,12 +238,6 @@ def _json_page(index: IndexServer, name: str, wheels: Sequence[Path]) -> dict[st
     ]
     versions = sorted({wheel.name.split("-")[1] for wheel in wheels})
     return {"meta": {"api-version": "1.1"}, "name": name, "files": files, "versions": versions}
-
-
-def _link(index: IndexServer, wheel: Path) -> str:
-    if not index.absolute:
-        return quote(wheel.name)
-    return f"{index.absolute}/{quote(str(wheel.relative_to(index.root)))}"
 
 
 def _project(filename: str) -> str:

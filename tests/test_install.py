@@ -124,28 +124,6 @@ def test_what_is_right_already_is_left_alone(world: World, install: Install) -> 
     assert state_of(venv) == before
 
 
-def test_companions_that_are_there_come_along(world: World, install: Install) -> None:
-    from gpusetup.catalog.file import load_catalog
-
-    row = load_catalog().row_of(TORCH, "cpu", "linux", "x86_64")
-    assert row is not None and row.torchvision
-    world.fill(venv := world.venv(), world.wheel("torchvision", "0.1.0"))
-    world.add_torch("cpu")
-    vision = world.wheel("torchvision", f"{row.torchvision}+cpu", requires=(f"torch=={TORCH}",))
-    world.index.add("whl/cpu", vision)
-    said = install("--python", str(venv), *WANTED, *YES, "--json")
-    assert said.exit == 0, said.err
-    assert versions_in(venv)["torchvision"] == f"{row.torchvision}+cpu"
-
-
-def test_a_second_environment_needs_no_second_download(world: World, install: Install) -> None:
-    world.add_torch("cpu")
-    assert install("--venv", "one", *WANTED, *YES).exit == 0
-    world.index.asked.clear()
-    assert install("--venv", "two", *WANTED, *YES).exit == 0
-    assert not world.index.asked_for("GET *.whl")
-
-
 def test_the_receipt_tells_what_came_from_where_and_no_secret(
     world: World, install: Install
 ) -> None:

@@ -20,11 +20,7 @@ from installing import (
     impatient,
     needs_linux,
     state_of,
-    versions_in,
 )
-
-from gpusetup.install import log as logs
-from gpusetup.install.log import Log
 
 pytestmark = needs_linux
 
@@ -107,26 +103,15 @@ def test_uvs_sentence_is_shown_whole(world: World, venv: Path, install: Install)
     assert said.err.count("hint: nothing was changed") == 1
 
 
-def test_a_log_that_cannot_be_written_ends_no_installation(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logs, "open_log", lambda: Log(world.folder / "gone" / "install.log"))
-    world.add_torch("cpu")
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 0, said.err
-    assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
-
-
 EVIL = {
     "a name that climbs out": {"../../evil.py": "boo"},
-    "an absolute name": {"/tmp/evil.py": "boo"},
     "a name of Windows that climbs out": {"torch\\..\\..\\..\\evil.py": "boo"},
     "data that climbs out": {f"torch-{TORCH}+cpu.data/scripts/../../../evil": "boo"},
 }
 
 
 @pytest.mark.parametrize("files", EVIL.values(), ids=EVIL.keys())
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(3)
 def test_a_wheel_with_a_bad_name_in_it(
     world: World, venv: Path, install: Install, files: dict[str, str]
 ) -> None:
@@ -134,20 +119,8 @@ def test_a_wheel_with_a_bad_name_in_it(
     world.add_torch("cpu", files=files)
     said = install("--python", str(venv), *WANTED)
     assert said.exit in (0, 3, 4), said.err
-    assert not list(world.folder.rglob("evil*")) and not Path("/tmp/evil.py").exists()
+    assert not list(world.folder.rglob("evil*"))
     assert said.exit == 0 or state_of(venv) == before
-
-
-def test_an_index_root_that_listens_but_never_answers(venv: Path, install: Install) -> None:
-    import socket
-
-    before = state_of(venv)
-    with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))
-        deaf.listen()
-        root = f"http://127.0.0.1:{deaf.getsockname()[1]}/whl"
-        said = install("--python", str(venv), *WANTED, "--index", root)
-    check(said, venv, before, 3, "uv cannot plan")
 
 
 # --- disk and permissions ------------------------------------------------------------------------

@@ -6,12 +6,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,6 @@ from installing import (
     HERE,
     LEFT_ASIDE,
     TORCH,
-    Install,
-    Said,
     World,
     bare_environment,
     enter,
@@ -48,9 +45,6 @@ class Case:
     named: str = ""
     python: str = ""
     """What imports torch afterwards, where it is not the interpreter in `bin`."""
-    environment: dict[str, str | None] = field(default_factory=dict)
-    launcher: tuple[str, ...] = ()
-    """What starts the program: it runs as a process of its own then."""
 
     @property
     def site(self) -> Path:
@@ -140,13 +134,6 @@ def managed_by_the_system(case: Case) -> None:
     case.named = case.python
 
 
-def environment_of_a_managed_one(case: Case) -> None:
-    managed_by_the_system(case)
-    case.venv, base = case.world.folder / "env", case.python
-    case.python = case.named = ""
-    by_venv(python=base)(case)
-
-
 def scheme_of_debian(case: Case) -> None:
     """Debian's Python installs to `dist-packages`."""
     base = own_base(case)
@@ -171,8 +158,8 @@ def shadow(folder: Path) -> None:
 def path_of_the_shell(case: Case) -> None:
     plain(case)
     shadow(case.outside / "mine")
-    case.environment["PYTHONPATH"] = str(case.outside / "mine")
-    case.launcher = ("env",)
+    shell = case.ends.enter_context(pytest.MonkeyPatch.context())
+    shell.setenv("PYTHONPATH", str(case.outside / "mine"))
 
 
 def system_packages_with_torch(case: Case) -> None:
@@ -184,34 +171,6 @@ def system_packages_with_torch(case: Case) -> None:
         [base, "-m", "venv", "--without-pip", "--system-site-packages", str(case.venv)], check=True
     )
     case.python = str(case.venv / "bin/python")
-
-
-def namespace_leftover(case: Case) -> None:
-    case.world.venv(case.venv.name)
-    (case.site / "torch/lib").mkdir(parents=True)
-    (case.site / "torch/lib/left.so").write_text("left\n")
-    (case.site / "torch/__pycache__").mkdir()
-
-
-def odd_entries(case: Case) -> None:
-    """A pipe, a socket and a loop of links among torch's own files."""
-    plain(case)
-    torch = case.site / "torch"
-    os.mkfifo(torch / "pipe")
-    (torch / "loop").symlink_to(".")
-    (torch / "round").symlink_to("round")
-    here = Path.cwd()
-    os.chdir(torch)  # a socket's path is short
-    with socket.socket(socket.AF_UNIX) as one:
-        one.bind("socket")
-    os.chdir(here)
-
-
-def odd_modes(case: Case) -> None:
-    plain(case)
-    torch = case.site / "torch"
-    (torch / "old.py").chmod(0o4600)
-    torch.chmod(0o3711)
 
 
 # --- what the file system refuses ----------------------------------------------------------------
@@ -257,7 +216,6 @@ Made = Callable[[Case], None]
 LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     # how the environment was made
     "venv": (by_venv(), NEW),
-    "venv of copies": (by_venv("--copies"), NEW),
     "sees the system's torch": (system_packages_with_torch, NEW),
     "lib64 is a link to lib": (two_names_of_lib, NEW),
     "site-packages is a link inside": (libraries_are_a_link_inside, NEW),
@@ -267,16 +225,11 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     ),
     "no environment": (no_environment, NEW),
     "managed by the system": (managed_by_the_system, (3, "managed by the operating system")),
-    "environment of a managed one": (environment_of_a_managed_one, NEW),
     "dist-packages": (scheme_of_debian, NEW),
     # where it lies and how it is named
     "an odd name": (called('it\'s "Übung 数" [1] 100%s;&#|,= $HOME \\n `y`'), NEW),
     # another torch before it
     "torch on PYTHONPATH": (path_of_the_shell, (3, "imports before any of")),
-    # the form of the former torch
-    "namespace leftover": (namespace_leftover, NEW),
-    "pipe, socket, loops": (odd_entries, NEW),
-    "odd modes": (odd_modes, NEW),
     # what the file system refuses
     "read-only mount": (read_only_mount, (3, "cannot be written")),
     "overlay": (overlay, NEW),
@@ -318,27 +271,6 @@ def case(tmp_path: Path, index: IndexServer, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("gpusetup.install.switching.lock.LOCK_SECONDS", 0.2)
     with contextlib.ExitStack() as ends:
         yield Case(world=world, ends=ends, venv=tmp_path / "env")
-
-
-def run(case: Case, install: Install, *words: str) -> Said:
-    target: tuple[str, ...] = ("--python", case.named or str(case.venv / "bin/python"))
-    if not case.launcher:
-        return install(*target, *words)
-    root = ("--index", case.world.index.index_root)
-    changes = {"PYTHONPATH": "", **case.environment}
-    values = {**os.environ, **{k: v for k, v in changes.items() if v}}
-    paths = (str(ROOT), values.get("PYTHONPATH", ""))
-    values["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    for name in [name for name, value in changes.items() if value is None]:
-        values.pop(name, None)
-    said = subprocess.run(
-        [*case.launcher, sys.executable, "-m", "gpusetup", "install", *target, *root, *words],
-        env=values,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return Said(exit=said.returncode, out=said.stdout, err=said.stderr)
 
 
 def whole_state(folder: Path, *, without: Path | None = None) -> dict[str, str]:
@@ -389,7 +321,8 @@ def test_every_layout_is_changed_exactly_or_not_at_all(
     had_store = os.path.lexists(store)
     before, outside = whole_state(case.venv), around(case)
     words = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
-    said = run(case, install, *words)
+    target = ("--python", case.named or str(case.venv / "bin/python"))
+    said = install(*target, *words)
     assert said.exit == code, said.err
     assert around(case) == outside
     assert "Traceback" not in said.err
@@ -401,7 +334,7 @@ def test_every_layout_is_changed_exactly_or_not_at_all(
         return
     assert torch_versions(case) == [f"torch-{TORCH}+cpu.dist-info"]
     imports_the_new_one(case)
-    undone = run(case, install, "--undo", "--yes")
+    undone = install(*target, "--undo", "--yes")
     assert undone.exit == 0, undone.err
     assert whole_state(case.venv) == before
     assert around(case) == outside

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from installing import (
@@ -23,7 +21,7 @@ from machines_named import machine_named, there
 from gpusetup import cli
 from gpusetup.catalog.file import load_catalog
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Package, Snapshot
+from gpusetup.model.machine import Snapshot
 from gpusetup.probe.saved import dump_snapshot
 
 YES = ("--yes", "--no-verify")
@@ -84,15 +82,6 @@ def test_a_package_moves_torch_only_where_it_requires_that_and_says_so(
     assert f"with torch {TORCH}+cpu big would be old, or missing" in said.out
     assert install("big", "--python", str(venv), *YES).exit == 0
     assert versions_in(venv)["torch"] == f"{newer}+cpu"
-
-
-@needs_linux
-def test_a_named_backend_crosses_the_line(world: World, install: Install) -> None:
-    venv = holding(world, "cu130")
-    world.add_torch("cpu")
-    said = install("--python", str(venv), "--backend", "cpu", *YES)
-    assert said.exit == 0, said.err
-    assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
 
 
 # --- an image for another host -------------------------------------------------------------------
@@ -241,16 +230,6 @@ def replayed(
     return code, said.out + said.err
 
 
-def judged(machine: Snapshot, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """What doctor answers for a machine."""
-    file = folder / "judged.json"
-    file.write_text(dump_snapshot(machine), encoding="utf-8")
-    capsys.readouterr()
-    cli.main(["doctor", "--from", str(file), "--json"])
-    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return answer
-
-
 @pytest.mark.parametrize(
     ("python", "said"),
     [
@@ -265,26 +244,6 @@ def test_a_replay_refuses_what_a_live_run_refuses(
     code, text = replayed(machine, tmp_path, capsys)
     assert code == 3
     assert said in text and "--venv .venv" in text
-
-
-def test_doctor_says_what_moves_with_torch_and_what_cannot(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pins = Package(name="xformers", version="0.0.29", requires=("torch==2.6.0",))
-    own = Package(name="mine", version="1", requires=("torch==2.6.0",), direct=True)
-    blackwell = machine_named("rtx5090-cu124")
-    machine = replace(blackwell, packages=(*(blackwell.packages or ()), pins, own))
-    fix = judged(machine, tmp_path, capsys)["findings"][0]["fix"]
-    assert "xformers 0.0.29 requires torch==2.6.0: it is asked for again" in fix["text"]
-    assert "mine 1 requires torch==2.6.0: it cannot follow" in fix["text"]
-    (by_hand,) = fix["alternatives"]
-    assert by_hand["commands"][-1].endswith(" xformers")
-
-
-def test_the_newest_is_not_offered_where_it_is_for_another_maker(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert judged(machine_named("amd"), tmp_path, capsys)["newest"] is None
 
 
 def test_a_broken_install_is_installed_again(capsys: pytest.CaptureFixture[str]) -> None:
@@ -316,18 +275,3 @@ def test_a_package_leaves_torch_and_its_companions_byte_for_byte(
     assert versions_in(venv)["numpy"] == "2.3.0"
     held = versions_in(venv)
     assert (held["torchvision"], held["torchaudio"]) == ("0.20.1", "2.5.1")
-
-
-@needs_linux
-def test_a_wheel_that_says_another_version_inside_is_refused_and_nothing_changes(
-    world: World, install: Install
-) -> None:
-    venv = holding(world, "cpu")
-    other = world.wheel("lies", "2.0")
-    renamed = other.with_name(other.name.replace("2.0", "1.0"))
-    other.rename(renamed)
-    world.index.add("simple", renamed)
-    before = versions_in(venv)
-    said = install("lies", "--python", str(venv), *YES)
-    assert said.exit in (1, 3) and "lies" in said.err
-    assert versions_in(venv) == before

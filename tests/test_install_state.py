@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,9 +22,7 @@ from installing import (
     versions_in,
 )
 
-from gpusetup.install.recovery import recover_unfinished
 from gpusetup.install.switching.journal import Journal, read_journal, write_journal
-from gpusetup.install.switching.lock import locked
 from gpusetup.model.frozen import replace
 
 pytestmark = needs_linux
@@ -100,21 +96,6 @@ def test_undo_of_a_first_installation_takes_it_out(install: Install) -> None:
     assert Path("env/bin/python").exists()
 
 
-@pytest.mark.slow
-def test_undo_goes_back_one_level_and_says_so(world: World, venv: Path, install: Install) -> None:
-    assert install("--python", str(venv), *WANTED).exit == 0
-    first = state_of(venv)
-    world.add_torch("cpu", "2.9.0")
-    assert install("--python", str(venv), "--torch", "2.9.0", *WANTED[2:]).exit == 0
-    assert len(list((venv / ".gpusetup").glob("former*"))) == 1
-    assert install("--python", str(venv), "--undo", "--yes").exit == 0
-    assert state_of(venv) == first
-    said = install("--python", str(venv), "--undo", "--yes")
-    assert said.exit == 3
-    assert "keeps nothing to undo" in said.err
-    assert state_of(venv) == first
-
-
 def test_an_environment_that_somebody_else_changed_is_not_undone(
     world: World, venv: Path, install: Install
 ) -> None:
@@ -147,7 +128,7 @@ UNDO = ("--undo", "--yes")
     ("phase", "words"),
     [
         *((phase, WANTED) for phase in ("staging", "moving", "installing", "verifying", "keeping")),
-        *((phase, UNDO) for phase in ("staging", "moving", "installing", "keeping")),
+        ("moving", UNDO),
     ],
 )
 def test_a_retry_after_a_kill_ends_what_was_interrupted_first_and_the_rest_only_says_so(
@@ -195,23 +176,6 @@ def test_a_retry_after_a_kill_ends_what_was_interrupted_first_and_the_rest_only_
     assert versions_in(venv)["torch"] == wanted
     assert journal_in(venv) is None
     assert again.exit == 0, again.err
-
-
-@pytest.mark.parametrize("phase", ["staging", "moving", "installing", "verifying", "keeping"])
-@pytest.mark.one_in(6)
-def test_an_undo_that_was_killed_goes_on(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, phase: str
-) -> None:
-    before = state_of(venv)
-    assert install("--python", str(venv), *WANTED).exit == 0
-    after = state_of(venv)
-    killed_in(phase, venv, install, monkeypatch, UNDO)
-    ended = recover_unfinished(venv, lambda _text: None)
-    assert ended is not None and ended.undoes
-    assert state_of(venv) == (before if phase == "keeping" else after)
-    said = install("--python", str(venv), "--undo", "--yes")
-    assert said.exit == (3 if phase == "keeping" else 0), said.err
-    assert state_of(venv) == before
 
 
 def test_a_retry_after_a_kill_makes_the_environment_that_was_being_made(
@@ -273,17 +237,6 @@ def test_what_is_kept_comes_back_only_as_it_went(
     assert state_of(venv) == before
 
 
-def test_an_environment_that_was_being_made_goes_altogether(install: Install) -> None:
-    """Its interpreter may not be there yet."""
-    store = Path("env/.gpusetup").absolute()
-    store.mkdir(parents=True)
-    (store.parent / "bin").mkdir()
-    (store.parent / "bin/half").write_text("")
-    write_journal(store, Journal(phase="making", venv=True, existed=False))
-    assert recover_unfinished(Path("env").absolute(), lambda _text: None) is not None
-    assert not Path("env").exists()
-
-
 def test_a_journal_of_a_newer_gpusetup_is_refused(venv: Path, install: Install) -> None:
     store = venv / ".gpusetup"
     store.mkdir()
@@ -292,7 +245,7 @@ def test_a_journal_of_a_newer_gpusetup_is_refused(venv: Path, install: Install) 
     journal.write_text(journal.read_text().replace("journal/2", "journal/3"))
     said = install("--python", str(venv), *WANTED)
     assert said.exit == 2
-    assert "journal.json was written by a newer gpusetup (gpusetup.journal/3" in said.err
+    assert "journal.json" in said.err and "gpusetup.journal/3" in said.err
     assert journal.exists()
 
 
@@ -367,51 +320,6 @@ with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
-
-
-def test_an_installer_ends_with_its_parent_and_recovery_waits_for_it(tmp_path: Path) -> None:
-    """The parent is killed; its child, a sleep, ends; the lock is free."""
-    store = tmp_path / ".gpusetup"
-    store.mkdir()
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(store)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": ROOT},
-    )
-    assert parent.stdout is not None
-    child = int(parent.stdout.readline())
-    while not (store / "installer").exists() or b"sleep" not in command_of(child):
-        time.sleep(0.01)
-    parent.send_signal(signal.SIGKILL)
-    parent.communicate()
-    with locked(store):
-        assert not Path(f"/proc/{child}").exists() or state(child) == "Z"
-
-
-PARENT = """
-import subprocess, sys
-from pathlib import Path
-from gpusetup.install.switching.lock import ending_with_us
-argv = ending_with_us(("sleep", "3000"), Path(sys.argv[1]))
-print(subprocess.Popen(argv, stdout=subprocess.DEVNULL).pid, flush=True)
-import time; time.sleep(60)
-"""
-
-
-def command_of(pid: int) -> bytes:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-    return words if words.startswith(b"sleep") else b""
-
-
-def state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "Z"
 
 
 @contextmanager

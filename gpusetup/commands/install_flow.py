@@ -23,12 +23,13 @@ from gpusetup.install.joint.coming import with_set
 from gpusetup.install.log import Log
 from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
-from gpusetup.install.proof import prove_task
+from gpusetup.install.proof import device_to_prove, prove
 from gpusetup.install.recovery import (
     recover_unfinished,
     target_folder,
     undo_changes,
 )
+from gpusetup.install.refusals import refuse_unnamed_base
 from gpusetup.install.request import InstallRequest, question_of
 from gpusetup.install.switching import change
 from gpusetup.install.switching.journal import STORE, UNDO, read_journal
@@ -42,7 +43,6 @@ from gpusetup.install.target.find import (
     venv_to_make,
 )
 from gpusetup.install.target.in_use import users_of
-from gpusetup.install.target.place import refuse_unnamed_base
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
@@ -166,8 +166,9 @@ def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dic
         return None
     if session.request.no_verify or session.request.dry_run:
         return {}
-    verdict: dict[str, Any] = prove_task(session.job, target, task) or {}
-    if verdict.get("verdict", "passed") == "passed":
+    device = device_to_prove(task.build.backend, task.gpus_here)
+    verdict = prove(session.job, target.layout.python, device)
+    if verdict["verdict"] == "passed":
         return verdict
     session.out.talk("The right build is there but fails its test: it will be installed again.")
     return None
@@ -207,11 +208,11 @@ def _install_by_conda(session: Session, target: Target, task: Task, program: str
     if task.is_done:
         return _unchanged(session, target, task)
     plan = conda.plan_by_conda(task, target, program)
-    build, planned = task.resolution.build, plan_answer(job, plan, task)
+    build, planned = task.build, plan_answer(job, plan, task)
     said = "" if request.yes and not request.dry_run else conda.conda_says(plan)
     screen = screens.plan_screen(
         planned,
-        {"from": f"{build.backend} of {build.channel}" if build else None},
+        {"from": f"{build.backend} of {build.channel}"},
         section("conda says", [Row(f"  {line}", hang=4) for line in said.splitlines()]),
         warnings=screens.in_use(plan.used_by),
         notes=task.resolution.notes,
@@ -235,10 +236,9 @@ def undo(session: Session) -> int:
     """The packages that the last installation replaced come back."""
     request, job, folder = session.request, session.job, target_folder(session.request)
     ended = recover_unfinished(folder, session.talk, dry_run=request.dry_run)
-    if ended and ended.undoes == (ended.phase == "keeping"):  # that was the undo, or did it
-        were, are = (ended.before, ended.after) if ended.undoes else (ended.after, ended.before)
+    if ended and ended.phase != "keeping":  # to end it was the undo
         answer = InstallAnswer(
-            state="restored", target=str(folder), before=were, after=are, steps=()
+            state="restored", target=str(folder), before=ended.after, after=ended.before, steps=()
         )
         session.out.answer(answer, screens.end_screen(answer, "undone"))
         return 0
@@ -288,19 +288,18 @@ def show_described(options: Namespace, out: Console) -> int:
     """The commands as one would type them on the machine that is described; nothing is asked."""
     machine = gather(options, out)
     answer, task = describe(request_of(options), lambda text: out.talk(plain(text)), machine)
-    build, asked = task.resolution.build, task.asked
+    build, asked = task.build, task.asked
     if task.is_done:
         screen = screens.end_screen(answer, notes=task.notes)
     else:
-        comes = build is not None and not build.labelled and "torch" in asked.family
+        comes = not build.labelled and "torch" in asked.family
         told = {
             "packages": without_logins(", ".join(asked.packages)),
             "stays": ", ".join(asked.pinned),
-            "backend": build.backend if build and comes else None,
+            "backend": build.backend if comes else None,
             "fallback": screens.fallback(task.fallbacks),
         }
-        moves = build is not None and task.decision.moves
-        broken = pinned_in_words(machine, build) if build and moves else ()
+        broken = pinned_in_words(machine, build) if task.decision.moves else ()
         notes, system = (*broken, *task.all_notes), machine.os.family or OWN_SYSTEM
         screen = screens.plan_screen(answer, told, notes=notes, system=system)
     out.answer(answer, screen)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import signal
 from pathlib import Path
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.install.credentials import without_logins
-from gpusetup.system.processes import Output
+from gpusetup.system.processes import Output, how_it_ended
 
 NO = 1
 """uv's exit code where it finds no solution."""
@@ -38,19 +37,9 @@ def conda_failed(title: str, output: Output) -> GpuSetupError:
 
 
 def said_by(output: Output) -> str:
-    return without_logins(sentence(output.stderr or output.stdout) or how_it_ended(output))
-
-
-def how_it_ended(output: Output) -> str:
-    """How a program ended that printed nothing, for its error.
-
-    >>> how_it_ended(Output(argv=("/usr/bin/uv", "pip"), exit=-9))
-    'uv was ended by SIGKILL'
-    """
-    program = Path(output.argv[0]).name
-    if output.exit is not None and output.exit < 0:
-        return f"{program} was ended by {signal.Signals(-output.exit).name}"
-    return f"{program} ended with {output.exit} and said nothing"
+    """All that it said, or how it ended without a word."""
+    ended = f"{Path(output.argv[0]).name} said nothing: {how_it_ended(output.exit or 0)}"
+    return without_logins(sentence(output.stderr or output.stdout) or ended)
 
 
 def sentence(text: str) -> str:

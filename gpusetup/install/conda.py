@@ -18,7 +18,7 @@ from typing import Any
 from gpusetup.errors import Blocked
 from gpusetup.install.answers import versions_after
 from gpusetup.install.complaints import conda_failed
-from gpusetup.install.credentials import redacted, without_logins
+from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task
 from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.proof import device_to_prove, prove
@@ -26,13 +26,7 @@ from gpusetup.install.switching.change import drop_leftovers, require_finished
 from gpusetup.install.switching.files import read_json_object
 from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.switching.receipt import (
-    Receipt,
-    now,
-    read_receipt,
-    shareable,
-    write_receipt,
-)
+from gpusetup.install.switching.receipt import read_receipt, write_receipt
 from gpusetup.install.target.find import Target
 from gpusetup.install.target.in_use import User, users_of
 from gpusetup.installers import INSTALLERS
@@ -65,6 +59,10 @@ class CondaPlan(Frozen):
     """Programs that have torch of the target loaded."""
     before: Mapping[str, str]
     after: Mapping[str, str]
+    revision: int | None = None
+    """The one that was there before."""
+    installer: str = "conda"
+    wheels: tuple[()] = ()
 
     @property
     def why(self) -> str | None:
@@ -72,8 +70,7 @@ class CondaPlan(Frozen):
 
     @property
     def backend(self) -> str:
-        build = self.task.resolution.build
-        return build.backend if build else "cpu"
+        return self.task.build.backend
 
 
 # --- what is there --------------------------------------------------------------------------------
@@ -170,18 +167,8 @@ def execute_conda(job: Job, plan: CondaPlan, *, verify: bool) -> Outcome:
         verdict = prove(job, plan.python, device) if verify else None
         (store / UNDO).unlink(missing_ok=True)
         drop_leftovers(store)
-        receipt = Receipt(
-            installed_at=now(),
-            python=redacted(plan.python),
-            backend=plan.backend,
-            installer="conda",
-            before=plan.before,
-            after=seen(prefix),
-            steps=tuple(shareable(step) for step in job.done),
-            revision=began,
-            verdict=None if verdict is None else {"verdict": verdict["verdict"]},
-        )
-        write_receipt(store / RECEIPT, receipt)
+        plan = replace(plan, after=seen(prefix), revision=began)
+        write_receipt(store / RECEIPT, plan, job.done, verdict)
     return Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
 
 

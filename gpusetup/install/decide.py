@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Callable
 
 from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
-from gpusetup.catalog.rows import Name
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.refusals import (
+    notes_of_place,
     own_environment,
     refuse,
     refuse_trouble_elsewhere,
     upgrade_line,
 )
 from gpusetup.install.request import Question
-from gpusetup.install.target.place import notes_of_place
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, Torch
@@ -72,15 +70,9 @@ class Task(Frozen):
     def newest(self) -> Offer | None:
         """The newest that fits, where it is newer than what will be there."""
 
-        offer, build = newest_of(self.decision, self.machine), self.resolution.build
-        if (
-            self.said
-            or offer is None
-            or build is None
-            or parsed(offer.torch) <= parsed(build.torch)
-        ):
-            return None
-        return offer
+        offer = newest_of(self.decision, self.machine)
+        is_newer = offer and parsed(offer.torch) > parsed(self.build.torch)
+        return offer if is_newer and not self.said else None
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -92,11 +84,10 @@ class Task(Frozen):
     def notes(self) -> tuple[str, ...]:
         """What a person should know of the decision besides the build."""
 
-        build, offer = self.resolution.build, self.newest
-        guess = concluded(self.machine, load_catalog())
-        moves = build is not None and self.decision.moves
-        stays = left_in_words(self.machine, build, load_catalog()) if build and moves else ()
-        stays += self._strangers
+        offer, catalog = self.newest, load_catalog()
+        guess = concluded(self.machine, catalog)
+        moves = self.decision.moves
+        stays = left_in_words(self.machine, self.build, catalog) if moves else ()
         newer = f"torch {offer.torch} from {offer.backend} fits too" if offer else None
         return (
             *((guess,) if guess else ()),
@@ -106,28 +97,13 @@ class Task(Frozen):
         )
 
     @property
-    def _strangers(self) -> tuple[str, ...]:
-        """Companions that stay beside a torch that they do not belong to: nobody asked for them."""
-        build = self.resolution.build
-        if build is None or self.decision.moves:
-            return ()
-        names = left_behind(self.machine, build.torch, build.backend, load_catalog())
-        return tuple(
-            f"{pin} does not belong to torch {build.torch}, and stays: "
-            + _exchange(cast("Name", pin.partition("==")[0]), build)
-            for pin in self.asked.pinned
-            if pin.partition("==")[0] in names
-        )
-
-    @property
     def resolution(self) -> Resolution:
         return self.decision.resolution
 
     @property
     def choices(self) -> tuple[Choice, ...]:
         """The build and what may be taken in its place; nothing, where a backend was named."""
-        build, found = self.resolution.build, self.resolution
-        assert build is not None, "a task has a build"
+        build, found = self.build, self.resolution
         url = found.index_url or ""
         first = Choice(torch=build.torch, backend=build.backend, index_url=url)
         return (first, *(found.fallbacks if self.question.request.backend == "auto" else ()))
@@ -135,6 +111,11 @@ class Task(Frozen):
     @property
     def fallbacks(self) -> tuple[Choice, ...]:
         return self.resolution.fallbacks if self.decision.moves else ()
+
+    @property
+    def build(self) -> TorchBuild:
+        assert self.resolution.build is not None, "a task has a build"
+        return self.resolution.build
 
     @property
     def is_done(self) -> bool:
@@ -156,7 +137,13 @@ def decide(question: Question, talk: Callable[[str], None], *, fresh: bool = Fal
     """
     catalog, request, asked = load_catalog(), question.request, question.asked
     check_request(question.wanted, catalog)
-    machine = target_machine(question, fresh=fresh)
+    machine = question.machine
+    if fresh:
+        python = replace(machine.python, prefix=request.venv, manager="venv")
+        machine = replace(machine, python=python, torch=Torch(installed=False), packages=())
+    if request.for_other_host:
+        machine = for_host(machine, list(request.for_gpu), request.for_driver, catalog)
+    machine = with_catalog(machine, catalog)
     question = replace(question, machine=machine)
     asks = question.is_named or "torch" in asked.named
     beside = left_alone(machine, catalog) if request.packages and not asks else None
@@ -178,17 +165,6 @@ def decide(question: Question, talk: Callable[[str], None], *, fresh: bool = Fal
     return task if offer is None else replace(task, upgrade=upgrade_line(question, offer))
 
 
-def target_machine(question: Question, *, fresh: bool) -> Snapshot:
-    """The host that will run it, with what the target holds; nothing where it is yet to be made."""
-    request, snapshot, catalog = question.request, question.machine, load_catalog()
-    if fresh:
-        python = replace(snapshot.python, prefix=request.venv, manager="venv")
-        snapshot = replace(snapshot, python=python, torch=Torch(installed=False), packages=())
-    if request.for_other_host:
-        snapshot = for_host(snapshot, list(request.for_gpu), request.for_driver, catalog)
-    return with_catalog(snapshot, catalog)
-
-
 # --- what comes ----------------------------------------------------------------------------------
 
 
@@ -201,38 +177,21 @@ def what_comes(question: Question, decision: Decision, *, repairs: bool) -> Requ
     build = decision.resolution.build
     assert build is not None
     if decision.moves:
-        there = (*family_there(machine), *asked.family)
-        family = tuple(name for name in FAMILY if name in there)
+        wanted = (*family_there(machine), *asked.family)
+        family = tuple(name for name in FAMILY if name in wanted)
         followers = tuple(one.name for one in pinned(machine, build) if one.can_follow)
         return replace(asked, family=family, followers=followers)
     behind = left_behind(machine, build.torch, build.backend, catalog)
     behind = tuple(name for name in behind if repairs or name in asked.named)
-    comes = companions_to_add(question, build, behind)
-    held = {n: one for n, one in installed(machine).items() if n not in (*comes, *behind)}
-    pins = (f"{name}=={held[name].version}" for name in FAMILY if name in held)
-    return replace(asked, family=comes, pinned=tuple(pins))
-
-
-def companions_to_add(
-    question: Question, build: TorchBuild, behind: Sequence[str]
-) -> tuple[str, ...]:
-    """The companions that are wanted beside a torch that stays, or were left behind by it."""
-    machine, asked = question.machine, question.asked
     there, known = installed(machine), versions_of(build)
     missing = tuple(n for n in asked.family if n != "torch" and n not in there)
     for name in (*missing, *(name for name in behind if name in asked.named)):
         if name not in known:
             raise Unsatisfiable(
                 f"No {name} is known for torch {machine.torch.version}",
-                hint=f"nothing was changed; {_exchange(cast('Name', name), build)}",
+                hint="nothing was changed; `gpusetup resolve --explain` says which torch has one",
             )
-    wanted = (*behind, *missing)
-    return tuple(name for name in FAMILY if name in wanted and name in known)
-
-
-def _exchange(name: Name, build: TorchBuild) -> str:
-    """How a companion that belongs to a torch comes: from its own index, or with the same torch
-    from another."""
-    if name in versions_of(build):
-        return f"`gpusetup install {name}` exchanges it"
-    return "`gpusetup resolve --explain` says which torch has one"
+    comes = tuple(name for name in FAMILY if name in (*behind, *missing) and name in known)
+    held = {n: one for n, one in there.items() if n not in (*comes, *behind)}
+    pins = (f"{name}=={held[name].version}" for name in FAMILY if name in held)
+    return replace(asked, family=comes, pinned=tuple(pins))

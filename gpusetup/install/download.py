@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from gpusetup.errors import Blocked, Unreached
 from gpusetup.install.credentials import split_login, without_credentials, without_logins
 from gpusetup.install.decide import Task
-from gpusetup.install.fetching.wheels import Wheel, parsed_name, size_text
+from gpusetup.install.fetching.wheels import Wheel, size_text, wheel_at
 from gpusetup.install.job import Job
 from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
@@ -99,19 +99,10 @@ def wheels_in(folder: Path) -> tuple[Wheel, ...]:
     """The wheels of a folder; `Blocked` where there are none."""
     hint = "`--offline` names the folder that `gpusetup install --download DIR` filled"
     with blocked_by_files(f"{folder} cannot be read", hint):
-        files = sorted(folder.iterdir())
-    found = tuple(
-        Wheel(
-            name=named[0],
-            version=named[1],
-            filename=path.name,
-            url=path.absolute().as_uri(),
-            size_bytes=path.stat().st_size,
-            source=str(path.parent),
-        )
-        for path in files
-        if (named := parsed_name(path.name)) is not None
-    )
+        files = sorted(path for path in folder.iterdir() if path.is_file())
+    sized = ((path.absolute().as_uri(), path.stat().st_size) for path in files)
+    each = (wheel_at(url, size_bytes=size, source=str(folder)) for url, size in sized)
+    found = tuple(filter(None, each))
     if not found:
         raise Blocked(
             f"{folder} holds no wheels",

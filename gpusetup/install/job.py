@@ -11,7 +11,7 @@ from typing import Any
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.log import Log
 from gpusetup.install.settings.environment import in_image_build, uv_program
-from gpusetup.install.switching.lock import ending_with_us, outliving_us
+from gpusetup.install.switching.lock import launched
 from gpusetup.model.documents import DoneStep
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen, Record, replace
@@ -59,9 +59,8 @@ def run_step(
     so long after a Ctrl-C.
     """
     job.log.command(step.argv)
-    argv = (outliving_us if gently_seconds else ending_with_us)(step.argv, job.store)
     output = run(
-        argv,
+        launched(step.argv, job.store, outlives=gently_seconds > 0),
         timeout=step.timeout_seconds,
         environment={**(environment or job.environ), **step.environment},
         gently_seconds=gently_seconds,

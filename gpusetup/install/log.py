@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,19 +17,18 @@ KEPT_LOGS = 20
 
 
 class Log:
-    """A file that grows while an installation goes on; several threads may write.
+    """A file that grows while an installation goes on.
 
     A line that cannot be written (a full disk, a folder that is gone) ends no installation.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
         self._began = time.monotonic()
 
     def line(self, text: str) -> None:
         seconds = time.monotonic() - self._began
-        with self._lock, suppress(OSError), self.path.open("a", encoding="utf-8") as file:
+        with suppress(OSError), self.path.open("a", encoding="utf-8") as file:
             file.write(f"{seconds:8.3f} {redacted(text)}\n")
 
     def command(self, argv: Sequence[str]) -> None:

@@ -37,7 +37,7 @@ def plan_task(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
 
 
 def _plan_of(job: Job, target: Target, task: Task) -> Plan:
-    venv, build, prefix = target.venv, task.resolution.build, target.venv or target.layout.prefix
+    venv, prefix = target.venv, target.venv or target.layout.prefix
     if venv is None:
         check_importable(target.layout, task.asked.family)
     choice, wheels, passed = _first_index(job, target, task)
@@ -59,7 +59,7 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
     sizes = sum(wheel.size_bytes or 0 for wheel in wheels)
     require_space(prefix, int(sizes * UNPACKED_FACTOR))
     comes = {wheel.name for wheel in wheels}
-    left = pinned(task.machine, build) if build is not None and task.decision.moves else ()
+    left = pinned(task.machine, task.build) if task.decision.moves else ()
     passed_over = (f"{name} is passed over: {why}" for name, why in passed)
     return Plan(
         target=prefix,
@@ -89,8 +89,7 @@ def _first_index(
 ) -> tuple[Choice, tuple[Wheel, ...], list[tuple[str, str]]]:
     """The first index that has torch and its companions, and what comes with them; those that have
     no such wheel, and what uv says of it."""
-    build, asked = task.resolution.build, task.asked
-    assert build is not None, "a task has a build"
+    build, asked = task.build, task.asked
     passed: list[tuple[str, str]] = []
     root = job.wheels[0].source if job.wheels else task.question.request.root
     for choice in task.choices:

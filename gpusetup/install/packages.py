@@ -32,6 +32,7 @@ NO_PACKAGES = {
     r"(?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi": (
         "it is a part of the system: `gpusetup doctor` names the driver, and the commands"
     ),
+    r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}": r'did you mean `--gpu "\g<0>"`?',
     r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
     r"pytorch([\s<>=!~\[;@].*)?": r'did you mean `gpusetup install "torch\1"`?',
     r"[^@]*\.(?:whl|tar\.gz|zip)": (

@@ -39,6 +39,13 @@ class Plan(Frozen):
     device: str = "auto"
     """What verify is told to prove."""
 
+    installer: str = "uv"
+    revision: None = None
+
+    @property
+    def backend(self) -> str:
+        return self.choice.backend
+
     @property
     def after(self) -> dict[str, str]:
         return {wheel.name: wheel.version for wheel in self.wheels}

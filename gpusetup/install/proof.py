@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.install.job import Job
-from gpusetup.install.switching.lock import ending_with_us
+from gpusetup.install.switching.lock import launched
 from gpusetup.system.processes import Output, run
-
-if TYPE_CHECKING:
-    from gpusetup.install.decide import Task
-    from gpusetup.install.target.find import Target
 
 VERIFY = Path(__file__).resolve().parent.parent / "verify"
 
@@ -30,9 +26,8 @@ def prove(job: Job, python: str, device: str, torch: str | None = None) -> dict[
     expected = ("--expect", f"torch=={torch}") if torch else ()
     argv = (python, str(VERIFY), "--json", "--device", device, *expected)
     job.log.command(argv)
-    output = run(
-        ending_with_us(argv, job.store), timeout=VERIFY_SECONDS, environment=dict(job.environ)
-    )
+    held = launched(argv, job.store)
+    output = run(held, timeout=VERIFY_SECONDS, environment=dict(job.environ))
     job.log.output(output)
     return parse_verdict(output)
 
@@ -66,10 +61,3 @@ def device_to_prove(backend: str, gpus: int | None) -> str:
     if not re.fullmatch(r"cu\d+", backend):
         return "cpu"
     return "none" if gpus == 0 else "auto"
-
-
-def prove_task(job: Job, target: Target, task: Task) -> dict[str, Any]:
-    """The verdict on what is there already."""
-    build = task.resolution.build
-    assert build is not None, "a task that is done has a build"
-    return prove(job, target.layout.python, device_to_prove(build.backend, task.gpus_here))

@@ -29,22 +29,20 @@ def recover_unfinished(
     """End what a killed change began, before another one begins; its journal."""
     store = folder / STORE
     journal = read_journal(store)
-    if journal is None:
-        if not dry_run and (store / STAGING).is_dir():  # killed at its very end
-            with locked(store, talk):
-                if read_journal(store) is None:
-                    drop_leftovers(store)
-        return None
-    head = interrupted(str(folder))
+    head = interrupted(str(folder)) if journal else ""
     if dry_run:
-        talk(f"{head}; {ended_by(str(folder), System().family)}.")
+        if journal:
+            talk(f"{head}; {ended_by(str(folder), System().family)}.")
+        return None
+    if journal is None and not (store / STAGING).is_dir():  # that: killed at its very end
         return None
     with locked(store, talk):  # one that still runs has the lock
         if read_journal(store) is None:
+            drop_leftovers(store)
             return None
         talk(f"{head}; recovering first ...")
         ended = recover(store)
-    if ended and ended.venv and not ended.existed and folder.is_dir() and not any(folder.iterdir()):
+    if ended and ended.venv and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
     if ended:
         state = "new" if ended.phase == "keeping" else "previous"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date
+from functools import cache, partial
 from typing import Literal
 
 from gpusetup.catalog.builds import Catalog
@@ -75,10 +76,11 @@ def listed_builds(root: str, catalog: Catalog) -> tuple[TorchBuild, ...]:
     own, and inferred ones. One without a label (macOS, old aarch64) is of the backend in whose
     folder it lies."""
     found: dict[tuple[str, str, str, str], TorchBuild] = {}
+    nearest: Nearest = cache(partial(_nearest, catalog))
     for wheel in ask_page(f"{root.rstrip('/')}/torch/"):
         folder, label = wheel.url.split("/")[-2], wheel.version.partition("+")[2]
         backend = label or (folder if folder in catalog.backends else "cpu")
-        build = _build(wheel, backend, catalog)
+        build = _build(wheel, backend, catalog, nearest)
         if build is not None:
             had = found.get(_key(build), build)
             pythons = {*build.pythons, *had.pythons}
@@ -87,7 +89,10 @@ def listed_builds(root: str, catalog: Catalog) -> tuple[TorchBuild, ...]:
     return tuple(catalog.row_of(*_key(one)) or one for one in found.values())
 
 
-def _build(wheel: Wheel, backend: str, catalog: Catalog) -> TorchBuild | None:
+Nearest = Callable[[str, str, str], TorchBuild | None]
+
+
+def _build(wheel: Wheel, backend: str, catalog: Catalog, nearest: Nearest) -> TorchBuild | None:
     """The build of one wheel, its kernels inferred; None if nothing tells them, and for torch older
     than the catalog."""
     torch, _, label = wheel.version.partition("+")
@@ -100,7 +105,7 @@ def _build(wheel: Wheel, backend: str, catalog: Catalog) -> TorchBuild | None:
     family: Literal["linux", "windows", "macos"]
     family = "linux" if platform["linux"] else "windows" if platform["win"] else "macos"
     machine = (platform["linux"] or platform["mac"] or "x86_64").replace("arm64", "aarch64")
-    like = _nearest(backend, family, machine, catalog)
+    like = nearest(backend, family, machine)
     if like is None or not re.fullmatch(r"cp3\d+", python):
         return None
     many, cuda = platform["many"] or "", cuda_of(backend)
@@ -124,7 +129,7 @@ def _build(wheel: Wheel, backend: str, catalog: Catalog) -> TorchBuild | None:
     )
 
 
-def _nearest(backend: str, family: str, machine: str, catalog: Catalog) -> TorchBuild | None:
+def _nearest(catalog: Catalog, backend: str, family: str, machine: str) -> TorchBuild | None:
     """The build that tells most: the same backend's newest, else that of its CUDA major, else the
     highest CUDA."""
     cuda = cuda_of(backend)

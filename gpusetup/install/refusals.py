@@ -3,7 +3,7 @@ no torch mends, a build that is not exchanged unasked, a target that may not be 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
@@ -12,7 +12,6 @@ from gpusetup.diagnosis.elsewhere import trouble_elsewhere
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.request import InstallRequest, Question
-from gpusetup.install.target.place import refuse_unnamed_base
 from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Offer
@@ -43,15 +42,14 @@ def elsewhere(found: Finding, machine: Snapshot) -> Unsatisfiable:
     stays = f"torch {version} was left as it is" if version else "torch was not installed"
     way = "".join(f"\n  {line}" for line in found.fix.commands) if found.fix else ""
     text = f"{found.fix.text}{':' if way else ''}{way}\n" if found.fix else ""
-    if RECORDS[found.id].before_torch:
-        return Unsatisfiable(
-            f"{found.title} ({found.id}): no other build fixes that; nothing was changed",
-            hint=f"{text}`gpusetup doctor` says more",
-        )
+    also = (
+        ""
+        if RECORDS[found.id].before_torch
+        else ("; `gpusetup install --upgrade`, `--torch` or `--backend` change torch all the same")
+    )
     return Unsatisfiable(
         f"The trouble is not torch: {found.title} ({found.id}); {stays}",
-        hint=f"{text}`gpusetup doctor` says more; `gpusetup install --upgrade`, `--torch` or "
-        "`--backend` change torch all the same",
+        hint=f"{text}`gpusetup doctor` says more{also}",
     )
 
 
@@ -121,3 +119,26 @@ def check_described(machine: Snapshot, way: str) -> None:
     if python.site_writable is False:
         where = python.site_packages or python.prefix or "Its site-packages"
         raise Blocked(f"{where} cannot be written by this user", hint=own)
+
+
+# --- what Windows makes of the folder -------------------------------------------------------------
+
+
+def is_base(machine: Snapshot) -> bool:
+    """Whether the target is Windows' own Python. On Linux such a one says itself who manages it."""
+    return machine.os.family == "windows" and machine.python.manager == "system"
+
+
+def refuse_unnamed_base(machine: Snapshot, way: str) -> None:
+    """`Blocked` where nobody named that as the target: gpusetup merely runs in it."""
+    if is_base(machine) and machine.python.chosen_by == "self":
+        raise Blocked(
+            f"{machine.python.prefix} is the system's own Python, not an environment",
+            hint=f"use your own environment: `{way}`; `--python` names this one",
+        )
+
+
+def notes_of_place(machine: Snapshot) -> Iterator[str]:
+    """What a person should know of it before it is changed."""
+    if is_base(machine):
+        yield f"{machine.python.prefix} is no environment: this changes the system's own Python"

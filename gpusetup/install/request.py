@@ -72,7 +72,8 @@ def question_of(
     asked = requested_packages(request.packages, installed, environment_of(machine))
     if request.torch and asked.torch and request.torch != asked.torch:
         raise UsageError(
-            f"`{as_word(asked.torch)}` and `--torch {request.torch}` both name a version",
+            f"`--torch {request.torch}` and torch {asked.torch} among the packages both name a "
+            "version",
             hint="give one of them",
         )
     wanted = Request(
@@ -81,14 +82,6 @@ def question_of(
         installer="conda" if by_conda else "auto",
     )
     return Question(request=request, asked=asked, wanted=wanted, machine=machine)
-
-
-def as_word(torch: str) -> str:
-    """
-    >>> as_word("2.5.1"), as_word(">=2.6")
-    ('torch==2.5.1', 'torch>=2.6')
-    """
-    return f"torch=={torch}" if torch[:1].isdigit() else f"torch{torch}"
 
 
 def resolved(question: Question) -> Resolution:

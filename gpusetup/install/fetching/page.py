@@ -14,7 +14,7 @@ from urllib.parse import urldefrag, urljoin
 
 from gpusetup.errors import Unreached
 from gpusetup.install.credentials import without_credentials, without_logins
-from gpusetup.install.fetching.wheels import TORCH_INDEX, Wheel, file_name, parsed_name
+from gpusetup.install.fetching.wheels import TORCH_INDEX, Wheel, wheel_at
 from gpusetup.install.settings.environment import certificates
 
 MISSING = (403, 404, 410)
@@ -55,18 +55,9 @@ def ask_page(url: str) -> tuple[Wheel, ...]:
 
 
 def _wheel(url: str, mark: str) -> Wheel | None:
-    named = parsed_name(file_name(url))
-    if named is None or not url.startswith(("http://", "https://")):
-        return None
     digest = re.search(r"[0-9a-fA-F]{64}", mark)
-    return Wheel(
-        name=named[0],
-        version=named[1],
-        filename=file_name(url),
-        url=url,
-        sha256=digest[0] if digest else None,
-        source=TORCH_INDEX,
-    )
+    wheel = wheel_at(url, sha256=digest[0] if digest else None, source=TORCH_INDEX)
+    return wheel if url.startswith(("http://", "https://")) else None
 
 
 def _unreached(said: str) -> Unreached:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.model.frozen import Frozen
@@ -30,6 +30,14 @@ class Wheel(Frozen):
     source: str = DEFAULT_INDEX
     is_direct: bool = False
     """Whether it was asked for by its address."""
+
+
+def wheel_at(url: str, **more: Any) -> Wheel | None:
+    """The wheel of an address; None where its name is no wheel's."""
+    filename = file_name(url)
+    if (named := parsed_name(filename)) is None:
+        return None
+    return Wheel(name=named[0], version=named[1], filename=filename, url=url, **more)
 
 
 def parsed_name(filename: str) -> tuple[str, str, frozenset[Tag]] | None:

@@ -24,7 +24,7 @@ from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
 from gpusetup.install.settings.environment import asking_environment
-from gpusetup.install.switching.files import flush, link_hard, remove
+from gpusetup.install.switching.files import flush, remove
 from gpusetup.install.switching.journal import (
     JOURNAL,
     NEXT_RECEIPT,
@@ -41,12 +41,11 @@ from gpusetup.install.switching.journal import (
     write_journal,
 )
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.switching.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
+from gpusetup.install.switching.receipt import write_receipt
 from gpusetup.install.switching.unpack import unpacked
 from gpusetup.install.target.find import Target, layout_of
 from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, versions
 from gpusetup.install.target.owned import files_of_all
-from gpusetup.model.documents import DoneStep
 from gpusetup.model.frozen import replace
 from gpusetup.system.refused import READ_ONLY, blocked_by_files, refused
 from gpusetup.system.signals import interruptible, uninterrupted
@@ -65,12 +64,12 @@ def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
     is to be made is made first, and taken away where it fails."""
     venv, layout, verdict = target.venv, target.layout, None
     store = Path(venv or layout.prefix, STORE)
-    existed, seen = store.parent.is_dir(), () if venv else distributions(layout)
+    seen = () if venv else distributions(layout)
     with interruptible(), locked(store, job.talk):
         job.store = store
         _require_unchanged(target, plan, seen)
         phase: Phase = "making" if venv else "staging"
-        journal = Journal(phase=phase, venv=venv is not None, existed=existed, keep=job.keep)
+        journal = Journal(phase=phase, venv=venv is not None, keep=job.keep)
         change = begun(store, journal)
         with change.or_back(job):
             if venv:
@@ -82,8 +81,7 @@ def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
             if verdict is None or verdict["verdict"] == "passed":
-                receipt = _receipt(job, plan, change.journal, verdict)
-                write_receipt(store / NEXT_RECEIPT, receipt)
+                write_receipt(store / NEXT_RECEIPT, plan, job.done, verdict)
         if verdict is not None and verdict["verdict"] != "passed":
             change.restore(job)
             return Outcome(kept=False, verdict=verdict)
@@ -111,16 +109,18 @@ def require_finished(store: Path, same: bool = True) -> None:
 
 
 def undo(job: Job, layout: Layout) -> None:
-    """The packages that the last installation replaced come back, by a change like any other; what
-    came since stays."""
+    """The packages that the last installation replaced come back: its own journal is put back. Who
+    kills this, or keeps it from a file, finds it ended by the next run."""
     store = Path(layout.prefix, STORE)
     with interruptible(), locked(store, job.talk):
         known = undo_known(store, layout)
-        journal = Journal(phase="staging", keep=False, undoes=True, before=known.journal.after)
-        change = begun(store, journal)
-        with change.or_back(job):
-            change.exchange(job, layout, known.linked(), known.journal.before)
-        change.finish()
+        job.talk("Restoring the previous state ...")
+        with uninterrupted(), blocked_by_files("Cannot restore the previous state", TWICE):
+            known.enter("moving", undoes=True, venv=False)
+            known.put_back()
+
+
+TWICE = "fix that, then run `gpusetup install --undo` again; nothing is lost until then"
 
 
 def recover(store: Path) -> Journal | None:
@@ -235,7 +235,8 @@ class Change:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.replace(kept, path)
         remove_empty(made)
-        remove(self.store / NEXT_RECEIPT)
+        for name in (UNDO, RECEIPT) if self.journal.undoes else (NEXT_RECEIPT,):
+            (self.store / name).unlink(missing_ok=True)
         self._forget()
 
     def keep(self) -> None:
@@ -246,8 +247,6 @@ class Change:
         fresh, receipt = store / NEXT_RECEIPT, store / RECEIPT
         if fresh.exists():
             fresh.replace(receipt)
-        elif journal.undoes:
-            receipt.unlink(missing_ok=True)
         if journal.keep:
             kept = _files_in(self.former)
             write_journal(store, replace(journal, phase="keeping", kept=kept), UNDO)
@@ -289,15 +288,6 @@ class Change:
                 hint = "the previous state was restored" if changed else "nothing was changed"
                 raise refused(problem, "", hint) from problem
             raise
-
-    def linked(self) -> dict[str, str]:
-        """What is kept, once more in the staging folder, by hard links if the disk has them: each
-        file, and where it goes."""
-        stage = self.store / STAGING
-        kept = {str(stage / os.path.basename(at)): (at, path) for path, at in self.aside.items()}
-        for copy, (at, _) in kept.items():
-            link_hard(at, copy)
-        return {copy: path for copy, (_, path) in kept.items()}
 
 
 def _is_folder(path: str) -> bool:
@@ -372,17 +362,3 @@ def undo_known(store: Path, layout: Layout) -> Change:
                 hint=hint,
             )
     return change
-
-
-def _receipt(job: Job, plan: Plan, journal: Journal, verdict: Mapping[str, Any] | None) -> Receipt:
-    return Receipt(
-        installed_at=now(),
-        python=shareable(DoneStep(argv=(plan.python,))).argv[0],
-        backend=plan.choice.backend,
-        installer="uv",
-        before=journal.before,
-        after=plan.after,
-        wheels=tuple(map(receipt_wheel, plan.wheels)),
-        steps=tuple(shareable(step) for step in job.done),
-        verdict=None if verdict is None else {"verdict": verdict["verdict"]},
-    )

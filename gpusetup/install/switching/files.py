@@ -5,15 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
-
-from gpusetup.errors import BadInput
+from typing import Any
 
 BUSY_TRIES = 20
 BUSY_SECONDS = 0.1
@@ -26,7 +23,7 @@ def write_safely(path: Path, text: str) -> None:
     fresh = path.with_name(f".{path.name}.gpusetup.new")
     remove(fresh)
     try:
-        with open_new(fresh) as file:
+        with open(fresh, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -55,7 +52,7 @@ def flush(folder: Path) -> None:
         number = ctypes.get_errno() if call and call(handle) else 0
     finally:
         os.close(handle)
-    if call is None or number == errno.ENOSYS:
+    if call is None or number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         os.sync()
     elif number:
         raise OSError(number, os.strerror(number), str(folder))
@@ -79,49 +76,23 @@ def read_json_object(path: Path, most_bytes: int = 1 << 20) -> dict[str, Any] | 
     return found if isinstance(found, dict) else None
 
 
-def open_new(path: Path) -> TextIO:
-    """A file that is not there yet; never through a link that somebody has put there."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    handle = os.open(path, flags, 0o666)
-    return os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="")
-
-
-def refuse_newer(raw: bytes, kind: str, *, what: str) -> None:
-    """`BadInput` for a file of ours in a form that only a newer gpusetup knows.
-
-    >>> refuse_newer(b'{"schema": "gpusetup.journal/1"}', "gpusetup.journal/1", what="x")
-    """
-    family, _, known = kind.rpartition("/")
-    found = re.search(rb'"schema"\s*:\s*"' + family.encode() + rb'/(\d+)"', raw[:4096])
-    if found and int(found[1]) > int(known):
-        raise BadInput(
-            f"{what} was written by a newer gpusetup ({family}/{found[1].decode()}, "
-            f"this one knows {known})",
-            hint="use that one, or update this one: `pip install --upgrade gpusetup`",
-        )
-
-
 def remove(path: Path) -> None:
-    """Delete a file, a link or a whole folder; nothing where it is not there."""
+    """Delete a file, a link or a whole folder, in which somebody may still write; nothing where it
+    is not there."""
     if path.is_symlink() or not path.is_dir():
-        try:
+        with suppress(NotADirectoryError):  # a file stands where a folder would be
             path.unlink(missing_ok=True)
-        except NotADirectoryError:  # a file stands where a folder would be
-            return
         return
-    for attempt in range(BUSY_TRIES):
-        if not os.path.lexists(path):
-            return
+    for left in reversed(range(BUSY_TRIES)):
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
-            if not path.exists():
-                return
-        except OSError as problem:
-            if problem.errno not in (errno.ENOTEMPTY, errno.EBUSY) or attempt == BUSY_TRIES - 1:
+            pass
+        except OSError:
+            if not left:
                 raise
             time.sleep(BUSY_SECONDS)
-        else:
+        if not path.exists():
             return
 
 
@@ -132,11 +103,3 @@ def files_below(top: str) -> Iterator[str]:
             yield from files_below(os.path.join(top, name))
     elif os.path.lexists(top):
         yield top
-
-
-def link_hard(source: str, copy: str) -> None:
-    """The same file under another name; a copy if the disk has no hard links."""
-    try:
-        os.link(source, copy, follow_symlinks=False)
-    except (OSError, NotImplementedError):
-        shutil.copy2(source, copy, follow_symlinks=False)

@@ -25,7 +25,7 @@ from typing import Literal
 
 from gpusetup import __version__
 from gpusetup.errors import BadInput, Blocked
-from gpusetup.install.switching.files import no_link, refuse_newer, write_safely
+from gpusetup.install.switching.files import no_link, write_safely
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.refused import blocked_by_files
 
@@ -57,12 +57,10 @@ class Journal(Frozen):
     after: Mapping[str, str] = {}
     venv: bool = False
     """Whether the whole environment is made here, so that putting back takes it away."""
-    existed: bool = True
-    """Whether its folder was there, empty."""
     keep: bool = True
     """Whether what was there is kept for `--undo`."""
     undoes: bool = False
-    """Whether it brings back what an earlier change moved aside."""
+    """Whether it is of an installation that is being undone."""
     kept: Mapping[str, tuple[int, int]] = {}
     """Of an undo: what is kept, with the size and the time of each file."""
 
@@ -112,7 +110,6 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
     raw = read_state(path)
     if raw is None:
         return None
-    refuse_newer(raw, "gpusetup.journal/2", what=str(path))
     try:
         journal = from_json(raw, Journal, what=str(path))
         wrong = _what_is_wrong(journal, store)

@@ -77,23 +77,14 @@ def _acquired(path: Path, say: Callable[[str], None], who: str, seconds: float) 
     return lock
 
 
-def ending_with_us(argv: Sequence[str], store: Path | None) -> tuple[str, ...]:
-    """The command under which a program ends with us, and holds the installer's lock.
+def launched(argv: Sequence[str], store: Path | None, *, outlives: bool = False) -> tuple[str, ...]:
+    """The command under which a program holds the installer's lock and ends with us. `outlives`: it
+    is not killed with us: conda has a transaction of its own, and ends it or rolls it back.
 
-    Windows has no such thing: there a killed gpusetup leaves uv or pip to run to its end, and
-    what it still has open cannot be renamed.
+    Windows has no such thing: there a killed gpusetup leaves uv to run to its end, and what it
+    still has open cannot be renamed.
     """
     if store is None or os.name != "posix":
         return tuple(argv)
-    return _launched(argv, store, os.getpid())
-
-
-def outliving_us(argv: Sequence[str], store: Path | None) -> tuple[str, ...]:
-    """The command under which a program holds the installer's lock, but is not killed with us:
-    conda has a transaction of its own, and ends it or rolls it back."""
-    return tuple(argv) if store is None or os.name != "posix" else _launched(argv, store, 0)
-
-
-def _launched(argv: Sequence[str], store: Path, parent: int) -> tuple[str, ...]:
-    launcher = (sys.executable, "-I", "-S", str(LAUNCHER))
-    return (*launcher, str(store / "installer"), str(parent), *argv)
+    parent = "0" if outlives else str(os.getpid())
+    return (sys.executable, "-I", "-S", str(LAUNCHER), str(store / "installer"), parent, *argv)

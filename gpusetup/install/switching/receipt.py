@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup import __version__
 from gpusetup.install.credentials import redacted, without_credentials
@@ -14,6 +14,10 @@ from gpusetup.install.switching.files import write_safely
 from gpusetup.install.switching.journal import read_state
 from gpusetup.model.documents import DoneStep
 from gpusetup.model.frozen import Frozen
+
+if TYPE_CHECKING:
+    from gpusetup.install.conda import CondaPlan
+    from gpusetup.install.plan import Plan
 
 
 class ReceiptWheel(Frozen):
@@ -51,10 +55,24 @@ def shareable(step: DoneStep) -> DoneStep:
     return DoneStep(argv=words, seconds=step.seconds, exit=step.exit)
 
 
-def write_receipt(path: Path, receipt: Receipt) -> None:
+def write_receipt(
+    path: Path, plan: Plan | CondaPlan, done: Iterable[DoneStep], verdict: Mapping[str, Any] | None
+) -> None:
     from gpusetup.model.codec import to_json, to_plain
     from gpusetup.redaction import redact_document
 
+    receipt = Receipt(
+        installed_at=now(),
+        python=redacted(plan.python),
+        backend=plan.backend,
+        installer=plan.installer,
+        before=plan.before,
+        after=plan.after,
+        wheels=tuple(map(receipt_wheel, plan.wheels)),
+        steps=tuple(map(shareable, done)),
+        verdict=None if verdict is None else {"verdict": verdict["verdict"]},
+        revision=plan.revision,
+    )
     write_safely(path, to_json(redact_document(to_plain(receipt)), indent=2) + "\n")
 
 

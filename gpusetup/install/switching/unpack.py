@@ -8,7 +8,6 @@ disk or by whoever edits a file of an environment that shares it.
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from gpusetup.install.settings.environment import FETCHING, asking_environment
 from gpusetup.install.switching.files import remove
 from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target.layout import LIBRARIES, Layout
+from gpusetup.install.target.owned import record_rows
 from gpusetup.model.finding import Step
 
 CHUNK = 1 << 20
@@ -105,7 +105,7 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
     """Every unpacked file, and where it will be. `Differs` where one is not what a list says."""
     found = frozenset(_files_below(root))
     record = os.path.join(".dist-info", "RECORD")
-    lists = {path: _rows(path) for path in found if path.endswith(record)}
+    lists = {path: record_rows(path) for path in found if path.endswith(record)}
     _require_wheels(root, lists, wheels)
     promised: dict[str, set[str]] = {}
     for path, rows in lists.items():
@@ -133,11 +133,6 @@ def _files_below(root: Path) -> Iterator[str]:
             if os.path.islink(path) or not (os.path.isdir(path) or os.path.isfile(path)):
                 raise differs(f"uv wrote what is no file: {_short(path, root)}")
         yield from (os.path.join(folder, name) for name in files)
-
-
-def _rows(record: str) -> Rows:
-    text = os.fsdecode(Path(record).read_bytes()).replace("\0", "\ufffd")
-    return [row for row in csv.reader(text.splitlines()) if row]
 
 
 def _require_wheels(root: Path, lists: Mapping[str, Rows], wheels: Sequence[Wheel]) -> None:
