@@ -76,7 +76,7 @@ def modprobe(world: World, words: Sequence[str]) -> World:
 def with_uvm_node(world: World) -> World:
     have = {node.path for node in world.snapshot.devices}
     new = tuple(n for n in nodes(1) if "uvm" in n.path and n.path not in have)
-    return world.showing(devices=(*world.snapshot.devices, *new))
+    return world.showing(devices=(*(world.snapshot.devices or ()), *new))
 
 
 def may_open(world: World) -> World:

@@ -26,6 +26,7 @@ KERNEL_SAID = (
 def loaded(world: World, package: DriverPackage | None = None) -> World:
     """The driver on disk, loaded into a kernel that has just started (or had none)."""
     package = package or world.on_disk
+    assert package is not None, "a driver is on its disk"
     world = world.without_events(*KERNEL_SAID)
     served = tuple(gpu for gpu in world.hardware if serves(package, gpu))
     return _running(world, package, served)
