@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_timeout, tell
-from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.errors import Unsatisfiable
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
@@ -37,11 +36,6 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--gpus", metavar="LIST", help="only these GPUs: 0,3 (as in SLURM_JOB_GPUS)"
     )
-    parser.add_argument(
-        "--kubernetes",
-        action="store_true",
-        help="in a pod: also set the condition GpuProblem of the node $NODE_NAME",
-    )
     add_timeout(parser, LIMIT_WORDS)
 
 
@@ -56,8 +50,6 @@ def run(options: Namespace, out: Console) -> int:
     answer = looked(expected, options.gpus, system=recorder, limit=limit)
     if recorder:
         tell(recorder, out)
-    if options.kubernetes:
-        out.talk(_told_kubernetes(answer))
     from gpusetup.render.language import ERROR, GOOD, Row, Screen
 
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
@@ -85,18 +77,6 @@ def looked(
     record = read_node(system or System(), limit or LIMIT_SECONDS)
     job = only(Job(snapshot=record.snapshot, facts=record.facts, expected=expected), gpus)
     return checked(name_of_node(), job, load_catalog(), given_out=given_out)
-
-
-def _told_kubernetes(answer: NodeCheckAnswer) -> str:
-    from gpusetup.fleet.kubernetes_watch import report
-
-    name = os.environ.get("NODE_NAME")
-    if not name:
-        raise UsageError(
-            "`--kubernetes` needs the node's name in NODE_NAME",
-            hint="in the pod: `valueFrom: {fieldRef: {fieldPath: spec.nodeName}}`",
-        )
-    return report(answer.ok, answer.reason, name)
 
 
 def expected_of(name: str | None) -> Mapping[str, str]:
