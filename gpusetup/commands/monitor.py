@@ -36,7 +36,7 @@ EXAMPLES = (
     "gpusetup monitor --demo",
 )
 FASTEST_SECONDS = 0.02
-DEMO = Path(__file__).resolve().parent.parent / "data" / "monitor_demo.csv"
+DEMO = Path(__file__).resolve().parent.parent / "data" / "monitor_demo.jsonl"
 DEMO_COMMAND = ("python", "train.py", "--config", "conf/base.yaml")
 DEMO_SECONDS = 0.1
 """Between two samples of the demonstration on a terminal."""
@@ -58,11 +58,10 @@ def configure(parser: ArgumentParser) -> None:
         help="only this GPU; repeatable (default: those of CUDA_VISIBLE_DEVICES)")  # fmt: skip
     add("--pid", type=int, metavar="PID",
         help="also watch this process and its children, until it ends")  # fmt: skip
-    add("--csv", metavar="FILE", help="also write a row for each GPU and sample")
     add("--html", metavar="FILE", help="also write a page with charts at the end")
     add_timeout(parser)
     add("--replay", metavar="FILE",
-        help="judge a recording instead of watching: what `--json` or `--csv` wrote, or a log of "
+        help="judge a recording instead of watching: what `--json` wrote, or a log of "
         "nvidia-smi (--query-gpu csv, dmon) or dcgmi dmon; a command after `--` is not "
         "run then, it says what ran")  # fmt: skip
     add("--demo", action="store_true",
@@ -103,7 +102,7 @@ def checked(options: Namespace) -> None:
     if options.replay and (options.once or options.gpu or options.seconds):
         raise UsageError(
             "`--replay` judges a recording: nothing is watched",
-            hint="only `--json`, `--output`, `--csv`, `--html`, `--interval` and, after `--`, the "
+            hint="only `--json`, `--output`, `--html`, `--interval` and, after `--`, the "
             "command that ran go with it",
         )
 
@@ -190,7 +189,7 @@ def _running(pid: int) -> tuple[Tree, tuple[str, ...] | None]:
 def _recording(options: Namespace, out: Console) -> Recording:
     from gpusetup.commands.monitor_recording import Recording
 
-    return Recording(out, csv=options.csv, html=options.html)
+    return Recording(out, options.html)
 
 
 def _once(source: Nvml, options: Namespace, out: Console) -> int:
@@ -200,9 +199,6 @@ def _once(source: Nvml, options: Namespace, out: Console) -> int:
         sample = source.next(patience_of(options))
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
-    if options.csv:
-        with _recording(options, out) as recording:
-            recording.see(sample)
     from gpusetup.render.live import once
 
     out.answer(sample, lambda: once(sample))

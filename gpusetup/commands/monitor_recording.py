@@ -1,4 +1,4 @@
-"""Where the samples of one run go: the terminal, JSON lines, CSV, a page; and the answer."""
+"""Where the samples of one run go: the terminal, JSON lines, a page; and the answer."""
 
 from __future__ import annotations
 
@@ -32,17 +32,15 @@ class Lines:
 class Recording:
     """Takes the samples of one run and answers at its end.
 
-    The files are opened first: one that cannot be written ends the job before it begins.
+    The page is opened first: a file that cannot be written ends the job before it begins.
     """
 
-    def __init__(self, out: Console, *, csv: str | None = None, html: str | None = None) -> None:
+    def __init__(self, out: Console, html: str | None = None) -> None:
         self._out, self._html = out, html
         self._stack = ExitStack()
         self._tally = Tally()
         self._sinks: list[record.Sink] = [Losses(self.say)]
         self._json: record.JsonLines | None = None
-        if csv:
-            self._sinks.append(record.Csv(self._stack.enter_context(record.opened(csv))))
         if html:
             record.opened(html).close()
 
@@ -87,14 +85,11 @@ class Recording:
     def say(self, text: str) -> None:
         self._out.talk(plain(text))
 
-    def see(self, sample: Sample) -> None:
-        for sink in self._sinks:
-            sink.sample(sample)
-
     def take(self, samples: Iterable[Sample]) -> None:
         for sample in samples:
             self._tally.add(sample)
-            self.see(sample)
+            for sink in self._sinks:
+                sink.sample(sample)
 
     def finish(
         self,
