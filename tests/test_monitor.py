@@ -382,7 +382,6 @@ def test_the_command_runs_where_no_gpu_can_be_watched(machine: Machine) -> None:
     told = documents(done.stdout)
     assert done.returncode == 0 and told[-1]["verdict"] is None
     assert told[-1]["next"]["command"] == "gpusetup doctor"
-    assert len(told) > 2 and told[-1]["tree"]["memory_bytes"]["peak"] > 1 << 20
 
 
 @pytest.mark.slow

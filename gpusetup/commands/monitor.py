@@ -131,15 +131,16 @@ def _watch(options: Namespace, out: Console) -> int:
             if options.once:
                 return _once(source, options, out)
         recording = stack.enter_context(_recording(options, out))
-        watch = _command if options.after else _until_ended
-        return watch(source, options, recording)
+        if options.after:
+            return _command(source, options, recording)
+        assert source is not None
+        return _until_ended(source, options, recording)
 
 
-def _until_ended(source: Nvml | None, options: Namespace, recording: Recording) -> int:
+def _until_ended(source: Nvml, options: Namespace, recording: Recording) -> int:
     """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
     import signal
 
-    from gpusetup.monitor.sample import PATIENCE_SECONDS
     from gpusetup.monitor.session import watching
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -150,8 +151,7 @@ def _until_ended(source: Nvml | None, options: Namespace, recording: Recording) 
                 source,
                 recording.say,
                 seconds=options.seconds,
-                interval=options.interval,
-                patience=options.timeout or PATIENCE_SECONDS,
+                late=_late(options),
                 tree=tree,
             )
         )
@@ -166,14 +166,23 @@ def _command(source: Nvml | None, options: Namespace, recording: Recording) -> i
     recording.stream()
     argv, aside = tuple(options.after), options.json and not options.output
     command = Command(argv, stdout=STDERR if aside else None)
-    length, every = options.seconds, options.interval
-    watched = watching(source, recording.say, seconds=length, interval=every, command=command)
     try:
-        recording.take(watched)
+        if source is not None:
+            length, late = options.seconds, _late(options)
+            recording.take(
+                watching(source, recording.say, seconds=length, late=late, command=command)
+            )
     finally:  # whatever ends the watching, it does not end the command
         code = command.exit_code()
     recording.finish(source=SOURCE if source else None, command=argv, exit_code=code)
     return code
+
+
+def _late(options: Namespace) -> float:
+    """How long a sample may take."""
+    from gpusetup.monitor.sample import PATIENCE_SECONDS
+
+    return float((options.timeout or PATIENCE_SECONDS) + options.interval)
 
 
 def _running(pid: int) -> tuple[Tree, tuple[str, ...] | None]:
