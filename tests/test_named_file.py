@@ -56,7 +56,6 @@ COMMANDS = (
     "doctor --from",
     "fleet run --print --hosts",
     "fleet show {folder} --profile",
-    "fleet slurm health --profile",
     "plan --from-config",
     "plan --cells",
     "plan --model",

@@ -47,7 +47,7 @@ def run(options: Namespace, out: Console) -> int:
     expected = expected_of(options.profile)
     recorder = RecordingSystem(System()) if out.verbose else None
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
-    answer = looked(expected, options.gpus, system=recorder, limit=limit)
+    answer = looked(expected, options.gpus, recorder or System(), limit)
     if recorder:
         tell(recorder, out)
     from gpusetup.render.language import ERROR, GOOD, Row, Screen
@@ -58,25 +58,16 @@ def run(options: Namespace, out: Console) -> int:
 
 
 def looked(
-    expected: Mapping[str, str],
-    gpus: str | None,
-    *,
-    system: System | None = None,
-    limit: float | None = None,
-    given_out: int | None = None,
+    expected: Mapping[str, str], gpus: str | None, system: System, limit: float
 ) -> NodeCheckAnswer:
-    """The node as it is now, judged, as a job with these GPUs sees it; None: all of them.
-
-    `given_out`: how many GPUs Slurm gives out on this node, if it was asked.
-    """
+    """The node as it is now, judged, as a job with these GPUs sees it; None: all of them."""
     from gpusetup.catalog.file import load_catalog
     from gpusetup.fleet.node_check import Job, checked, only
-    from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
-    from gpusetup.system.system import System
+    from gpusetup.probe.node import name_of_node, read_node
 
-    record = read_node(system or System(), limit or LIMIT_SECONDS)
+    record = read_node(system, limit)
     job = only(Job(snapshot=record.snapshot, facts=record.facts, expected=expected), gpus)
-    return checked(name_of_node(), job, load_catalog(), given_out=given_out)
+    return checked(name_of_node(), job, load_catalog())
 
 
 def expected_of(name: str | None) -> Mapping[str, str]:
