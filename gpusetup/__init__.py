@@ -14,13 +14,8 @@ if TYPE_CHECKING:
 
 __version__ = "1.0.0rc1"
 
-_HOMES = {
-    "load_ipython_extension": "gpusetup.notebooks.magic",
-    "unload_ipython_extension": "gpusetup.notebooks.magic",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name == "load_ipython_extension":
+        return importlib.import_module("gpusetup.notebooks.magic").load_ipython_extension
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Would verify catch a sick device? Each fault of a file, with the checks of `standard` on a CPU.
 
-python scripts/mutants_verify.py tests/kernel_faults/kernel_faults.py [NAME...] [--seed N]
+mutants_verify.py tests/kernel_faults/kernel_faults.py [NAME...] [--drawn N] [--seed N]
 
 The file has `MUTANTS`, rows that begin with a name, and `apply(NAME)`, which makes torch compute
-wrongly in its process; answers in float64 stay right, because they are the reference. Each fault
-gets a fork of one warm process, which ends at the first check that fails (20 to 80 seconds). The
-run named `nothing` has no fault and has to pass. The last line is "caught N of M".
+wrongly in its process and fills `MET` where it did; `--drawn N` takes N of its generated faults
+instead. Each fault gets a fork of one warm process, which ends at the first check that fails (20 to
+80 seconds). The run named `nothing` has no fault and has to pass. The last line is "caught N of M";
+a fault that no call met does not count.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from gpusetup.verify.checks.table import function_of, named  # noqa: E402
 from gpusetup.verify.values import Asked, ask_for  # noqa: E402
 
 NOTHING = "nothing"
+UNMET = "met by no call"
 LEFT_OUT = ("compile", "dataloader", "memory", "out-of-memory", "speed")
 """Compiled code does not pass the dispatcher; the others see no fault of a kernel and take long."""
 
@@ -39,6 +41,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--drawn", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1000)
     options = parser.parse_args()
     spec = importlib.util.spec_from_file_location(options.file.stem, options.file)
@@ -52,8 +55,11 @@ def main() -> int:
     for name in wanted:
         function_of(named(name))
     faults = options.names or [row[0] for row in module.MUTANTS]
+    if options.drawn:
+        faults = module.drawn(options.drawn, options.seed)
     said = {name: judged(module, name, wanted) for name in (NOTHING, *faults)}
-    print(f"caught {sum(bool(said[name]) for name in faults)} of {len(faults)}")
+    met = [said[name] for name in faults if said[name] != UNMET]
+    print(f"caught {len([*filter(None, met)])} of {len(met)}")
     return int(bool(said[NOTHING]))
 
 
@@ -84,7 +90,7 @@ def failed(module: Any, name: str, wanted: list[str]) -> str:
         found = run(check, None)
         if found.status == "failed":
             return f"{check} {found.detail[:200]}"
-    return ""
+    return "" if name == NOTHING or module.MET else UNMET
 
 
 if __name__ == "__main__":

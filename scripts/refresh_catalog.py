@@ -9,7 +9,7 @@ Everything it needs is in the repository and on the public index: the base is th
 Builds that the index has and the catalog lacks are added with the kernels of the newest release
 of the same backend (for a new backend: of the nearest CUDA), marked `inferred` until somebody
 reads the wheel. What the METADATA of the newest torchvision and torchaudio declares is read there
-too (`refresh_companions.py`). An index that cannot be reached changes nothing.
+too (`refresh_companions.py`). An index that cannot be reached ends it.
 
 By hand, one row each: a release (`releases`), what the default package index has for a platform
 (`default_wheels`), a CUDA release (`toolkits`, `branches`, `compilers`), a GPU (`gpus`). Then
@@ -34,6 +34,8 @@ from refresh_companions import with_companions
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import Capability, parsed
 
+RECENT = 3
+"""Of how many of the newest releases the companions are asked for."""
 CATALOG = Path(__file__).resolve().parent.parent / "gpusetup" / "data" / "catalog.json"
 
 
@@ -96,31 +98,19 @@ def _platform(platform: dict[str, Any]) -> str:
 
 def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
     """The document with the builds that the live index has and the catalog lacks."""
-    from gpusetup.catalog.builds import index_url
     from gpusetup.catalog.file import read_catalog
-    from gpusetup.errors import Blocked
-    from gpusetup.install.fetching.page import ask_page
-    from gpusetup.install.refresh import (
-        backends_to_ask,
-        listed_builds,
-        listed_labels,
-    )
+    from gpusetup.install.refresh import listed_builds
 
     catalog = read_catalog(written(document).encode())
     known = {(b.torch, b.backend, b.os, b.machine) for b in catalog.builds}
-    backends = sorted({*backends_to_ask(catalog), *listed_labels(catalog, root)})
-    for backend in backends:
-        try:
-            page = ask_page(f"{index_url(backend, root)}/torch/")
-        except Blocked as problem:
-            print(f"not asked: {problem.message}", file=sys.stderr)
-            continue
-        listed = f"{len(page)} wheels" if page else "no wheels"
-        print(f"{index_url(backend, root)}/torch/ lists {listed}", file=sys.stderr)
-        for build in listed_builds(page, backend, catalog):
-            if (build.torch, build.backend, build.os, build.machine) not in known:
-                add(document, build)
-                document["as_of"] = datetime.date.today().isoformat()
+    recent = {row.torch for row in catalog.releases[-RECENT:]}
+    listed = listed_builds(root, catalog)
+    for build in listed:
+        if (build.torch, build.backend, build.os, build.machine) not in known:
+            add(document, build)
+            document["as_of"] = datetime.date.today().isoformat()
+    both = (*catalog.builds, *listed)
+    backends = sorted({b.backend for b in both if b.torch in recent and b.channel == "pytorch"})
     if with_companions(document, root, backends):
         document["companions"]["as_of"] = datetime.date.today().isoformat()
     return document

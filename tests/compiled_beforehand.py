@@ -18,7 +18,7 @@ from _pytest.assertion import rewrite
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("gpusetup", "tests", "web", "actions", "scripts")
-NO_MODULES = ("tune_shapes", "plan_configs", "configs", "captures", "messages", "kernel_faults")
+NO_MODULES = ("tune_shapes", "plan_configs", "configs", "messages", "kernel_faults")
 PROCESSES = 2
 
 

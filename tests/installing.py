@@ -26,8 +26,8 @@ from index_server import IndexServer, build_wheel, index_server
 from gpusetup import cli
 from gpusetup.install.fetching import page
 from gpusetup.install.settings import environment as asking
+from gpusetup.install.switching import change, unpack
 from gpusetup.install.switching import journal as journals
-from gpusetup.install.switching import switch, transaction
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Snapshot
 from gpusetup.model.versions import Capability
@@ -188,7 +188,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "TIMEOUTS", (1.0, 0.6))
     short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0"}
     monkeypatch.setattr(asking, "LIMITS", {**asking.LIMITS, **short})
-    monkeypatch.setattr(switch, "FETCHING", short)
+    monkeypatch.setattr(unpack, "FETCHING", short)
 
 
 def bare_environment(folder: Path, default_index: str) -> dict[str, str]:
@@ -316,7 +316,7 @@ def killed_in(
 
     child = os.fork()
     if child == 0:
-        monkeypatch.setattr(transaction, "write_journal", write)
+        monkeypatch.setattr(change, "write_journal", write)
         install(target, str(venv), *words)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9

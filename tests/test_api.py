@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def same_questions() -> dict[str, Asked]:
     }
 
 
-WHEN = ("taken_at", "readings", "seconds", "free_bytes", "available_bytes", "value", "spread")
+WHEN = ("taken_at", "readings", "seconds", "free_bytes", "available_bytes", "value")
 """What two readings of one machine need not have in common."""
 
 
@@ -196,26 +196,9 @@ def test_a_value_that_no_machine_has_is_a_wrong_question(ask: Callable[[], objec
         ask()
 
 
-def dicts_in(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield value
-    if dataclass := getattr(value, "__struct_fields__", ()):
-        value = [getattr(value, name) for name in dataclass]
-    if isinstance(value, list | tuple | dict):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from dicts_in(one)
-
-
-@each("asked", ["resolve", "plan", "doctor of this machine"])
-def test_no_dict_of_an_answer_can_be_changed_and_copies_can(asked: str) -> None:
+@each("asked", ["resolve", "plan"])
+def test_an_answer_is_a_plain_value(asked: str) -> None:
     answer: Any = same_questions()[asked][0]()
-    found = list(dicts_in(answer))
-    assert found
-    for one in found:
-        for method in ("__setitem__", "__delitem__", "__ior__", "update", "clear", "pop"):
-            with pytest.raises(TypeError, match="cannot be changed"):
-                getattr(one, method)("x")
-        assert json.loads(json.dumps(dict(one), default=str)) is not None
     assert pickle.loads(pickle.dumps(answer)) == copy.deepcopy(answer) == answer
     assert type(api.to_plain(answer)) is dict
 

@@ -128,7 +128,7 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
         (["install", "--cpu"], "did you mean `--backend NAME`?"),
         (["--strict", "doctor"], "options come after the command"),
         (["resolve", "--index", "https://m.example/whl/cu124"], "--backend cu124`"),
-        (["doctor", "healthy"], "did you mean `--from MACHINE`?"),
+        (["doctor", "healthy"], "did you mean `--from MACHINE` or"),
         (["doctor", "--report", "https://x.example/1"], "nothing is fetched"),
         (["resolve", "rtx4090"], 'did you mean `--gpu "rtx4090"`?'),
         (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 8B`"),

@@ -55,7 +55,7 @@ def test_a_command_says_its_name_its_talk_and_how_far_it_is(terminal: Tty) -> No
         assert until(lambda: "Verifying 0 s" in terminal.getvalue())
         CLOCK.reached(2, 4)
         assert until(lambda: "Verifying 2 of 4, 0 s left" in terminal.getvalue())
-        CLOCK.in_megabytes(2_000_000, 4_000_000)
+        CLOCK.reached(2, 4, "MB")
         assert until(lambda: "Verifying 2 of 4 MB, 0 s left" in terminal.getvalue())
     assert terminal.getvalue().endswith(clock.ERASED)
     assert "Verifying ...\n" in terminal.getvalue()
@@ -73,8 +73,8 @@ asks = ("sh", "-c", sys.argv[1])
 with clock.CLOCK.during("gpusetup install"):
     alone, told = run(asks, timeout=5), Lines(asks)
     print(f"alone {alone.exit} told {told.exit()} ")
-    with clock.CLOCK.still():
-        foreground(asks).wait()
+    clock.CLOCK.end()
+    foreground(asks).wait()
 """
 REPORT = """
 import sys

@@ -199,65 +199,18 @@ def test_powershell_reads_one_text_in_quotes(text: str) -> None:
     assert read == re.sub(r"(\\+)$", r"\1\1", re.sub(r'(\\*)"', r'\1\1\\"', text))
 
 
-@given(NASTY.filter(str.isprintable))
-def test_cmd_reads_one_word(text: str) -> None:
-    """cmd's own reading: carets outside of quotes, `%` as it stands at a prompt, then argv."""
-    written = shell.word(text, "cmd")
-    passed, quoted, place = "", False, 0
-    while place < len(written):
-        c = written[place]
-        if c == "^" and not quoted:
-            place += 1
-            passed += written[place]
-        else:
-            quoted ^= c == '"'
-            assert quoted or c not in "&|<>()%", written
-            assert c != "%" or not quoted, written
-            passed += c
-        place += 1
-    assert argument(passed) == text
-
-
 # --- Windows: people paste into PowerShell and into cmd -------------------------------------------
 
 
-def argument(passed: str) -> str:
-    """CommandLineToArgvW of one argument."""
-    read, place, backslashes = "", 0, 0
-    while place < len(passed):
-        c = passed[place]
-        if c == "\\":
-            backslashes += 1
-        elif c == '"':
-            read += "\\" * (backslashes // 2) + ('"' if backslashes % 2 else "")
-            backslashes = 0
-        else:
-            read, backslashes = read + "\\" * backslashes + c, 0
-        place += 1
-    return read + "\\" * backslashes
-
-
-# --- Windows: people paste into PowerShell and into cmd -------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("started", "typed"),
-    [
-        ("C:\\Müller\\gpusetup", "C:\\Müller\\gpusetup guard --write"),
-        ("D:\\a b\\gpusetup", '& "D:\\a b\\gpusetup" guard --write  # in cmd: without "& "'),
-    ],
-)
-def test_what_is_not_on_path_is_started_where_it_lies(
-    started: str, typed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_what_is_not_on_path_is_started_through_this_python(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(program, "TYPED", {})
-    monkeypatch.setattr(shell, "OWN_SYSTEM", "windows")
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(sys, "argv", [started, "guard", "--python", sys.prefix])
-    assert main() == 0
-    assert f"\n  {typed}\n" in capsys.readouterr().out
-    monkeypatch.setattr(
-        sys, "argv", [started, *["resolve", "--gpu", "sm_86", "--driver", "581.29"]]
-    )
-    assert main() == 0
-    assert f"\n  {Path(sys.executable).parent / 'uv'} pip install " in capsys.readouterr().out
+    for words, way in (
+        (["guard", "--python", sys.prefix], "gpusetup guard --write"),
+        (["resolve", "--gpu", "sm_86", "--driver", "581.29"], "uv pip install "),
+    ):
+        monkeypatch.setattr(sys, "argv", ["gpusetup", *words])
+        assert main() == 0
+        assert f"\n  {sys.executable} -m {way}" in capsys.readouterr().out

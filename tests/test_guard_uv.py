@@ -77,16 +77,7 @@ def test_in_the_folder_of_a_dot_venv_a_plain_uv_is_held_back(
 
 
 @pytest.mark.parametrize("name", ["uv.toml", "pyproject.toml"])
-def test_the_lines_for_settings_that_are_there_hold_uv_back(
-    world: World, guard: Guard, folder: Path, name: str
-) -> None:
-    own = '[project]\nname = "x"\nversion = "0"\n' if name == "pyproject.toml" else "# mine\n"
-    (folder / name).write_text(own)
-    told = " ".join(guard(folder / ".venv", "--write").err.split())
-    _, _, rest = told.partition(f"{folder / name} is yours and stays; write this into it: ")
-    assert rest and (folder / name).read_text() == own
-    assert unasked(world, folder, "wants-another", "--dry-run").returncode == 0
-    lines = rest.partition(", ]")[0].replace("[tool.uv] ", "[tool.uv]\n") + "]\n"
-    (folder / name).write_text(own + lines)
-    held = unasked(world, folder, "wants-another")
-    assert held.returncode != 0 and f"torch=={TORCH}" in held.stderr, held.stderr
+def test_other_settings_of_uv_are_not_hidden(guard: Guard, folder: Path, name: str) -> None:
+    (folder.parent / name).write_text("# mine\n")
+    assert guard(folder / ".venv", "--write").exit == 0
+    assert not (folder / "uv.toml").exists()

@@ -79,15 +79,6 @@ def test_the_monitors_child_is_held_back_too(driver: Driver) -> None:
     assert not driver.node.exists()
 
 
-def test_nvidia_smi_is_held_back_too(driver: Driver) -> None:
-    smi = driver.folder / "nvidia-smi"
-    smi.write_text(f"#!/bin/sh\nexec {driver.program} {driver.node} {driver.told}\n")
-    smi.chmod(0o755)
-    assert System().run((str(smi), "-L"), 60).exit == 0
-    assert held(driver.facts())
-    assert not driver.node.exists()
-
-
 def root_in_the_bounding_set(facts: dict[str, str]) -> bool:
     return bool(int(facts["CapBnd"], 16) & MAY)
 

@@ -15,8 +15,6 @@ PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 
 HOMES: dict[str, tuple[str, ...]] = {
     "torch": ("verify/", "child_scripts/", "tune/bench.py", "tune/optimizer.py", "tune/recover/"),
-    "numpy": ("verify/companions/computations.py",),
-    "triton": ("verify/companions/triton_kernel.py",),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
     "requests": (*("install/fetching/page.py", "install/download.py"),),
     "pynvml": ("child_scripts/",),
@@ -32,7 +30,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "ruamel": ("configs/yaml_text.py",),
     "tomlkit": ("install/project.py",),
     "tomli": ("install/", "configs/toml_text.py"),
-    "filelock": ("install/switching/transaction.py", "install/switching/lock.py"),
+    "filelock": ("install/switching/lock.py",),
     "ray": ("fleet/engines/ray.py",),
     "psutil": ("monitor/", "child_scripts/", "system/"),
 }

@@ -125,15 +125,15 @@ def check_installed(venv: Path, wheel: Path) -> None:
 def spoiled_stage(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], object]) -> None:
     """The installer ends well, but what it left is not what the wheel holds."""
     from gpusetup.install.fetching.wheels import Wheel
-    from gpusetup.install.switching import switch
-    from gpusetup.install.switching.staged import compared
+    from gpusetup.install.switching import unpack
+    from gpusetup.install.switching.unpack import compared
     from gpusetup.install.target.layout import Layout
 
     def spoiled(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
         spoil(next(root.glob("lib/python*/site-packages")))
         return compared(root, wheels, layout)
 
-    monkeypatch.setattr(switch, "compared", spoiled)
+    monkeypatch.setattr(unpack, "compared", spoiled)
 
 
 SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {

@@ -151,7 +151,7 @@ UNDOS: dict[str, Spoil] = {
     "from outside": lambda p: p.moves(f"{outside_of(p)}/thesis.txt", name="undo.json"),
     "kept elsewhere": lambda p: p.write("undo.json", former="../../home/Documents"),
     "a FIFO": lambda p: os.mkfifo(p.store / "undo.json"),
-    "conda's is deep": lambda p: (p.store / "conda-undo.json").write_text('{"x":' + "[" * 99_999),
+    "the receipt is deep": lambda p: (p.store / RECEIPT).write_text('{"x":' + "[" * 99_999),
     "former is a link": lambda p: (
         (p.store / FORMER).symlink_to(p.home / "Documents"),
         p.moves(p.site / "x", name="undo.json"),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import random
 import shutil
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +34,7 @@ def test_an_environment_that_somebody_else_made_meanwhile_is_not_taken_away(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What fails in an environment that it made takes it away: so it must be its own."""
-    from gpusetup.install import execute
+    from gpusetup.install.switching import change
     from gpusetup.install.switching.lock import locked as honest
 
     world.add_torch("cpu", files={"torch/__init__.py": "raise ImportError('broken')"})
@@ -45,11 +43,11 @@ def test_an_environment_that_somebody_else_made_meanwhile_is_not_taken_away(
         world.venv("theirs")
         return honest(store, talk)
 
-    monkeypatch.setattr(execute, "locked", after_them)
+    monkeypatch.setattr(change, "locked", after_them)
     target = world.folder / "theirs"
     said = install("--venv", str(target), "--torch", TORCH, "--backend", "cpu", "--yes")
     assert said.exit == 3
-    assert "was created by another program in the meantime" in said.err
+    assert "was changed by another program in the meantime" in said.err
     assert (target / "bin/python").exists()
     assert not (target / ".gpusetup").exists()
 
@@ -71,12 +69,8 @@ def test_a_folder_is_filled_with_all_that_a_new_environment_needs(
 ) -> None:
     assert versions_in(world.folder / "here") == {}
     assert not (world.folder / "here/.gpusetup").exists()
-    manifest = json.loads((cache / "manifest.json").read_text())
-    assert manifest["schema"] == "gpusetup.wheelhouse/1"
-    names = sorted(manifest["wheels"])
-    assert names == sorted(path.name for path in cache.glob("*.whl"))
-    assert {name.partition("-")[0] for name in names} == {"torch", "filelock", "typing_extensions"}
-    assert sorted(p.name for p in cache.iterdir()) == sorted([*names, "manifest.json"])
+    names = sorted(path.name.partition("-")[0] for path in cache.iterdir())
+    assert names == ["filelock", "torch", "typing_extensions"]
 
 
 @pytest.mark.parametrize("there", ["new", "an older torch"])
@@ -105,43 +99,23 @@ def test_a_folder_serves_a_machine_without_a_network(
     assert "sha256" in receipt
 
 
-def more_in(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel, "a") as archive:
-        archive.writestr("torch/more.py", "more = True\n")
-
-
 SPOILED = {
     "a wheel was damaged": (
         lambda cache: next(cache.glob("torch-*.whl")).write_bytes(b"PK damaged"),
         3,
         "Failed to extract archive",
     ),
-    "a wheel was changed": (
-        lambda cache: more_in(next(cache.glob("torch-*.whl"))),
-        3,
-        "ash mismatch",
-    ),
     "a wheel is missing": (
         lambda cache: next(cache.glob("filelock-*.whl")).unlink(),
         3,
-        "lacks filelock-3.20.0",
+        "filelock was not found",
     ),
     "nothing is left": (lambda cache: shutil.rmtree(cache), 3, "cannot be read: No such file"),
-    "the manifest is of a newer gpusetup": (
-        lambda cache: (cache / "manifest.json").write_text('{"schema": "gpusetup.wheelhouse/9"}'),
-        2,
-        "was written by a newer gpusetup",
-    ),
-    "the manifest is cut": (
-        lambda cache: (cache / "manifest.json").write_text('{"schema": "gpus'),
-        2,
-        "manifest.json",
-    ),
 }
 
 
 @pytest.mark.parametrize(("spoil", "code", "cause"), SPOILED.values(), ids=SPOILED.keys())
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(3)
 def test_a_folder_that_was_spoiled(
     world: World, install: Install, cache: Path, spoil: object, code: int, cause: str
 ) -> None:
@@ -209,9 +183,3 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 4096)
     except OSError:  # the program has ended
         return b""
-
-
-def test_the_base_of_a_new_environment_is_our_own_interpreter() -> None:
-    from gpusetup.install.target import find
-
-    assert find.base_interpreter() == sys.executable

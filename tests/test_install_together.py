@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from index_server import build_wheel
 from installing import (
     Install,
     World,
@@ -21,13 +19,8 @@ from installing import (
     with_a_gpu,
 )
 
-from gpusetup.catalog import companion_table as table
-from gpusetup.model.codec import from_json
-from gpusetup.named_file import shipped
-
 pytestmark = needs_linux
 YES = ("--yes", "--no-verify")
-HERE = "cp311-cp311-linux_x86_64"
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +32,7 @@ def shelves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 def _fill(world: World) -> None:
     """Torch on its own index for two CUDAs; a server that pins one, of which an old release pins
-    nothing; a companion whose wheel lies on a release page only."""
+    nothing."""
 
     def add(name: str, version: str, *requires: str, on: str = "2026-10-01") -> None:
         wheel = world.add_default(name, version, requires=requires)
@@ -60,7 +53,6 @@ def _fill(world: World) -> None:
             world.index.add(f"whl/{backend}", wheel)
     for name in ("filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec"):
         add(name, "9.0")
-    add("einops", "1.0")
     add("numpy", "2.4")
     add("pillow", "12.0")
     add("server", "3.0", "torch==2.13.0", "torchvision")
@@ -140,44 +132,3 @@ def test_beside_a_torch_that_stays_only_what_is_built_for_its_cuda_comes(
     named = install("onnxruntime-gpu==1.31.1", *on_it, "--dry-run", "--json")
     assert named.answer["after"]["torch"] == "2.9.0+cu130", named.err
     shutil.rmtree(venv)
-
-
-# --- one exact file of a release page -------------------------------------------------------------
-
-
-@pytest.fixture
-def page(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
-    """flash-attn's release page on loopback, with a wheel whose METADATA has no label."""
-    name = "flash_attn-2.8.3+cu12torch2.8cxx11abiTRUE-cp311-cp311-linux_x86_64.whl"
-    folder = world.index.root / "pages" / "v2.8.3"
-    if not folder.is_dir():
-        wheel = build_wheel(
-            world.folder / "pages", "flash-attn", "2.8.3", tag=HERE, requires=("torch", "einops")
-        )
-        folder.mkdir(parents=True)
-        wheel.rename(folder / name)
-    source = json.loads(shipped(table.DATA))
-    for project in source["projects"]:
-        if project["name"] == "flash-attn":
-            project["page"] = f"{world.index.url}/pages/v{{version}}/"
-    changed = from_json(json.dumps(source).encode(), table.CompanionTable, what="the table")
-    for module in ("choose", "stand_ins", "table"):
-        monkeypatch.setattr(f"gpusetup.install.joint.{module}.companion_table", lambda: changed)
-    monkeypatch.setattr("gpusetup.resolver.joint.companion_table", lambda: changed)
-    return name
-
-
-def test_a_wheel_of_a_release_page_comes_in_the_same_switch(
-    install: Install, venv: Path, page: str
-) -> None:
-    before = state_of(venv)
-    shown = install("flash-attn", "--python", str(venv), "--dry-run")
-    assert shown.exit == 0, shown.err
-    assert page in shown.out
-    said = install("flash-attn", "--python", str(venv), *YES, "--json")
-    assert said.exit == 0, said.out
-    held = versions_in(venv)
-    assert held["torch"].startswith("2.8.0+cu12")
-    assert (held["flash-attn"], held["einops"]) == ("2.8.3", "1.0")
-    assert install("--undo", "--python", str(venv), "--yes").exit == 0
-    assert state_of(venv) == before

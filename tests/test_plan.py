@@ -88,7 +88,7 @@ def test_env_is_never_offered_if_it_does_not_work(
     machine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = answered(capsys, "--from", machine, "--params", "300M", "--context", "2048")
-    said = json.dumps([document["recipe"], document["ladder"], document["env"]])
+    said = json.dumps([document["recipe"], document["helps"], document["env"]])
     assert "Env" not in said and "expandable" not in said
     if machine != "wsl2":
         assert "SP=" not in said and "Offload" not in said

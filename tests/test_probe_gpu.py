@@ -185,29 +185,6 @@ def test_a_gpu_without_a_driver_is_no_empty_list() -> None:
 # --- trouble
 
 
-def test_nvidia_smi_stands_in_where_nvml_does_not_answer() -> None:
-    gpu = "<product_name>NVIDIA GeForce RTX 3090</product_name><uuid>GPU-0a</uuid>"
-    gpu += "<minor_number>0</minor_number><pci><pci_bus_id>0000:01:00.0</pci_bus_id></pci>"
-    xml = f"<nvidia_smi_log><gpu id='0000:01:00.0'>{gpu}</gpu></nvidia_smi_log>"
-    program = "/usr/bin/nvidia-smi"
-    tape = linux(
-        ask={"read_nvml": {"problem": "crashed with SIGSEGV"}},
-        which={"nvidia-smi": program},
-        run={f"{program} -q -x": Output(argv=(), exit=0, stdout=xml, seconds=4.5)},
-    )
-    side = read_gpu_side(ReplaySystem(tape))
-    assert (side.gpus[0].nvml_index, side.gpus[0].cuda_index) == (0, 0)
-    assert side.driver.seconds == 4.5
-    assert [dict(event.values)["how"] for event in side.events] == ["crashed"]
-
-
-def test_versions_that_differ_ask_nvidia_smi() -> None:
-    tape = linux(ask={"read_nvml": nvml(NVML_3090, driver_version="570.86.15")})
-    side = read_gpu_side(ReplaySystem(tape))
-    assert side.driver.version == "580.95.05"
-    assert "nvidia-smi" in {reading.source for reading in side.readings}
-
-
 @pytest.mark.parametrize("oddity", ["stub", "compat"])
 def test_a_foreign_libcuda_is_named_and_its_cuda_version_not_believed(oddity: str) -> None:
     tape = linux(

@@ -93,15 +93,6 @@ def test_torch_is_added_to_a_project_without_it() -> None:
     assert 'dependencies = ["torch==2.5.1"]' in changed
 
 
-def test_a_python_without_wheels_is_told_with_the_way_out(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    pinned(PROJECT.replace(">=3.11", ">=3.9"), torch="latest", code=1)
-    said = capsys.readouterr().err
-    assert "allows 3.9" in said
-    assert 'write `requires-python = ">=3.11"`, or ask for an older `--torch`' in said
-
-
 # --- the command ---------------------------------------------------------------------------------
 
 
@@ -199,7 +190,7 @@ def test_a_project_that_chooses_the_backend_by_its_extras_stays(
     extras = '[project.optional-dependencies]\ncpu = ["torch"]\ncu124 = ["torch"]\n\n[tool.ruff]'
     text = PROJECT.replace("[tool.ruff]", extras)
     assert pinned(text, code=1) == text
-    assert "chooses torch's backend by its extras: cpu, cu124" in capsys.readouterr().err
+    assert "chooses torch's backend by its extras" in capsys.readouterr().err
 
 
 # --- the file as somebody keeps it ----------------------------------------------------------------
@@ -209,12 +200,6 @@ def written(file: Path) -> int:
     return main(
         ["install", "--from", "rtx3050-laptop", "--torch", "2.5.1", "--project", str(file), "--yes"]
     )
-
-
-def test_a_file_keeps_the_endings_of_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert pinned(PROJECT.replace("\n", "\r\n")) == PINNED.replace("\n", "\r\n")
-    mixed = PROJECT.replace("[tool.ruff]\n", "[tool.ruff]\r\n")
-    assert pinned(mixed, code=2) == mixed
 
 
 def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_build_seen_on_the_index_is_shown_as_a_diff(tmp_path: Path, script) ->
     tag = "cp311-cp311-manylinux_2_28_x86_64"
     with index_server(tmp_path / "index") as index:
         for version in ("2.15.0+cu130", "2.99.0+cu130"):
-            index.add("whl/cu130", build_wheel(tmp_path / "w", "torch", version, tag=tag))
+            index.add("whl", build_wheel(tmp_path / "w", "torch", version, tag=tag))
         done = refresh("--index", index.index_root, home=tmp_path)
     assert done.returncode == 0, done.stderr
     release, platform, build = [line for line in done.stdout.splitlines() if line.startswith("+ ")][
@@ -57,7 +57,6 @@ def test_a_build_seen_on_the_index_is_shown_as_a_diff(tmp_path: Path, script) ->
     newest = [b for b in last if (b.os, b.machine, b.channel) == ("linux", "x86_64", "pytorch")][-1]
     kernels = f'"arch": "{" ".join(script.arch_list(newest.kernels, newest.ptx))}"'
     assert f'"backend": "cu130", {kernels}, "status": "inferred"' in build
-    assert "cu126/torch/ lists no wheels" in done.stderr
 
 
 def test_a_written_catalog_reads_as_one(tmp_path: Path, script) -> None:  # type: ignore[no-untyped-def]
@@ -81,6 +80,7 @@ def test_what_a_companion_declares_is_read_from_beside_its_wheel(tmp_path: Path)
         for version, asks in asked.items():
             wheel = build_wheel(tmp_path / "w", "torchaudio", version, tag=tag, requires=asks)
             index.add("whl/cu132", wheel)
+        index.add("whl", build_wheel(tmp_path / "w", "torch", "2.15.0+cu132", tag=tag))
         done = refresh("--index", index.index_root, home=tmp_path)
     assert done.returncode == 0, done.stderr
     (row,) = [line for line in done.stdout.splitlines() if '"version": "2.12.0"' in line]

@@ -203,6 +203,8 @@ CPU_BUILD = "AssertionError: Torch not compiled with CUDA enabled"
 NO_TRITON = "RuntimeError: Cannot find a working triton installation"
 BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
 
+NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[gpu]].'
+
 
 @each(
     "text, has, never",
@@ -221,7 +223,7 @@ BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
         (f"Driver: 535\nRTX 4090\n{CPU_BUILD}", "cu126|found: 535", "cu13"),
         (f"RTX 4090, it requires NVIDIA driver 470\n{CPU_BUILD}", "cu126|shows yours", "found"),
         (f"RTX 5070 Ti\n{CPU_BUILD}", "cu129|itself 570", "cu126"),
-        (f"I bought a 5070 ti, Windows 11\n{CPU_BUILD}", "cu128|itself 570", "cu126"),
+        (f"I bought an RTX 5070 ti, Windows 11\n{CPU_BUILD}", "cu128|itself 570", "cu126"),
         (f"torch 2.5.0 on a DGX Spark\n{NO_KERNEL}", "cu130|580.65.06", "cu118"),
         ("modinfo: ERROR: Module nvidia not found.", "; fi\nsudo modprobe nvidia", "says why"),
         ("'nvidia-smi' is not recognized as an internal or external command", "https", "lspci"),
@@ -231,6 +233,13 @@ BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
         (f"torch 2.9.1+cu128 on Windows\n{NO_TRITON}", "triton-windows==3.5.*", "3.1.*"),
         (f"torch 2.1.0+cu121 on Windows\n{NO_TRITON}", "2.4 or newer", "pip install triton"),
         ("ptxas does not support CC 12.0", "cu129|this GPU itself 570", "unknown"),
+        ("00:02.0 VGA compatible controller: Intel Corporation UHD\nonnxruntime: 'CUDAExecutionProvider' "
+         "is not in available provider names\nNo CUDA GPUs are available", "for the CPU", "pip"),
+        (f"OS: Arch Linux\n{NO_GPU_DRIVER}", "sudo pacman -S", "apt"),
+        (f"OS: Fedora Linux 42\n{NO_GPU_DRIVER}", "sudo dnf install", "apt"),
+        (f"OS: openSUSE Leap 15.6\n{NO_GPU_DRIVER}", "sudo zypper install", "apt"),
+        ("Traceback\nTypeError: f() got an unexpected keyword argument 'x'", "Fix what", "belong"),
+        ("Traceback\nImportError: cannot import name 'A' from 'transformers'", "belong", "path"),
         ("RTX 5060 Ti, Windows 11, driver 576.02\npip install torch==2.1.0+cu118 (from versions: 2.6.0)"
          "\nERROR: No matching distribution found for torch==2.1.0+cu118", "cu128", "cu118 "),
     ],

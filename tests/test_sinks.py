@@ -47,8 +47,7 @@ def is_harmless(text: str) -> bool:
         ["resolve", "--from"],
         ["resolve", "--json", "--from"],
         ["resolve", "--format", "command", "--from"],
-        ["resolve", "--format", "dockerfile", "--from"],
-        ["resolve", "--format", "uv", "--from"],
+        ["resolve", "--format", "requirements", "--from"],
         ["install", "--dry-run", "--from"],
         ["snapshot", "--keep-private", "--from"],
         ["plan", "--model", "qwen3-8b", "--context", "8192", "--from"],
@@ -85,7 +84,7 @@ def test_what_torch_prints_under_verify_is_no_command_of_the_runner(tmp_path: Pa
         encoding="utf-8",
     )
     done = subprocess.run(
-        [sys.executable, "-m", "gpusetup.verify", "--device", "cpu", "--format", "github"],
+        [sys.executable, "-m", "gpusetup.verify", "--device", "cpu"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,

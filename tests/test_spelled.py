@@ -38,7 +38,6 @@ def test_a_cuda_version_is_no_driver(option: tuple[str, str], text: str, capsys:
         (["pytorch-cuda=12.4"], "gpusetup install --backend 12.4"),
         (["cpuonly"], "gpusetup install --backend cpu"),
         (["nvidia-driver-535"], "gpusetup doctor"),
-        (["tensorflow-gpu"], 'gpusetup install "tensorflow[and-cuda]"'),
         (["torchvison"], "gpusetup install torchvision"),
         (["."], "uv pip install ."),
         (["./torch-2.5.1-cp311-cp311-linux_x86_64.whl"], "gpusetup install --offline DIR"),

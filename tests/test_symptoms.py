@@ -129,8 +129,6 @@ BLIND = "RuntimeError: Found no NVIDIA driver on your system.\n"
          "cuda-program-error", ""),
         (f"after the sleep: {XID_13}Graphics Exception: ESR 0x405840=0xa2", "\nunknown\n", ""),
         (f"{XID_13}Graphics SM Warp Exception on (GPC 0, TPC 0): Out Of Range", "", "\nunknown\n"),
-        (BANNER.format("440.59", "550.100", "N/A"), "nvml-mismatch", ""),
-        (BANNER.format("418.40.04", "535.183.01", "N/A"), "nvml-mismatch", ""),
         (BANNER.format("550.100", "550.100", "N/A"), "", "nvml-mismatch"),
         (BANNER.format("535.183", "538.15", "12.2"), "", "nvml-mismatch"),
         (f"Jetson AGX Orin, JetPack 6.1\n{NO_IMAGE}", "jetson-wrong-wheel", ""),

@@ -277,6 +277,6 @@ def test_a_card_of_every_known_model_passes_as_usual_and_fails_twelve_times_slow
             floor = least(check, name)
             if floor is not None:
                 for share, status in ((0.42, PASSED), (0.42 / 12, FAILED)):
-                    rate = (share * figure, 0.01)
+                    rate = share * figure
                     assert speed.rated("", rate, (floor, "x/s")).status == status, (name, check)
     assert least("speed-half", "no such card") is None

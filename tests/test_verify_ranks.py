@@ -227,12 +227,6 @@ def rank(number: int, world: int = 2, port: int = 0, job: str = "a") -> Rank:
     return Rank(number, world, number, "127.0.0.1", port, f"n{number + 1}", job)
 
 
-def open_mpi(rank: int, world: int, here: int) -> dict[str, str]:
-    names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
-    values = (rank, world, rank % here, here)
-    return {f"OMPI_COMM_WORLD_{n}": str(v) for n, v in zip(names, values, strict=True)}
-
-
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "none"}
 MEETING = {"MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
 
@@ -244,16 +238,12 @@ MEETING = {"MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, None),
         (TORCHRUN, None),
         ({"RANK": "x", "MASTER_PORT": "tcp://10.0.0.1:80"}, None),
-        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, None),
         ({**TORCHRUN, **MEETING, "WORLD_SIZE": "1", "RANK": "0"}, None),
-        # torchrun outranks Slurm; MPI on one host needs nothing else.
+        # torchrun outranks Slurm.
         (
             {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", **TORCHRUN, **MEETING},
             (1, 2, 1, "n1", 29500),
         ),
-        (open_mpi(1, 2, 2), (1, 2, 1, "127.0.0.1", 29422)),
-        ({**open_mpi(3, 4, 2), **MEETING}, (3, 4, 1, "n1", 29500)),
-        (open_mpi(3, 4, 2), "several hosts"),
         ({"SLURM_PROCID": "x", "SLURM_STEP_NUM_TASKS": "2"}, "no number"),
         ({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "2"}, "rank 2 of 2 ranks"),
     ],
@@ -261,9 +251,9 @@ MEETING = {"MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
 def test_only_a_whole_set_of_variables_makes_a_rank(environ: dict[str, str], found: Any) -> None:
     if isinstance(found, str):
         with pytest.raises(WrongQuestion, match=found):
-            rank_in(environ, parent=4711)
+            rank_in(environ)
     else:
-        made = rank_in(environ, parent=4711)
+        made = rank_in(environ)
         assert (made and made[:5]) == found
 
 

@@ -1,24 +1,18 @@
-"""verify's stress level: sick devices that a CPU can play, and NVML on the stand-in library."""
+"""verify's stress level: sick devices that a CPU can play."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import types
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from each_row import each
-from standin import A100, install, state
-from verifying import ROOT, started, states
+from verifying import started, states
 
 from gpusetup.verify.checks import stress
 from gpusetup.verify.checks.stress import Least, Load, judged, least_of
-from gpusetup.verify.device.nvml import Sample
+from gpusetup.verify.device import watching
 from gpusetup.verify.values import FAILED, PASSED
 
 STEADY = tuple((float(second), 100.0) for second in range(1, 121))
@@ -36,7 +30,6 @@ WELL = Load(5000, 0, 120, 0, STEADY, {})
         ({"rates": FADING}, Least(0.9), FAILED, "the rate fell to 80% of the first"),
         ({"rates": FADING}, Least(), PASSED, "80 TFLOPS"),
         ({"watched": {"lost": True}}, Least(0.9), FAILED, "the GPU fell off the bus"),
-        ({"watched": {"xids": (79, 48)}}, Least(0.9), FAILED, "the driver reported Xid 79, 48"),
         ({"watched": {"ecc_new": 3}}, Least(0.9), FAILED, "3 new uncorrectable ECC errors"),
         ({}, Least(0.9, 187.2), FAILED, "100.0 TFLOPS, 187.2 are the least of this model"),
         ({}, Least(0.9, 90.0), PASSED, "100 TFLOPS"),
@@ -53,69 +46,60 @@ CAPPED = ("sw_power_cap",)
 
 
 @each(
-    "name, major, said, kept, tflops",
+    "name, said, kept, tflops",
     [
-        ("a card of tomorrow", 8, {"reasons": ()}, 0.9, 0.0),
-        ("NVIDIA GeForce GTX 1660", 7, {"reasons": ()}, 0.9, 0.0),  # no tensor cores
-        ("NVIDIA GeForce RTX 3050 Laptop GPU", 8, {"reasons": ()}, 0.7, 0.0),  # the laptop decides
-        ("NVIDIA A100-SXM4-80GB", 8, {"reasons": ()}, 0.9, 0.6 * 312),
-        ("NVIDIA A100-SXM4-80GB", 8, {"reasons": ("hw_slowdown", *CAPPED)}, 0.9, 0.6 * 312),
-        ("NVIDIA A100-SXM4-80GB", 8, {"reasons": CAPPED}, 0.7, 0.25 * 312),
-        ("NVIDIA A100-SXM4-80GB", 8, {}, 0.7, 0.25 * 312),
+        ("a card of tomorrow", {"reasons": ()}, 0.9, 0.0),
+        ("NVIDIA GeForce RTX 3050 Laptop GPU", {"reasons": ()}, 0.7, 0.0),  # the laptop decides
+        ("NVIDIA A100-SXM4-80GB", {"reasons": ()}, 0.9, 0.25 * 312),
+        ("NVIDIA A100-SXM4-80GB", {"reasons": ("hw_slowdown", *CAPPED)}, 0.9, 0.25 * 312),
+        ("NVIDIA A100-SXM4-80GB", {"reasons": CAPPED}, 0.7, 0.25 * 312),
+        ("NVIDIA A100-SXM4-80GB", {}, 0.7, 0.25 * 312),
     ],
 )
-def test_what_a_gpu_must_reach(
-    name: str, major: int, said: Any, kept: float, tflops: float
-) -> None:
-    found = least_of(types.SimpleNamespace(name=name, major=major), said)
+def test_what_a_gpu_must_reach(name: str, said: Any, kept: float, tflops: float) -> None:
+    found = least_of(name, said)
     assert found.kept == kept
     assert found.tflops == pytest.approx(tflops)
 
 
-def sick(monkeypatch: pytest.MonkeyPatch, **said: Any) -> None:
-    """A load that ends in an error, beside an NVML that says this."""
+def sick(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    """A load that ends in an error, beside a driver that says this."""
 
     def ends(*_: Any) -> Any:
         raise RuntimeError("CUDA error: unspecified launch failure\nCompile with TORCH_USE")
 
-    class Watching:
-        samples = ((0.0, Sample(lost=said.get("lost", False))),)
-        xids = said.get("xids", ())
-
-        def __init__(self, _: Any) -> None: ...
-        def __enter__(self) -> Any:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-    for name, value in {
-        "loaded": ends,
-        "Watch": Watching,
-        "watch": lambda _: "a GPU",
-        "SETTLE_SECONDS": 0.0,
-    }.items():
-        monkeypatch.setattr(stress, name, value)
-    row = types.SimpleNamespace(name="NVIDIA H200", major=9)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: row)
+    monkeypatch.setattr(stress, "loaded", ends)
+    monkeypatch.setattr(stress, "SETTLE_SECONDS", 0.5)
     monkeypatch.setattr(stress, "gpu_uuid", lambda *_: "GPU-1")
+    monkeypatch.setattr(watching, "COMMAND", ("echo", said))
 
 
 def test_a_load_that_a_lost_gpu_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    sick(monkeypatch, lost=True, xids=(79,))
+    sick(monkeypatch, "GPU is lost.  Reboot the system to recover this GPU")
     found = stress.load("cuda:0")
     assert (found.status, found.spent) == (FAILED, True)
     assert found.detail == (
-        "the GPU fell off the bus; the driver reported Xid 79; "
-        "RuntimeError: CUDA error: unspecified launch failure"
+        "the GPU fell off the bus; RuntimeError: CUDA error: unspecified launch failure"
     )
 
 
-def test_a_load_that_ends_without_a_word_of_nvml_is_its_own_error(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("said", ["40, 0, 0x0000000000000001", "not a valid field", ""])
+def test_a_load_that_ends_without_a_word_of_the_driver_is_its_own_error(
+    said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sick(monkeypatch)
+    sick(monkeypatch, said)
     with pytest.raises(RuntimeError, match="unspecified launch failure"):
         stress.load("cuda:0")
+
+
+def test_new_ecc_errors_heat_and_throttling_are_seen() -> None:
+    lines = ["40, 0, 0x0000000000000001", "N/A, [N/A], [N/A]", "95, 2, 0x0000000000000040"]
+    assert watching.summed(lines) == {
+        "hottest": 95,
+        "ecc_new": 2,
+        "reasons": ("hw_thermal_slowdown",),
+        "lost": False,
+    }
 
 
 # --- the work ---
@@ -147,62 +131,3 @@ def test_stress_on_the_cpu_of_this_machine_passes() -> None:
     document = json.loads(done.stdout)
     assert done.returncode == 0, done.stdout
     assert states(document)["load@cpu"] == "passed"
-
-
-# --- NVML ---
-
-WATCHING = """
-import json, sys, time
-sys.path.insert(0, sys.argv[1])
-from gpusetup.verify.device.nvml import Watch, summed, watch
-gpu = watch(sys.argv[2])
-if gpu is None:
-    print("null")
-    sys.exit()
-with Watch(gpu, pause=0.02) as watching:
-    print("ready", flush=True)
-    sys.stdin.readline()
-    time.sleep(0.2)
-print(json.dumps(summed([s for _, s in watching.samples], watching.xids)))
-"""
-
-
-def watched(file: Path, later: str | None, uuid: str) -> Any:
-    """What a watch says of a GPU whose state changes while it looks."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", WATCHING, str(ROOT), uuid],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=dict(os.environ),
-    )
-    assert child.stdin is not None
-    assert child.stdout is not None
-    first = child.stdout.readline().strip()
-    if first == "null":
-        child.communicate()
-        return None
-    if later is not None:
-        file.write_text(later, encoding="utf-8")
-    out, _ = child.communicate("go\n", timeout=30)
-    return json.loads(out)
-
-
-UUID = "12345678-1234-1234-1234-000000000000"
-
-
-def test_new_ecc_errors_xids_heat_and_throttling_are_seen(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    sick = {"ecc_uncorrected": 2, "temperature": 95, "throttle": 0x40, "xid": 94}
-    file = install(monkeypatch, tmp_path, state((A100,)))
-    said = watched(file, state(({**A100, **sick},)), UUID)
-    assert (said["ecc_new"], said["xids"], said["hottest"]) == (2, [94], 95)
-    assert said["reasons"] == ["hw_thermal_slowdown"]
-    assert said["lost"] is False
-
-
-def test_a_gpu_that_disappears_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    file = install(monkeypatch, tmp_path, state((A100,)))
-    gone = {**A100, "temperature": "!15", "throttle": "!15", "ecc_uncorrected": "!15"}
-    assert watched(file, state((gone,)), f"GPU-{UUID}")["lost"] is True

@@ -24,29 +24,6 @@ class Pair(Frozen):
     source: str = ""
 
 
-class ReleaseWheel(Frozen):
-    """Wheels that lie on a release page, one for each Python, all for one minor of torch."""
-
-    version: str
-    torch: str
-    """`2.8`."""
-    cuda: str
-    pythons: str
-    on: str
-    file: str
-    """The file's name with `{version}`, `{cuda}`, `{torch}`, `{abi}`, `{python}`."""
-    abi: str = ""
-    requires: tuple[str, ...] = ()
-    """What its METADATA asks for besides torch."""
-
-    def filename(self, python: str) -> str:
-        """The exact name for a Python: `3.12`."""
-        tag = f"cp{python.replace('.', '')}"
-        return self.file.format(
-            version=self.version, cuda=self.cuda, torch=self.torch, abi=self.abi, python=tag
-        )
-
-
 class Project(Frozen):
     """One companion."""
 
@@ -63,15 +40,12 @@ class Project(Frozen):
     """Whether it works, slower, where its libraries do not load."""
     capability: str | None = None
     """The oldest GPU that it serves."""
-    page: str | None = None
-    """Where the release's wheels lie; `{version}` is replaced."""
     alternative: str = ""
     """What to take where it does not fit."""
     instead: Mapping[str, str] = {}
     """The same on one system, without a GPU (`no GPU`), or where its CUDA is another (`CUDA`)."""
     source: str = ""
     rows: tuple[Pair, ...] = ()
-    releases: tuple[ReleaseWheel, ...] = ()
 
     def way_out(self, case: str = "", index: str = "") -> str:
         """What to take in its place. `index`: torch's own, of the backend that is here.

@@ -12,7 +12,7 @@ from gpusetup.fixes import packages, paste
 from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix
-from gpusetup.model.shell import Line, lines
+from gpusetup.model.shell import Lines, lines
 
 CONTAINER_CDI_UNRESOLVABLE = Cause(
     id="container-cdi-unresolvable",
@@ -101,14 +101,14 @@ REPOSITORY = {
 has the package itself."""
 
 
-def toolkit_commands(context: RuleContext) -> tuple[Line, ...]:
+def toolkit_commands(context: RuleContext) -> Lines:
     """How the host gets the toolkit, from the repository on, and who then uses it."""
     if ON_WINDOWS(context):
         return BY_DESKTOP
-    repository = REPOSITORY.get(packages.distribution(context) or "", ())
-    package = packages.system_package(context, "nvidia-container-toolkit")
-    if context.snapshot.os.id is None:
-        repository, package = BY_APT, lines("sudo apt install -y nvidia-container-toolkit")
+    os = context.snapshot.os
+    family = packages.distribution(context) or ("" if os.id or os.name else "ubuntu")
+    repository = REPOSITORY.get(family, ())
+    package = packages.package_of(family, "nvidia-container-toolkit")
     use = CONFIGURED.get(context.snapshot.container.kind or "", CONFIGURED["docker"])
     return (*repository, *package, *use)
 

@@ -16,7 +16,7 @@ from gpusetup.fixes.distributions import anew, built_anew
 from gpusetup.messages.fragments import COMPILED_MODULE, LIBRARY, MAYBE, TORCH_LIBRARY, TORCH_SYMBOL
 from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix
-from gpusetup.model.machine import Event
+from gpusetup.model.machine import Event, Events
 from gpusetup.model.versions import Capability
 
 BUILD_CACHE = "rm -rf ~/.cache/torch_extensions"
@@ -318,12 +318,12 @@ EXTENSION_ARCH_MISMATCH = Cause(
 )
 
 
-def kernel_messages(context: RuleContext) -> tuple[Event, ...]:
+def kernel_messages(context: RuleContext) -> Events:
     """Invalid device function and no binary for the GPU, in the numbers of both runtimes."""
     return (*events(context, "no-kernel-image"), *cuda_errors(context, 8, 48, 98, 209))
 
 
-def extension_of(context: RuleContext, messages: tuple[Event, ...]) -> str | None:
+def extension_of(context: RuleContext, messages: Events) -> str | None:
     """The extension that raised it, or that was built for other architectures only."""
     raised = [event.values.get("module", "") for event in messages]
     own = [

@@ -181,14 +181,6 @@ MEMORY_CACHING_OFF = Cause(
     source="torch documentation, CUDA semantics",
 )
 
-TF32_MESSAGE = Message(
-    title="float32 products are computed in TF32: results differ in the third digit",
-    detail="From Ampere on; torch 1.7 to 1.11 does so for matrix products by default, every "
-    "torch does for convolutions. The GPU stack is healthy.",
-    text="If you need exact float32: torch.backends.cuda.matmul.allow_tf32 = False and "
-    'torch.backends.cudnn.allow_tf32 = False, or torch.set_float32_matmul_precision("highest")',
-)
-
 INEXACT = r"(?:\bdiffer|\bmismatch|\binaccura|\bprecision|not (?:all)?close|not equal|\bmax(?:imum)? (?:abs(?:olute)? )?(?:diff|error))"
 """What is said of results that are not as exact as expected: the setting alone is no failure."""
 
@@ -200,7 +192,13 @@ TF32_PRECISION = Cause(
     proven_by="NVIDIA_TF32_OVERRIDE or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     way_out="Unset it",
     source="torch documentation, CUDA semantics",
-    message=TF32_MESSAGE,
+    message=Message(
+        title="float32 products are computed in TF32: results differ in the third digit",
+        detail="From Ampere on; torch 1.7 to 1.11 does so for matrix products by default, every "
+        "torch does for convolutions. The GPU stack is healthy.",
+        text="If you need exact float32: torch.backends.cuda.matmul.allow_tf32 = False and "
+        'torch.backends.cudnn.allow_tf32 = False, or torch.set_float32_matmul_precision("highest")',
+    ),
     says=(
         says(
             "allow_tf32",

@@ -63,6 +63,9 @@ NO_TORCH = ("torch-missing", "torch-half-installed", "torch-import-failed")
 
 UNINSTALLABLE = (*NO_TORCH, "resolver-conflict", "package-not-found")
 
+NEED_A_GPU = ("program-sees-no-gpu", "program-without-gpu-support", "cuda-lib-missing")
+"""What programs say whose way out is their build for CUDA."""
+
 KERNELS_FAIL = ("cuda-library-error", "cuda-program-error")
 
 NCCL_SAYS = ("nccl-error", "nccl-timeout")
@@ -80,7 +83,7 @@ STAGES: dict[Layer, Stage] = {
 """The stage at which the causes of a layer usually make a program fail; else at its start."""
 
 SHOWS: dict[Layer, tuple[str, ...]] = {
-    Layer.NO_GPU: NO_INIT,
+    Layer.NO_GPU: (*NO_INIT, *NEED_A_GPU),
     Layer.BOUNDARY: NO_INIT,
     Layer.HARDWARE: NO_INIT,
     Layer.DRIVER: NO_INIT,

@@ -12,7 +12,7 @@ from gpusetup.fixes import paste
 from gpusetup.messages.fragments import CUDA_LIBRARY, FFMPEG, TORCH_LIBRARY
 from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix, Severity
-from gpusetup.model.shell import Line
+from gpusetup.model.shell import Lines
 
 LIBRARY_NOT_MAPPED = Cause(
     id="library-not-mapped",
@@ -79,7 +79,7 @@ ANOTHER_CUDA = "cuda|cudnn|nccl"
 """How folders of libraries are named that torch brings itself."""
 
 
-def _without_others(context: RuleContext) -> tuple[Line, ...]:
+def _without_others(context: RuleContext) -> Lines:
     said = events(context, "foreign-library", LD_LIBRARY_PATH_CONFLICT.id)
     named = dict.fromkeys(e.values["folder"] for e in said if e.values.get("folder"))
     return paste.without_folders(context, paste.folder_pattern(*named) if named else ANOTHER_CUDA)

@@ -238,8 +238,13 @@ PROGRAM_FAILED = Cause(
                 having={"needs": ""},
                 title="{program} lacks what it needs: {said}",
                 text="Install what the message names into this environment (the package of a "
-                "module may have another name; headers come with the -dev or -devel package). If "
-                "it is installed, install releases of it and of the program that belong together",
+                "module may have another name; headers come with the -dev or -devel package)",
+            ),
+            Message(
+                having={"releases": ""},
+                title="{program} failed by itself: {said}",
+                text="Two packages do not fit: install releases of the package that the message "
+                "names and of the program that belong together",
             ),
             Message(
                 having={"own": "", "exception": "HTTP|Repository|EntryNotFound"},
@@ -249,9 +254,8 @@ PROGRAM_FAILED = Cause(
             Message(
                 having={"own": "", "exception": "Error|Exception"},
                 title="{program} failed by itself: {said}",
-                text="Fix what the message names, in the line at the end of the traceback. If "
-                "that line is in a package, install releases of it and of the program that belong "
-                "together",
+                text="Fix what the message names: look at the line of your code that the "
+                "traceback names last",
             ),
             Message(
                 having={"own": ""},

@@ -14,7 +14,7 @@ from gpusetup.fixes import drivers, packages, paste
 from gpusetup.fixes.driver_packages import cuda_repository
 from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix, Severity
-from gpusetup.model.shell import Line, lines
+from gpusetup.model.shell import Lines, lines
 from gpusetup.model.versions import parsed
 
 
@@ -224,7 +224,7 @@ def _by_conda(context: RuleContext) -> bool:
     return bool(context.snapshot.conda.prefix) or "conda" in installers
 
 
-def toolkit_commands(context: RuleContext, minor: str) -> tuple[Line, ...]:
+def toolkit_commands(context: RuleContext, minor: str) -> Lines:
     """How the toolkit of one CUDA comes here, and the variable that names it to a build."""
     if not is_a_version(minor):
         return ()

@@ -13,7 +13,7 @@ from gpusetup.messages.fragments import IF, TORCH_SYMBOL
 from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import Line
+from gpusetup.model.shell import Lines
 
 CONDA = ("conda", "mamba", "micromamba", "pixi")
 
@@ -159,7 +159,7 @@ def _anew(context: RuleContext) -> Fix:
     both = conda or events(context, MIXED_CONDA_PIP.id)
     by_pip = paste.pip(context, "uninstall", "-y", "torch", *(beside if both else ()))
     times = max(1, len({p.version for p in packages(context, "torch")}))
-    remove: tuple[Line, ...] = (*((by_conda,) if conda else ()), *((by_pip,) * times))
+    remove: Lines = (*((by_conda,) if conda else ()), *((by_pip,) * times))
     install = paste.install_commands(context, removed=True) if build else way.commands
     return replace(
         way,

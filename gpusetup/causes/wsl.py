@@ -9,7 +9,7 @@ from gpusetup.fixes import packages, paste
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
-from gpusetup.model.shell import Line, lines
+from gpusetup.model.shell import Lines, lines
 
 WSL_LIBRARIES = "/usr/lib/wsl/lib"
 
@@ -113,6 +113,6 @@ def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") 
     )
 
 
-def _removal(context: RuleContext) -> tuple[Line, ...]:
+def _removal(context: RuleContext) -> Lines:
     """What removes a Linux driver; a WSL of which nothing is said is Ubuntu, its default."""
     return REMOVAL.get(packages.distribution(context) or "ubuntu", ())

@@ -68,7 +68,7 @@ def _add_questions(parser: ArgumentParser) -> None:
     group.add_argument(
         "--deep",
         action="store_true",
-        help="also run nvidia-smi, import torch and test it quickly",
+        help="also read the kernel's log, import torch and test it quickly",
     )
     group.add_argument(
         "--gpu",

@@ -59,8 +59,8 @@ def run(options: Namespace, out: Console) -> int:
         target=str(prefix),
         pins=pins,
         files=files,
-        settings=guard.settings_for(prefix, pins),
-        notes=(*notes, *guard.notes_on(prefix)),
+        settings=guard.settings_for(prefix),
+        notes=notes,
     )
     if not answer.files:
         answer = replace(answer, state="unchanged")

@@ -115,35 +115,33 @@ def configure(parser: ArgumentParser) -> None:
     add_machine_options(parser)
 
 
+EXCLUSIVE = (
+    ("--python", "python", "--venv", "venv"),
+    ("--from", "machine_from", "--venv", "venv"),
+    ("--download", "download", "--offline", "wheelhouse"),
+    ("--upgrade", "upgrade", "--torch", "torch"),
+)
+
+
 def check_usage(options: Namespace) -> None:
     """Contradictions, before anything is read."""
     if options.index_root:
         from gpusetup.install.settings.index_root import index_root_of
 
         index_root_of(options.index_root, {}, "")
-    if options.python and options.venv:
-        raise UsageError("`--python` and `--venv` exclude each other", hint="both name the target")
-    if options.download and options.wheelhouse:
-        raise UsageError(
-            "`--download` and `--offline` exclude each other",
-            hint="the first fills a folder, the second installs from it",
-        )
+    given = vars(options)
+    for word, one, other, key in EXCLUSIVE:
+        if given[one] and given[key]:
+            raise UsageError(f"`{word}` and `{other}` exclude each other")
     if options.machine_from and not (options.dry_run or options.project):
         raise UsageError(
             "`--from` describes another machine, where nothing can be installed from here",
             hint="add `--dry-run` to see the steps for it",
         )
-    if options.machine_from and options.venv:
-        raise UsageError("`--from` and `--venv` exclude each other")
     if options.undo and options.project:
         raise UsageError(
             "`--undo` is about an environment, `--project` about a file",
             hint="the project's version control brings the previous file back",
-        )
-    if options.upgrade and options.torch:
-        raise UsageError(
-            f"`--upgrade` and `--torch {options.torch}` exclude each other",
-            hint="the first takes the newest that fits, the second what it names",
         )
     wanted = options.packages or options.torch or options.upgrade or options.for_gpu
     if options.undo and (wanted or options.machine_from):

@@ -16,32 +16,25 @@ from gpusetup.install import conda
 from gpusetup.install.answers import plan_answer, unchanged_answer
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
-from gpusetup.install.described import describe
+from gpusetup.install.described import by_conda, describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
-from gpusetup.install.execute import execute
-from gpusetup.install.fetching.wheels import unhashed
 from gpusetup.install.job import new_job
 from gpusetup.install.joint.coming import with_set
 from gpusetup.install.log import Log
 from gpusetup.install.make_plan import plan_task
-from gpusetup.install.packages import RequestedPackages, requested_packages
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove_task
 from gpusetup.install.recovery import (
     recover_unfinished,
     target_folder,
-    torch_family_in,
     undo_changes,
 )
-from gpusetup.install.request import InstallRequest, resolved, resolver_request
+from gpusetup.install.request import InstallRequest, question_of
+from gpusetup.install.switching import change
 from gpusetup.install.switching.journal import STORE, UNDO, read_journal
-from gpusetup.install.switching.lock import locked
-from gpusetup.install.switching.switch import undo as undo_files
-from gpusetup.install.switching.transaction import undo_known
-from gpusetup.install.target.disk_space import disk_need
+from gpusetup.install.target.disk_space import free_bytes
 from gpusetup.install.target.find import (
     Target,
-    base_interpreter,
     check_leaving,
     check_target,
     layout_of,
@@ -50,7 +43,7 @@ from gpusetup.install.target.find import (
 )
 from gpusetup.install.target.in_use import users_of
 from gpusetup.install.target.place import refuse_unnamed_base
-from gpusetup.model.documents import DoneStep, InstallAnswer
+from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM
@@ -60,8 +53,7 @@ from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.language import Row, Screen, plain, section
 from gpusetup.render.progress import fetching
-from gpusetup.resolver.companions import environment_of
-from gpusetup.system.signals import interruptible
+from gpusetup.resolver.companions import pinned_in_words
 from gpusetup.system.system import System
 
 Done = tuple[InstallAnswer, str, bool]
@@ -118,19 +110,20 @@ def install(session: Session) -> int:
     packages or puts the previous ones back."""
     request, job = session.request, session.job
     target, machine = _read(session)
-    asked = requested_packages(request.packages, target.installed, environment_of(machine))
-    if asked.left_out:
-        job.talk(asked.left_out_words)
-    theirs = machine.python.manager == "conda" and machine.torch.installer == "conda"
     program = conda.conda_program(os.environ)
-    if theirs and program and not (request.wheelhouse or request.venv):
-        return _install_by_conda(session, target, _decided(session, machine, asked, True), program)
-    if request.download:
-        return _download(session, target, machine, asked)
-    wanted = resolver_request(request, asked)
+    theirs = bool(by_conda(machine) and program and not (request.wheelhouse or request.venv))
+    question = question_of(request, machine, target.installed, by_conda=theirs)
+    if question.asked.left_out_words:
+        job.talk(question.asked.left_out_words)
+    if theirs and program:
+        return _install_by_conda(session, target, decide(question, job.talk), program)
     if request.wheelhouse:
-        wanted = use_wheelhouse(job, target, request.wheelhouse, wanted)
-    task = decide(request, job.talk, machine, asked, wanted, fresh=target.venv is not None)
+        wanted = use_wheelhouse(job, target, request.wheelhouse, question.wanted)
+        question = replace(question, wanted=wanted)
+    fresh = target.venv is not None or request.download is not None
+    task = decide(question, job.talk, fresh=fresh)
+    if request.download:
+        return _download(session, target, task)
     if task.is_done:
         verdict = _proof_of_what_is_there(session, target, task)
         if verdict is not None:
@@ -138,13 +131,12 @@ def install(session: Session) -> int:
         task = task.again()
     refuse_unnamed_base(task.machine, task.elsewhere)
     target.require_changeable(task.elsewhere)
-    task = with_set(request, job, task, asked, wanted, target)
-    task, plan = plan_task(request, job, target, task)
+    task, plan = plan_task(job, target, with_set(job, task, target))
     if not plan.wheels:
         return _unchanged(session, target, task)
 
     def done() -> Done:
-        outcome = execute(job, System(), target, plan, verify=not request.no_verify)
+        outcome = change.install(job, target, plan, verify=not request.no_verify)
         answer = plan_answer(job, plan, task, outcome)
         kept = outcome.kept and read_journal(Path(plan.target, STORE), UNDO) is not None
         undo = f"gpusetup install --undo --python {plan.target}" if kept else None
@@ -162,14 +154,9 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
     venv = request.venv
     if venv is not None:
         is_new = venv_to_make(venv)
-        options.python, venv = (base_interpreter(), venv) if is_new else (venv, None)
+        options.python, venv = (sys.executable, venv) if is_new else (venv, None)
     machine = gather(options, session.out, need_target=True)
     return read_target(System(), machine.python.executable, venv), machine
-
-
-def _decided(session: Session, machine: Snapshot, asked: RequestedPackages, by_conda: bool) -> Task:
-    wanted = resolver_request(session.request, asked, by_conda=by_conda)
-    return decide(session.request, session.talk, machine, asked, wanted)
 
 
 def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dict[str, Any] | None:
@@ -195,24 +182,19 @@ def _unchanged(
 
 
 def _plan_screen(plan: Plan, answer: InstallAnswer) -> Screen:
-    breaks = [
-        f"{name} {version} requires {need}: it stays, and may fail"
-        for name, version, need in plan.breaks
-    ]
-    passed_over = [f"{name} is passed over: {why}" for name, why in plan.passed_over]
     told = {
         "packages": without_logins(", ".join(plan.packages)),
         "stays": ", ".join(plan.pinned),
         "created": "the environment is new" if plan.venv else None,
         "fallback": screens.fallback(plan.fallbacks),
-        "disk": screens.disk(plan.wheels, disk_need(plan.target, 0).free_bytes),
+        "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
     return screens.plan_screen(
         answer,
         told,
         screens.downloads(plan.wheels, plan.before),
-        warnings=(*breaks, *screens.in_use(plan.used_by)),
-        notes=(*passed_over, *plan.notes, *unhashed(plan.wheels)),
+        warnings=(*plan.warnings, *screens.in_use(plan.used_by)),
+        notes=plan.notes,
     )
 
 
@@ -225,8 +207,6 @@ def _install_by_conda(session: Session, target: Target, task: Task, program: str
     if task.is_done:
         return _unchanged(session, target, task)
     plan = conda.plan_by_conda(task, target, program)
-    if not request.dry_run:
-        conda.require_cuda_seen(plan, task.machine)
     build, planned = task.resolution.build, plan_answer(job, plan, task)
     said = "" if request.yes and not request.dry_run else conda.conda_says(plan)
     screen = screens.plan_screen(
@@ -239,11 +219,11 @@ def _install_by_conda(session: Session, target: Target, task: Task, program: str
 
     def done() -> Done:
         outcome = conda.execute_conda(job, plan, verify=not request.no_verify)
-        now = replace(plan, after=conda.seen(conda.builds(plan.target)))
+        now = replace(plan, after=conda.seen(plan.target))
         answer = plan_answer(job, now, task, outcome)
-        kept = conda.read_undo(Path(plan.target, STORE))
-        undo = f"gpusetup install --undo --python {plan.target}" if kept else None
-        return answer, screens.end_screen(answer, undo=undo), outcome.kept
+        passed = outcome.verdict is None or outcome.verdict["verdict"] == "passed"
+        back = conda.way_back(Path(plan.target, STORE))
+        return answer, screens.end_screen(answer, undo=back), passed
 
     return session.carry_out(planned, screen, done)
 
@@ -256,74 +236,45 @@ def undo(session: Session) -> int:
     request, job, folder = session.request, session.job, target_folder(session.request)
     ended = recover_unfinished(folder, session.talk, dry_run=request.dry_run)
     if ended and ended.undoes == (ended.phase == "keeping"):  # that was the undo, or did it
-        before = ended.before if ended.undoes else ended.after
-        session.out.answer(*_undone(session, folder, before)[:2])
+        were, are = (ended.before, ended.after) if ended.undoes else (ended.after, ended.before)
+        answer = InstallAnswer(
+            state="restored", target=str(folder), before=were, after=are, steps=()
+        )
+        session.out.answer(answer, screens.end_screen(answer, "undone"))
         return 0
     store, system = folder / STORE, System()
-    kept = conda.read_undo(store)
-    if kept:
-        step = conda.undo_known(store, kept)
-        planned = InstallAnswer(
-            state="planned",
-            target=str(folder),
-            before=conda.seen(conda.builds(str(folder))),
-            after=conda.seen(kept.packages),
-            steps=(DoneStep(argv=step.argv),),
-            log=str(job.log.path),
-        )
-
-        def facts_conda() -> Done:
-            conda.undo_by_conda(job, store, kept)
-            answer = replace(planned, state="restored", steps=tuple(job.done))
-            return answer, screens.end_screen(answer, "undone"), True
-
-        told = {"undo": f"revision {kept.reached} → {kept.revision}"}
-        return session.carry_out(planned, screens.plan_screen(planned, told), facts_conda)
+    conda.refuse_undo(store)
     layout = layout_of(system, choose_target(system, str(folder)).python)
     check_target(layout)
-    journal = undo_known(store, layout)
+    journal = change.undo_known(store, layout).journal
     check_leaving(layout, journal.after)
     users = users_of(layout.libraries) if "torch" in journal.after else ()
-    planned = _undo_answer(session, folder, "planned", journal.after, journal.before)
-    facts: dict[str, str | None] = {"undo": undo_changes(journal), "change": None}
-    screen = screens.plan_screen(planned, facts, warnings=screens.in_use(users))
+    planned = InstallAnswer(
+        state="planned",
+        target=str(folder),
+        before=journal.after,
+        after=journal.before,
+        steps=(),
+        log=str(job.log.path),
+    )
+    told = {"undo": undo_changes(journal), "change": None}
+    screen = screens.plan_screen(planned, told, warnings=screens.in_use(users))
 
     def undone() -> Done:
-        with interruptible(), locked(store, job.talk):
-            undo_files(job, layout)
-        job.log.line(f"undone: {undo_changes(journal)}")
-        return _undone(session, folder, journal.after)
+        change.undo(job, layout)
+        job.log.line(f"undone: {told['undo']}")
+        answer = replace(planned, state="restored")
+        return answer, screens.end_screen(answer, "undone"), True
 
     return session.carry_out(planned, screen, undone)
-
-
-def _undone(session: Session, folder: Path, before: Any) -> Done:
-    answer = _undo_answer(session, folder, "restored", before, torch_family_in(folder))
-    return answer, screens.end_screen(answer, "undone"), True
-
-
-def _undo_answer(
-    session: Session, folder: Path, state: Any, before: Any, after: Any
-) -> InstallAnswer:
-    return InstallAnswer(
-        state=state,
-        target=str(folder),
-        before=dict(before),
-        after=dict(after),
-        steps=(),
-        log=str(session.job.log.path),
-    )
 
 
 # --- into a folder, and for a described machine -------------------------------------------------
 
 
-def _download(session: Session, target: Target, machine: Snapshot, asked: RequestedPackages) -> int:
-    """Fetch all that a new environment needs into a folder, with a manifest; change nothing."""
-    request, job = session.request, session.job
-    target.require_changeable()
-    resolution = resolved(machine, resolver_request(request, asked))
-    plan = plan_download(request, job, target, resolution, asked, machine)
+def _download(session: Session, target: Target, task: Task) -> int:
+    """Fetch all that a new environment needs into a folder; change nothing."""
+    job, plan = session.job, plan_download(session.job, target, task)
     planned = plan_answer(job, plan, None)
 
     def done() -> Done:
@@ -336,18 +287,21 @@ def _download(session: Session, target: Target, machine: Snapshot, asked: Reques
 def show_described(options: Namespace, out: Console) -> int:
     """The commands as one would type them on the machine that is described; nothing is asked."""
     machine = gather(options, out)
-    found = describe(request_of(options), lambda text: out.talk(plain(text)), machine)
-    answer = found.answer
-    if answer.state == "unchanged":
-        screen = screens.end_screen(answer, notes=found.notes)
+    answer, task = describe(request_of(options), lambda text: out.talk(plain(text)), machine)
+    build, asked = task.resolution.build, task.asked
+    if task.is_done:
+        screen = screens.end_screen(answer, notes=task.notes)
     else:
+        comes = build is not None and not build.labelled and "torch" in asked.family
         told = {
-            "packages": without_logins(", ".join(found.asked.packages)),
-            "stays": ", ".join(found.asked.pinned),
-            "backend": found.unlabelled,
-            "fallback": screens.fallback(found.fallbacks),
+            "packages": without_logins(", ".join(asked.packages)),
+            "stays": ", ".join(asked.pinned),
+            "backend": build.backend if build and comes else None,
+            "fallback": screens.fallback(task.fallbacks),
         }
-        system = found.os_family or OWN_SYSTEM
-        screen = screens.plan_screen(answer, told, notes=found.notes, system=system)
+        moves = build is not None and task.decision.moves
+        broken = pinned_in_words(machine, build) if build and moves else ()
+        notes, system = (*broken, *task.all_notes), machine.os.family or OWN_SYSTEM
+        screen = screens.plan_screen(answer, told, notes=notes, system=system)
     out.answer(answer, screen)
     return 0

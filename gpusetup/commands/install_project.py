@@ -12,16 +12,14 @@ from gpusetup.commands.install_flow import agreed, request_of
 from gpusetup.errors import UsageError
 from gpusetup.install.answers import versions_after
 from gpusetup.install.credentials import without_credentials
-from gpusetup.install.packages import requested_packages
 from gpusetup.install.project import (
     edited,
-    overrides,
     parse,
     read_project,
     versions_named,
     write_project,
 )
-from gpusetup.install.request import resolved, resolver_request
+from gpusetup.install.request import question_of, resolved
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.frozen import replace
@@ -40,18 +38,20 @@ def edit_project(options: Namespace, out: Console) -> int:
     if options.venv:
         raise UsageError("`--project` and `--venv` exclude each other: one is a file for uv")
     request, path = request_of(options), Path(options.project)
-    text, asked = read_project(path), requested_packages(request.packages, {})
+    text = read_project(path)
+    question = question_of(request, gather(options, out), {}, by_conda=False)
+    asked = question.asked
     if asked.packages:
         raise UsageError(
             f"`--project` pins the torch family only, not {', '.join(asked.packages)}",
             hint=f"`uv add {' '.join(asked.packages)}` adds the rest",
         )
     before = versions_named(parse(text))
-    resolution = resolved(gather(options, out), resolver_request(request, asked))
+    resolution = resolved(question)
     root = without_credentials(request.root)
     changed = edited(text, resolution, load_catalog(), packages=asked.family, root=root)
-    for line in (*overrides(parse(text)), *([UNWRITTEN] if root != request.root else ())):
-        out.talk(plain(line))
+    if root != request.root:
+        out.talk(plain(UNWRITTEN))
     old, new = text.splitlines(keepends=True), changed.splitlines(keepends=True)
     diff = "".join(difflib.unified_diff(old, new, str(path), str(path)))
     there = versions_named(parse(changed))

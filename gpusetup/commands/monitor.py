@@ -31,7 +31,7 @@ JSON = "print JSON: a line for every sample, the last one for the summary"
 EXAMPLES = (
     "gpusetup monitor 60",
     "gpusetup monitor -- python train.py --config conf.yaml",
-    "gpusetup monitor --json --html run.html -- torchrun train.py > run.jsonl",
+    "gpusetup monitor --json -- torchrun train.py > run.jsonl",
     "gpusetup monitor --replay run.jsonl",
     "gpusetup monitor --demo",
 )
@@ -58,7 +58,6 @@ def configure(parser: ArgumentParser) -> None:
         help="only this GPU; repeatable (default: those of CUDA_VISIBLE_DEVICES)")  # fmt: skip
     add("--pid", type=int, metavar="PID",
         help="also watch this process and its children, until it ends")  # fmt: skip
-    add("--html", metavar="FILE", help="also write a page with charts at the end")
     add_timeout(parser)
     add("--replay", metavar="FILE",
         help="judge a recording instead of watching: what `--json` wrote, or a log of "
@@ -94,15 +93,15 @@ def run(options: Namespace, out: Console) -> int:
 
 def checked(options: Namespace) -> None:
     """What cannot be meant. Raises UsageError."""
-    if options.once and (options.after or options.html):
-        problem = "`--once` takes one sample: a command or a page with charts needs more"
+    if options.once and options.after:
+        problem = "`--once` takes one sample: a command needs more"
         raise UsageError(problem, hint="leave `--once` out")
     if options.pid is not None and (options.after or options.replay or options.once):
         raise UsageError("`--pid` watches what runs already", hint="leave the command out")
     if options.replay and (options.once or options.gpu or options.seconds):
         raise UsageError(
             "`--replay` judges a recording: nothing is watched",
-            hint="only `--json`, `--output`, `--html`, `--interval` and, after `--`, the "
+            hint="only `--json`, `--output`, `--interval` and, after `--`, the "
             "command that ran go with it",
         )
 
@@ -198,7 +197,7 @@ def _running(pid: int) -> tuple[Tree, tuple[str, ...] | None]:
 def _recording(options: Namespace, out: Console) -> Recording:
     from gpusetup.commands.monitor_recording import Recording
 
-    return Recording(out, options.html)
+    return Recording(out)
 
 
 def _once(source: Nvml, options: Namespace, out: Console) -> int:
@@ -222,7 +221,7 @@ def _replay(options: Namespace, out: Console) -> int:
         told = None
         if options.demo:
             screen.enter_context(recording.live(DEMO_COMMAND))
-        read = recorded(options.replay, options.interval, CLOCK.in_megabytes)
+        read = recorded(options.replay, options.interval, _read_so_far)
         if not read.timed:
             said = f"{options.replay} tells no time: {options.interval:g} s between its samples"
             out.talk(plain(f"{said} are assumed (`--interval`)"))
@@ -241,6 +240,10 @@ def _replay(options: Namespace, out: Console) -> int:
         screen.close()
         recording.finish(source=source, command=command, exit_code=code, aside=False)
     return 0
+
+
+def _read_so_far(done: int, of: int) -> None:
+    CLOCK.reached(round(done / 1e6), round(of / 1e6), "MB")
 
 
 def _choose(source: Nvml, options: Namespace, out: Console) -> None:

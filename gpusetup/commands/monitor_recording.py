@@ -1,18 +1,17 @@
-"""Where the samples of one run go: the terminal, JSON lines, a page; and the answer."""
+"""Where the samples of one run go: the terminal, JSON lines; and the answer."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TextIO
 
 from gpusetup.monitor import record
 from gpusetup.monitor.session import Losses
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.values import Sample, Summary
+from gpusetup.monitor.values import Sample
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 from gpusetup.render.terminal import can_be_drawn_on
@@ -30,19 +29,14 @@ class Lines:
 
 
 class Recording:
-    """Takes the samples of one run and answers at its end.
+    """Takes the samples of one run and answers at its end."""
 
-    The page is opened first: a file that cannot be written ends the job before it begins.
-    """
-
-    def __init__(self, out: Console, html: str | None = None) -> None:
-        self._out, self._html = out, html
+    def __init__(self, out: Console) -> None:
+        self._out = out
         self._stack = ExitStack()
         self._tally = Tally()
         self._sinks: list[record.Sink] = [Losses(self.say)]
         self._json: record.JsonLines | None = None
-        if html:
-            record.opened(html).close()
 
     def __enter__(self) -> Recording:
         return self
@@ -99,21 +93,14 @@ class Recording:
         exit_code: int | None = None,
         aside: bool = True,
     ) -> None:
-        """The summary, and the page. Beside a command the text goes to stderr (`aside`)."""
+        """The summary. Beside a command the text goes to stderr (`aside`)."""
         summary = summarise(self._tally, source=source, command=command, exit_code=exit_code)
-        self._answer(summary, to_stderr=aside and command is not None)
-        if self._html:
-            from gpusetup.render.html import page
-
-            Path(self._html).write_text(page(summary, self._tally), encoding="utf-8")
-
-    def _answer(self, summary: Summary, *, to_stderr: bool) -> None:
         from gpusetup.render.language import Screen
         from gpusetup.render.monitor import summary_text
 
         if self._json is not None:
             self._json.sample(summary)
-        elif to_stderr and not self._out.output and not self._out.json:
+        elif aside and command and not self._out.output and not self._out.json:
             self._out.tell(Screen(("", *summary_text(summary).lines)))
         else:
             self._out.answer(summary, summary_text(summary))

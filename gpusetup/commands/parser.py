@@ -11,7 +11,7 @@ import argparse
 import importlib
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -59,12 +59,12 @@ class Parser(argparse.ArgumentParser):
         return options, rest
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        from gpusetup.commands.refused import choice_meant
+        from gpusetup.commands.refused import meant
 
-        wrong = re.search(r"invalid choice: '([^']*)'", message)
+        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         if wrong and message.startswith("argument COMMAND"):
             raise no_such_command(wrong[1])
-        raise UsageError(message, hint=self.all_shown(choice_meant(message)))
+        self.complain(message, meant(wrong[1], re.findall(r"[^', ]+", wrong[2])) if wrong else ())
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
         """The help or the version: argparse's own passes over a stream that takes nothing."""
@@ -72,31 +72,34 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, unknown: Sequence[str]) -> None:
         """Refuse what this command does not take, with its own options of that meaning."""
-        from gpusetup.commands.refused import option_meant, word_refused
+        from gpusetup.commands.refused import meant
 
+        own = self._option_string_actions
         option = next((word for word in unknown if word.startswith("-")), None)
         if option is None:
-            hint = self.all_shown(word_refused(unknown[0], self._option_string_actions))
-            raise UsageError(f"`{self.prog}` takes no {' '.join(unknown)!r}", hint=hint)
-        name = option.partition("=")[0]
-        hint = self.all_shown(option_meant(name, self))
-        raise UsageError(f"`{self.prog}` has no option `{name}`", hint=hint)
+            near = [word for word, one in own.items() if one.metavar in ("MACHINE", "FILE")]
+            self.complain(f"`{self.prog}` takes no {' '.join(unknown)!r}", near[:2])
+        name = (option or "").partition("=")[0]
+        if name in own or " " not in self.prog:
+            self.complain("options come after the command: `gpusetup doctor --json`", ())
+        self.complain(f"`{self.prog}` has no option `{name}`", meant(name, own))
 
-    def all_shown(self, hint: str | None) -> str:
-        """A hint that ends with where everything is told."""
+    def complain(self, message: str, near: Collection[str]) -> None:
+        from gpusetup.commands.refused import offered
+
         end = f"`{self.prog} --help` shows all"
-        return f"{hint} {end}" if hint else end
+        hint = f"{offered(near, self._option_string_actions)} {end}".lstrip()
+        raise UsageError(message, hint=hint)
 
 
 def no_such_command(word: str) -> UsageError:
     """A word that is no command, with the command of that meaning."""
-    from gpusetup.commands.refused import command_meant
+    from gpusetup.commands.refused import CALLED, meant, offered
 
-    meant = command_meant(word)
-    return UsageError(
-        f"gpusetup has no command {word!r}",
-        hint=f"{f'did you mean `gpusetup {meant}`? ' if meant else ''}`gpusetup --help` shows all",
-    )
+    ours = [own for own in CALLED if not own.startswith("--")]
+    said = offered([f"gpusetup {own}" for own in meant(word, ours)[:1]], {})
+    hint = f"{said} `gpusetup --help` shows all".lstrip()
+    return UsageError(f"gpusetup has no command {word!r}", hint=hint)
 
 
 def children_of(parser: argparse.ArgumentParser) -> Mapping[str, Parser]:

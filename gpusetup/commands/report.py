@@ -63,8 +63,9 @@ def _sifted_by_name(name: str) -> Sifted:
             if named_file.is_endless(stream):
                 raise BadInput(f"{name} is a device, not a text")
             # In a terminal somebody pastes, and nothing is drawn meanwhile.
-            with CLOCK.still() if stream.isatty() else nullcontext():
-                return sifted(stream)
+            if stream.isatty():
+                CLOCK.end()
+            return sifted(stream)
     except OSError as problem:
         if named_file.is_folder(name):
             raise BadInput(f"{name} is a folder, not a text") from problem

@@ -23,9 +23,9 @@ EXAMPLES = (
     "gpusetup resolve",
     'gpusetup resolve --os linux --driver 580.95.05 --gpu "GTX 1080 Ti" --python 3.11',
     "gpusetup resolve --from rtx3050-laptop --torch 2.5.1 --format requirements",
-    'gpusetup resolve vllm --gpu "A100 80GB" --driver 580.95.05 --os linux --explain',
+    'gpusetup resolve vllm --gpu "A100 80GB" --driver 580.95.05 --os linux',
 )
-FORMATS = ("text", "command", "requirements", "uv", "pixi", "conda", "dockerfile")
+FORMATS = ("text", "command", "requirements", "conda")
 
 
 def configure(parser: ArgumentParser) -> None:

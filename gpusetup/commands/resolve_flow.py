@@ -93,7 +93,6 @@ def answer(options: Namespace, out: Console) -> int:
             to_answer(resolution, snapshot, wanted.asked),
             packages=joint.packages,
             held_back=joint.held_back,
-            matrix=joint.matrix,
         )
         found = replace(found, commands={}) if joint.refused else found
         return _show(found, snapshot, options, out, joint.refused)
@@ -189,7 +188,7 @@ def _together(options: Namespace, asked: Asked, out: Console) -> tuple[Joint, Re
 
         places = users_places(os.environ, Path.home())
         out.talk(f"asked: {', '.join(places.shown)} (`--offline` uses no network)")
-        joint = choose_together(asked, places, explain=options.explain)
+        joint = choose_together(asked, places)
     exact = replace(asked.request, torch=f"=={joint.build.torch}", backend=joint.build.backend)
     found = resolve(asked.machine, exact, asked.catalog)
     there = {one.name: (one.version or "").partition("+")[0] for one in joint.packages}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpusetup.causes.layers import STAGES
+from gpusetup.causes.layers import STAGES, Layer
 from gpusetup.causes.programs import PROGRAM_FAILED
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import events, in_container, is_report, on, package
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
     from gpusetup.messages.programs import Program
     from gpusetup.model.failing import Stage
-    from gpusetup.model.shell import Line
+    from gpusetup.model.shell import Lines
 
 
 def program_of(context: RuleContext) -> Program | None:
@@ -62,11 +62,20 @@ def of_the_program(context: RuleContext, finding: Finding) -> Finding:
     pinned = (p for p, name in PINNING.items() if name == failed or package(context, p))
     if engine := next(pinned, None):
         return replace(finding, fix=_with_its_torch(context, engine, fix))
-    if program and not program.on_torch and re.search(OF_TORCH, "\n".join(typed(fix))):
+    if program is None or program.on_torch:
+        return finding
+    place = RECORDS[finding.id].place
+    if place and place[0] is Layer.NO_GPU:
+        return replace(finding, fix=Fix(text=WITHOUT_CUDA.format(program.name)))
+    if re.search(OF_TORCH, "\n".join(typed(fix))):
         return replace(finding, fix=_its_own(context, program, finding, fix))
     return finding
 
 
+WITHOUT_CUDA = (
+    "Use the build of {0} for this GPU, if there is one, or its build for the CPU; or go to a "
+    "machine with an NVIDIA GPU"
+)
 OF_TORCH = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
 """What a command for torch has in it."""
 
@@ -75,7 +84,7 @@ def _with_its_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
     """torch moves with such a program only: by a release of it, or by its image."""
     from gpusetup.fixes import paste
 
-    def installs(lines: tuple[Line, ...]) -> bool:
+    def installs(lines: Lines) -> bool:
         return any(re.search("gpusetup install|torch==", line) for line in lines)
 
     kept = tuple(one for one in fix.alternatives if not installs(one.commands))

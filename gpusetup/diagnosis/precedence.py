@@ -44,7 +44,10 @@ def linked(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 
 def _explained(finding: Finding, by: str) -> Finding:
+    place = RECORDS[by].place
     fix = finding.fix and replace(finding.fix, commands=(), alternatives=())
+    if place and place[0] is Layer.NO_GPU:
+        fix = None  # its text speaks of a GPU too
     return replace(finding, explained_by=by, fix=fix)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 
 from gpusetup.accelerators.makers import judged_on
 from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import Rule, RuleContext
-from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.finding import Findings, Severity
 from gpusetup.model.machine import Snapshot
 
 # The files of the findings by what they are about; which finding is the root says `precedence`.
@@ -49,7 +49,7 @@ def has_a_driver(snapshot: Snapshot) -> bool:
     return bool(any(parts) or any(loaded) or asked or there)
 
 
-def found(context: RuleContext, rules: Iterable[Rule]) -> Iterator[Finding]:
+def found(context: RuleContext, rules: Iterable[Rule]) -> Findings:
     """What the rules find. One that breaks must not take the report with it: it becomes a line."""
     for rule in rules:
         try:

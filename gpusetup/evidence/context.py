@@ -1,6 +1,6 @@
 """What a rule is given, and the small words that rules are written with.
 
-A rule is `Callable[[RuleContext], Iterator[Finding]]`. It sees plain values only: the snapshot, the
+A rule is `Callable[[RuleContext], Findings]`. It sees plain values only: the snapshot, the
 dated catalog, and the build that the resolver chose for this machine. It never reads text or the
 machine.
 """
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import judged_on, other_maker
 from gpusetup.catalog.kernels import served_by_codes
-from gpusetup.model.finding import Evidence, Finding
+from gpusetup.model.finding import Evidence, Findings
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Event, Gpu, Package, PciDevice, Reading, Snapshot, Torch
+from gpusetup.model.machine import Events, Gpu, Package, PciDevice, Reading, Snapshot, Torch
 from gpusetup.model.resolution import Request, Resolution
 from gpusetup.model.units import GIB
 from gpusetup.readings.packages import normalised
@@ -45,7 +45,7 @@ class RuleContext(Frozen):
     """The GPUs and the driver were named (`--gpu`), not read: what is not named is unasked."""
 
 
-Rule = Callable[[RuleContext], Iterator[Finding]]
+Rule = Callable[[RuleContext], Findings]
 
 
 # --- evidence ---------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def source_of(context: RuleContext, subject: str) -> str:
     return subject
 
 
-def event_evidence(events: tuple[Event, ...]) -> tuple[Evidence, ...]:
+def event_evidence(events: Events) -> tuple[Evidence, ...]:
     """Events as evidence, three lines at most, each once."""
     lines = (
         Evidence(source=event.source or "event", text=event.text or event.kind) for event in events
@@ -93,7 +93,7 @@ def problems(context: RuleContext, *subjects: str) -> tuple[Evidence, ...]:
 # --- questions about a machine ------------------------------------------------------------------
 
 
-def events(context: RuleContext, *kinds: str) -> tuple[Event, ...]:
+def events(context: RuleContext, *kinds: str) -> Events:
     return tuple([event for event in context.snapshot.events if event.kind in kinds])
 
 
@@ -123,7 +123,7 @@ def answering(context: RuleContext) -> tuple[Gpu, ...]:
     )
 
 
-def cuda_errors(context: RuleContext, *codes: int) -> tuple[Event, ...]:
+def cuda_errors(context: RuleContext, *codes: int) -> Events:
     """What was said of these CUDA errors, by their codes."""
     wanted = {str(code) for code in codes}
     return tuple(e for e in events(context, "cuda-error") if e.values.get("code") in wanted)
@@ -231,7 +231,7 @@ SILENT = ("hung", "crashed")
 """How a question to the driver ends when the driver is at fault; `failed` is a missing binding."""
 
 
-def silent_children(context: RuleContext) -> tuple[Event, ...]:
+def silent_children(context: RuleContext) -> Events:
     """Our own questions to the driver that hung or crashed."""
     asked = events(context, "child-failed")
     return tuple(event for event in asked if event.values.get("how") in SILENT)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from gpusetup.evidence.context import RuleContext, events, gpus
-from gpusetup.model.machine import Event
+from gpusetup.model.machine import Events
 
 NONE_GIVEN = ("", "nodevfiles")
 """What Slurm sets CUDA_VISIBLE_DEVICES to in a job without a GPU (its gres plugin)."""
 SAYS_NONE = "no cuda gpus are available"
 
 
-def not_asked_for(context: RuleContext) -> tuple[Event, ...]:
+def not_asked_for(context: RuleContext) -> Events:
     """What shows a Slurm job that asked for no GPU and sees none; else nothing."""
     job = events(context, "slurm-job")
     if not job or any(e.values.get("gpus") for e in job) or gpus(context):

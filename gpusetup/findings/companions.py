@@ -27,7 +27,7 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.plausible import is_a_name
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line
 from gpusetup.readings.packages import FAMILY, normalised
@@ -36,7 +36,7 @@ IMAGE_WARNING = "torchvision-image-mismatch"
 """Reading images fails, and nothing more: beside another failure it is only a warning."""
 
 
-def companions(context: RuleContext) -> Iterator[Finding]:
+def companions(context: RuleContext) -> Findings:
     for name, cause in NAMES:
         image = events(context, IMAGE_WARNING) if name == "torchvision" else ()
         said = events(context, cause.id) or image
@@ -103,7 +103,7 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
 WHICH_COPY = "import torch; print(torch.__version__, torch.__file__)"
 
 
-def pairs(context: RuleContext) -> Iterator[Finding]:
+def pairs(context: RuleContext) -> Findings:
     """Packages beside a torch that they do not take."""
     torch = context.snapshot.torch.version or ""
     for one in context.snapshot.packages or () if torch else ():
@@ -126,7 +126,7 @@ PIN = r"(?<!\S)([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.+!]*)(?!\S)"
 """A pin as the probe writes it; in somebody's snapshot anything may stand there."""
 
 
-def guarded_set_changed(context: RuleContext) -> Iterator[Finding]:
+def guarded_set_changed(context: RuleContext) -> Findings:
     """The versions that differ, in one finding; what is no longer there is another's subject."""
     here = {normalised(one.name): one.version for one in context.snapshot.packages or ()}
     here["torch"] = context.snapshot.torch.version or here.get("torch", "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpusetup.causes.containers import (
     CONTAINER_DRIVER_CAPABILITY_MISSING,
@@ -28,11 +27,11 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.given import not_asked_for
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.findings.presence import NVML_UNKNOWN, says_only_no_smi
-from gpusetup.model.finding import Finding, Severity
-from gpusetup.model.machine import Event
+from gpusetup.model.finding import Findings, Severity
+from gpusetup.model.machine import Events
 
 
-def wsl_driver(context: RuleContext) -> Iterator[Finding]:
+def wsl_driver(context: RuleContext) -> Findings:
     """WSL without a way to the Windows driver."""
     machine = context.snapshot
     said = events(context, WSL_DRIVER.id)
@@ -56,7 +55,7 @@ def _text_without_driver(context: RuleContext) -> bool:
     return is_report(context) and bool(messages or torch)
 
 
-def wsl_linux_driver(context: RuleContext) -> Iterator[Finding]:
+def wsl_linux_driver(context: RuleContext) -> Findings:
     """A Linux driver library inside WSL stands before Windows' own."""
     path = context.snapshot.driver.libcuda_path or ""
     if context.snapshot.os.wsl and path.startswith("/") and WSL_LIBRARIES not in path:
@@ -68,7 +67,7 @@ def wsl_linux_driver(context: RuleContext) -> Iterator[Finding]:
 NOTHING = ("", "-1", "none", "void", "NoDevFiles")
 
 
-def container_no_gpu(context: RuleContext) -> Iterator[Finding]:
+def container_no_gpu(context: RuleContext) -> Findings:
     """A container that was started without its host's GPU."""
     said = (*events(context, CONTAINER_NO_GPU.id), *_blind_beside_a_driver(context))
     # A text with an error that needs a GPU: nvidia-smi is only not in the image.
@@ -107,7 +106,7 @@ def _given_none(context: RuleContext) -> bool:
     return bool(nvidia_on_pci(context) or blind or meant or made_for_it)
 
 
-def _blind_beside_a_driver(context: RuleContext) -> tuple[Event, ...]:
+def _blind_beside_a_driver(context: RuleContext) -> Events:
     """A program that finds no driver, in a text whose nvidia-smi shows that the host's works."""
     in_wsl = context.snapshot.os.wsl and not in_container(context)
     # No order: TensorFlow says so of its own libraries as well, in a container or not.
@@ -125,7 +124,7 @@ OTHERWISE = (
 )
 
 
-def cuda_visible_devices_hidden(context: RuleContext) -> Iterator[Finding]:
+def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
     """CUDA_VISIBLE_DEVICES leaves no GPU to the process: it is set so, or a scheduler gave none."""
     said = events(context, "gpus-not-given") or not_asked_for(context)
     value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
@@ -153,7 +152,7 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
     return bool(listed and wrong and asked_for_cuda(context))
 
 
-def container_nvml_lost(context: RuleContext) -> Iterator[Finding]:
+def container_nvml_lost(context: RuleContext) -> Findings:
     """A running container whose GPU access was taken away (a systemd reload on the host)."""
     said = events(context, CONTAINER_NVML_LOST.id)
     if in_container(context):
@@ -164,7 +163,7 @@ def container_nvml_lost(context: RuleContext) -> Iterator[Finding]:
         yield finding(context, CONTAINER_NVML_LOST, said)
 
 
-def container_driver_capability_missing(context: RuleContext) -> Iterator[Finding]:
+def container_driver_capability_missing(context: RuleContext) -> Findings:
     """NVML works in the container, libcuda was not given to it."""
     machine, name = context.snapshot, "NVIDIA_DRIVER_CAPABILITIES"
     said = events(context, CONTAINER_DRIVER_CAPABILITY_MISSING.id)

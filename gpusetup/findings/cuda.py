@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpusetup.catalog.facts import switched
 from gpusetup.causes import alike
 from gpusetup.causes.cuda_start import LIBCUDA_MISSING, WITH_COMPUTE
@@ -38,15 +36,15 @@ from gpusetup.findings.cuda_codes import ALIASES, CODES, OTHER_CODE, RUNS_ALREAD
 from gpusetup.findings.gpu_faults import UNCORRECTABLE
 from gpusetup.findings.message_rules import case_of, finding, from_message, marked, seen, shown
 from gpusetup.fixes import which
-from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.finding import Findings, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event
+from gpusetup.model.machine import Event, Events
 
 
-def cuda_answers(context: RuleContext) -> Iterator[Finding]:
+def cuda_answers(context: RuleContext) -> Findings:
     """What CUDA answers where it starts: to our own question, or in the words of programs."""
     api = context.snapshot.cuda_api
-    by_code: dict[int, tuple[Event, ...]] = {}
+    by_code: dict[int, Events] = {}
     for event in events(context, "cuda-error", *SAID):
         code = SAID.get(event.kind) or whole_number(event.values.get("code")) or 0
         code = ALIASES.get(code, code)
@@ -67,7 +65,7 @@ def cuda_answers(context: RuleContext) -> Iterator[Finding]:
             yield from_message(context, cause, *case_of(context, message, said), severity=only)
 
 
-def _says_something(context: RuleContext, code: int, said: tuple[Event, ...]) -> bool:
+def _says_something(context: RuleContext, code: int, said: Events) -> bool:
     """100 without any NVIDIA GPU is only the truth, and 802 is none without a switch."""
     if code == 802 and context.snapshot.cuda_api.init_code != 802 and _has_no_fabric(context):
         return any(event.kind not in SAID for event in said)
@@ -83,7 +81,7 @@ def _has_no_fabric(context: RuleContext) -> bool:
     return bool(events(context, "no-nvswitch") or (listed and not any(listed)))
 
 
-def fabric_not_completed(context: RuleContext) -> Iterator[Finding]:
+def fabric_not_completed(context: RuleContext) -> Findings:
     """The driver itself says that the NVSwitch fabric is not set up."""
     waiting = [gpu for gpu in gpus(context) if gpu.fabric_state in ("in_progress", "not_started")]
     if waiting and not _has_no_fabric(context):
@@ -93,7 +91,7 @@ def fabric_not_completed(context: RuleContext) -> Iterator[Finding]:
         yield from_message(context, cause, replace(message, title=title), said)
 
 
-def libcuda_missing(context: RuleContext) -> Iterator[Finding]:
+def libcuda_missing(context: RuleContext) -> Findings:
     """A driver runs or its library is there, and that does not start CUDA: server packages, a
     container, an installation that broke off."""
     driver, os = context.snapshot.driver, context.snapshot.os
@@ -107,7 +105,7 @@ def libcuda_missing(context: RuleContext) -> Iterator[Finding]:
         yield finding(context, LIBCUDA_MISSING, said, severity=only)
 
 
-def driver_does_not_answer(context: RuleContext) -> Iterator[Finding]:
+def driver_does_not_answer(context: RuleContext) -> Findings:
     """A library of the driver crashed or hung when it was asked."""
     children = silent_children(context)
     told = [event for event in children if "gpu" in event.values]
@@ -137,7 +135,7 @@ MEASURED = {"temperature_celsius", "power_watts"}
 NOT_SUPPORTED = "3"
 
 
-def gpu_does_not_answer(context: RuleContext) -> Iterator[Finding]:
+def gpu_does_not_answer(context: RuleContext) -> Findings:
     """A GPU fails to tell what it should; what no GPU here has is no fault of one."""
     failed: dict[str, list[Event]] = {}
     for event in events(context, "gpu-read-failed"):
@@ -190,7 +188,7 @@ LIBRARIES = Message(
 )
 
 
-def nvml_init_failed(context: RuleContext) -> Iterator[Finding]:
+def nvml_init_failed(context: RuleContext) -> Findings:
     """NVML's own answer, live: each code has its cause."""
     machine, inside = context.snapshot, in_container(context)
     code = machine.driver.nvml_code or 0
@@ -215,7 +213,7 @@ def nvml_init_failed(context: RuleContext) -> Iterator[Finding]:
 SLOW_SECONDS = 5.0
 
 
-def driver_slow(context: RuleContext) -> Iterator[Finding]:
+def driver_slow(context: RuleContext) -> Findings:
     """The driver took long to answer."""
     seconds = context.snapshot.driver.seconds or 0.0
     if seconds > SLOW_SECONDS:

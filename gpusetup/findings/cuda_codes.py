@@ -22,7 +22,7 @@ from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.fixes import packages, paste
 from gpusetup.model.finding import Fix
-from gpusetup.model.shell import Line, filled, lines
+from gpusetup.model.shell import Lines, filled, lines
 
 
 def fabric_manager(context: RuleContext, text: str) -> Fix:
@@ -76,7 +76,7 @@ def drivers_own(context: RuleContext, text: str) -> Fix:
     )
 
 
-def without_folder(context: RuleContext, folder: str) -> tuple[Line, ...]:
+def without_folder(context: RuleContext, folder: str) -> Lines:
     """A folder out of LD_LIBRARY_PATH, or of the loader's own list."""
     named = context.snapshot.environment.get("LD_LIBRARY_PATH") or ""
     if on(context, "windows") or not is_a_path(folder):

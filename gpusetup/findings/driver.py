@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.cuda_start import CUDA_INIT_FAILED
 from gpusetup.causes.driver_module import DRIVER_NOT_LOADED
@@ -23,6 +21,7 @@ from gpusetup.evidence.context import (
     kernel_driver_spoke,
     nvidia_on_pci,
     on,
+    readings,
     serving,
     whole_number,
 )
@@ -38,13 +37,13 @@ from gpusetup.findings.presence import (
     said_on_the_host,
 )
 from gpusetup.fixes import drivers, paste, which
-from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.finding import Finding, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Torch
+from gpusetup.model.machine import Event, Events, Torch
 from gpusetup.model.versions import parsed
 
 
-def driver_not_loaded(context: RuleContext) -> Iterator[Finding]:
+def driver_not_loaded(context: RuleContext) -> Findings:
     """The driver's packages are here, its kernel module does not answer."""
     driver = context.snapshot.driver
     kinds = (*NOT_LOADED, "module-not-found")
@@ -78,7 +77,7 @@ INSUFFICIENT_DRIVER = 35
 """cudaErrorInsufficientDriver."""
 
 
-def driver_too_old(context: RuleContext) -> Iterator[Finding]:
+def driver_too_old(context: RuleContext) -> Findings:
     """The driver serves less CUDA than the installed torch, or any torch, needs."""
     driver = context.snapshot.driver
     said = (
@@ -112,7 +111,7 @@ def _is_older(version: str | None, floor: str | None) -> bool:
     return bool(version and floor and parsed(version) < parsed(floor))
 
 
-def _too_old(context: RuleContext, who: str, floor: str | None, said: tuple[Event, ...]) -> Finding:
+def _too_old(context: RuleContext, who: str, floor: str | None, said: Events) -> Finding:
     has = context.snapshot.driver.version
     read = (shown(context, "driver.version", f"driver {has}"),) if has else ()
     fix = _newer_or_another(context, said, floor)
@@ -140,7 +139,7 @@ def _is_met(context: RuleContext, event: Event) -> bool:
     return bool(has and needs and not _is_older(has, needs))
 
 
-def _need(context: RuleContext, said: tuple[Event, ...]) -> tuple[str | None, str | None]:
+def _need(context: RuleContext, said: Events) -> tuple[str | None, str | None]:
     """The CUDA and the driver that are needed: a message's, torch's, else what is above the
     driver's own.
 
@@ -160,7 +159,7 @@ def _need(context: RuleContext, said: tuple[Event, ...]) -> tuple[str | None, st
     return needed, full or catalog.driver_floor(needed, family)
 
 
-def _above(context: RuleContext, said: tuple[Event, ...]) -> str | None:
+def _above(context: RuleContext, said: Events) -> str | None:
     """The first CUDA that a driver does not serve, which serves `11.4`, in the runtime's number
     `11040`; from 11 on the older driver serves all of a major."""
     told = [e.values.get("driver_cuda") or e.values.get("found", "") for e in said]
@@ -185,7 +184,7 @@ TRITONS_CUDA = "12.0"
 """Triton assembles by a ptxas of CUDA 12 from 2.1 on, which came with torch 2.1."""
 
 
-def _of_tritons_assembler(context: RuleContext) -> tuple[Event, ...]:
+def _of_tritons_assembler(context: RuleContext) -> Events:
     """Kernels of Triton that a driver of CUDA 11 cannot load, whatever CUDA torch has."""
     first = context.catalog.driver_floor(TRITONS_CUDA, _family(context))
     older = _is_older(context.snapshot.torch.version or "0", "2.1")
@@ -195,7 +194,7 @@ def _of_tritons_assembler(context: RuleContext) -> tuple[Event, ...]:
     return tuple(replace(one, values={**one.values, "cuda": TRITONS_CUDA}) for one in said)
 
 
-def _newer_or_another(context: RuleContext, said: tuple[Event, ...], floor: str | None) -> Fix:
+def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> Fix:
     """A newer driver; or what this one serves: an image, a torch, a program's build."""
     newer = drivers.driver(context, f"Update the driver to {floor or 'the newest'}", floor)
     build, driver = context.resolution.build, context.snapshot.driver
@@ -224,7 +223,7 @@ def _newer_or_another(context: RuleContext, said: tuple[Event, ...], floor: str 
     )
 
 
-def floor_for_the_other_host(context: RuleContext) -> Iterator[Finding]:
+def floor_for_the_other_host(context: RuleContext) -> Findings:
     """A GPU was named, no driver: what driver this torch needs there."""
     needed = cuda_needed(context.snapshot.torch)
     if context.other_host and needed and not context.snapshot.driver.version:
@@ -237,29 +236,42 @@ def floor_for_the_other_host(context: RuleContext) -> Iterator[Finding]:
 NVML_LIBRARY_MISMATCH = 18
 
 
-def nvml_mismatch(context: RuleContext) -> Iterator[Finding]:
+def nvml_mismatch(context: RuleContext) -> Findings:
     """The kernel module in memory and the driver's libraries on disk are of two versions."""
     machine, driver = context.snapshot, context.snapshot.driver
     kernel, library = driver.version or driver.module_version, driver.library_version
-    said, works = events(context, NVML_MISMATCH.id), driver.nvml_code == 0
-    if kernel and library and parsed(kernel) != parsed(library):
+    # A table that nvidia-smi prints later in a text proves that its library fits by then.
+    printed = max(map(_line, _tables(context)), default=0)
+    said = tuple(e for e in events(context, NVML_MISMATCH.id) if _line(e.source) > printed)
+    works = driver.nvml_code == 0
+    if kernel and library and parsed(kernel) != parsed(library) and not printed:
         # No order: the versions in a text may be of different days.
         elsewhere = is_report(context) or context.other_host or machine.os.jetson
         # NVML that answers proves that its library fits, though of another release.
         if not works or (on(context, "linux") and not elsewhere):
             said += (shown(context, "driver.library_version", f"library {library}"),)
     if driver.nvml_code == NVML_LIBRARY_MISMATCH:
-        said += nvml_said(context)
+        said += tuple(e for e in nvml_said(context) if not printed or _line(e.source) > printed)
     if said and kernel:
         said += (shown(context, "driver.version", f"kernel module {kernel}"),)
     if said and not machine.os.wsl:
-        works = works and not events(context, NVML_MISMATCH.id)
         # CUDA's own code says which library it is.
+        works = works and not events(context, NVML_MISMATCH.id)
         only = Severity.WARNING if works or cuda_errors(context, 803, 804) else None
         yield finding(context, NVML_MISMATCH, said, severity=only)
 
 
-def gpu_init_failed(context: RuleContext) -> Iterator[Finding]:
+def _tables(context: RuleContext) -> list[str]:
+    """Where nvidia-smi printed a driver's version in a text."""
+    told = readings(context, "driver.version") if is_report(context) else ()
+    return [one.source for one in told if one.source.startswith("nvidia-smi, line")]
+
+
+def _line(source: str | None) -> int:
+    return whole_number((source or "").rpartition(" ")[2]) or 0
+
+
+def gpu_init_failed(context: RuleContext) -> Findings:
     """The module runs, the GPU is bound to it, and yet the driver lists no device, or not it."""
     machine = context.snapshot
     unlisted = events(context, "gpu-not-listed")
@@ -275,7 +287,7 @@ def gpu_init_failed(context: RuleContext) -> Iterator[Finding]:
         yield finding(context, GPU_INIT_FAILED, (*said, *left_out, *on_the_bus(context)), who=who)
 
 
-def gpu_not_supported_by_driver(context: RuleContext) -> Iterator[Finding]:
+def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     """The loaded driver does not know the GPU: dropped as legacy, too new, or the wrong flavour."""
     said, driver = events(context, GPU_NOT_SUPPORTED_BY_DRIVER.id), context.snapshot.driver
     opened, want = driver.open_module, drivers.wanted_driver(context)

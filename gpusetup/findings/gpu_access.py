@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from gpusetup.causes.gpu_access import (
     COMPUTE_MODE_EXCLUSIVE,
@@ -26,13 +26,13 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.message_rules import finding, marked, shown
 from gpusetup.fixes import which
-from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.finding import Finding, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Gpu
-from gpusetup.model.shell import Line, filled
+from gpusetup.model.shell import Lines, filled
 
 
-def uvm_missing(context: RuleContext) -> Iterator[Finding]:
+def uvm_missing(context: RuleContext) -> Findings:
     """The unified memory module, or its node, is missing: NVML works, CUDA does not."""
     machine = context.snapshot
     paths = {node.path for node in machine.devices or ()}
@@ -47,7 +47,7 @@ def uvm_missing(context: RuleContext) -> Iterator[Finding]:
         yield finding(context, UVM_MISSING, said)
 
 
-def device_permission(context: RuleContext) -> Iterator[Finding]:
+def device_permission(context: RuleContext) -> Findings:
     """This user may not open the device nodes."""
     shut = [node for node in context.snapshot.devices or () if _is_shut(context, node)]
     nodes = (
@@ -75,7 +75,7 @@ BUSY = 46
 """cudaErrorDevicesUnavailable, with which a vGPU without a licence answers after a while."""
 
 
-def mig_misconfigured(context: RuleContext) -> Iterator[Finding]:
+def mig_misconfigured(context: RuleContext) -> Findings:
     """MIG is on and there is no instance to use, or several to choose from; or a change waits."""
     seen = unhidden(context)
     sliced = [gpu for gpu in seen if gpu.mig_enabled]
@@ -112,7 +112,7 @@ def _mig(context: RuleContext, concerned: Sequence[Gpu], what: str, command: str
     return finding(context, MIG_MISCONFIGURED, evidence, fix=fix, who=who, what=what)
 
 
-def _for_each(concerned: Sequence[Gpu], command: str) -> tuple[Line, ...]:
+def _for_each(concerned: Sequence[Gpu], command: str) -> Lines:
     if "{gpus}" in command:
         return (filled(command, gpus=which.selected(concerned) or "0"),)
     return tuple(filled(command, gpu=one) for one in which.each(concerned) or ("0",))
@@ -133,7 +133,7 @@ def instances(gpu: Gpu) -> int | None:
     return len(gpu.mig_instances) or gpu.mig_count
 
 
-def compute_mode(context: RuleContext) -> Iterator[Finding]:
+def compute_mode(context: RuleContext) -> Findings:
     """A compute mode that keeps processes out; a vGPU profile without compute shows it too."""
     modes: dict[str, list[Gpu]] = {}
     for gpu in unhidden(context):
@@ -170,7 +170,7 @@ def vgpu_profile(gpu: Gpu) -> str | None:
     return found and found[1]
 
 
-def vgpu_unlicensed(context: RuleContext) -> Iterator[Finding]:
+def vgpu_unlicensed(context: RuleContext) -> Findings:
     without = [g for g in gpus(context) if g.licensed is False and g.virtualization != "none"]
     said = (*events(context, VGPU_UNLICENSED.id), *marked(context, without, "name"))
     refused = cuda_errors(context, BUSY) or context.snapshot.cuda_api.init_code == BUSY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from gpusetup.catalog.facts import nvlinks_of, switched
 from gpusetup.causes.gpu_faults import (
@@ -19,10 +19,10 @@ from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, on
 from gpusetup.findings.message_rules import case_of, finding, fix_of, from_message, marked, shown
 from gpusetup.fixes import which
 from gpusetup.messages.recovery import recovery_action
-from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.finding import Finding, Findings, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Gpu
-from gpusetup.model.shell import Line, filled, lines
+from gpusetup.model.machine import Event, Events, Gpu
+from gpusetup.model.shell import Lines, filled, lines
 
 FAULTS = (
     (GPU_FELL_OFF_BUS, "79", ("lost",)),
@@ -79,7 +79,7 @@ ACTIONS = {
 RESETS = {"gpu_reset", "drain_and_reset"}
 
 
-def device_faults(context: RuleContext) -> Iterator[Finding]:
+def device_faults(context: RuleContext) -> Findings:
     """A fault of the hardware, or a program's; what the driver recommends alone is one too."""
     recommended = _recommended(context)
     xids, found = events(context, "xid"), False
@@ -128,7 +128,7 @@ def _recommended(context: RuleContext) -> dict[str, Event]:
 def _fault(
     context: RuleContext,
     cause: Cause,
-    said: tuple[Event, ...],
+    said: Events,
     concerned: Sequence[Gpu],
     recommended: Mapping[str, Event],
 ) -> Finding:
@@ -159,7 +159,7 @@ def concerned_gpus(
     return tuple({which.short(gpu.pci_bus_id): gpu for gpu in both}.values())
 
 
-def _reset(context: RuleContext, concerned: Sequence[Gpu]) -> tuple[Line, ...]:
+def _reset(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
     """The command that resets these GPUs; all of them where none can be named."""
     if on(context, "windows"):
         return ()
@@ -168,7 +168,7 @@ def _reset(context: RuleContext, concerned: Sequence[Gpu]) -> tuple[Line, ...]:
     return (filled("sudo nvidia-smi --gpu-reset -i {gpus}", gpus=chosen),)
 
 
-def nvlink_degraded(context: RuleContext) -> Iterator[Finding]:
+def nvlink_degraded(context: RuleContext) -> Findings:
     """Links that carry nothing although their like do, or that had to be trained anew."""
     silent = [gpu for gpu in gpus(context) if _lacks_links(context, gpu)]
     none = [gpu for gpu in silent if not any(_alike(context, gpu))]
@@ -210,7 +210,7 @@ def _lacks_links(context: RuleContext, gpu: Gpu) -> bool:
     return active < max(alike) or bool(every and told and active < (nvlinks_of(gpu.name) or 0))
 
 
-def fabric_unhealthy(context: RuleContext) -> Iterator[Finding]:
+def fabric_unhealthy(context: RuleContext) -> Findings:
     """The GPU is registered with the NVSwitch fabric, and the fabric does not work as it should."""
     registered = [gpu for gpu in gpus(context) if gpu.fabric_state == "completed"]
     failed = [gpu for gpu in registered if gpu.fabric_status not in (None, "success")]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpusetup.causes.gpu_losses import GPU_MEMORY_TAKEN, PCIE_DEGRADED, POWER_THERMAL_THROTTLE
 from gpusetup.causes.gpu_models import BF16_UNSUPPORTED, GPU_TOO_OLD_FOR_TRITON
 from gpusetup.evidence.context import (
@@ -17,7 +15,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.message_rules import finding, marked, shown
 from gpusetup.fixes import which
-from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.finding import Findings, Severity
 from gpusetup.model.machine import Gpu, visible_gpus
 from gpusetup.model.versions import Capability, parsed
 
@@ -37,7 +35,7 @@ AS_DESIGNED = {"sw_power_cap"}
 HOT_CELSIUS = 90
 
 
-def power_thermal_throttle(context: RuleContext) -> Iterator[Finding]:
+def power_thermal_throttle(context: RuleContext) -> Findings:
     """The hardware holds the clocks down, by heat or by power."""
     # No order: which reasons count as a loss depends on who shows them.
     limits = LIMITS | AS_DESIGNED if is_report(context) else LIMITS
@@ -52,7 +50,7 @@ def power_thermal_throttle(context: RuleContext) -> Iterator[Finding]:
         yield finding(context, POWER_THERMAL_THROTTLE, said, who=which.titled(context, held))
 
 
-def pcie_degraded(context: RuleContext) -> Iterator[Finding]:
+def pcie_degraded(context: RuleContext) -> Findings:
     """The PCIe link is narrower than it could be, or slower under load."""
     slow = [
         gpu
@@ -80,7 +78,7 @@ def _is_narrow(width: int | None, full: object) -> bool:
 TAKEN = 0.85
 
 
-def memory_taken(context: RuleContext) -> Iterator[Finding]:
+def memory_taken(context: RuleContext) -> Findings:
     """Other processes hold most of a GPU's memory."""
     for gpu in visible_gpus(context.snapshot):
         used = gpu.memory_used_bytes or 0
@@ -90,7 +88,7 @@ def memory_taken(context: RuleContext) -> Iterator[Finding]:
             yield finding(context, GPU_MEMORY_TAKEN, (held,), who=which.titled(context, (gpu,)))
 
 
-def no_bfloat16(context: RuleContext) -> Iterator[Finding]:
+def no_bfloat16(context: RuleContext) -> Findings:
     old = _below(context, Capability(8, 0))
     if old and is_cuda_build(context.snapshot.torch):
         evidence = marked(context, old, "name", "compute_capability")
@@ -103,7 +101,7 @@ def _below(context: RuleContext, least: Capability) -> list[Gpu]:
     return [g for g in seen if g.compute_capability and g.compute_capability < least]
 
 
-def too_old_for_triton(context: RuleContext) -> Iterator[Finding]:
+def too_old_for_triton(context: RuleContext) -> Findings:
     old, torch = _below(context, Capability(7, 0)), context.snapshot.torch
     first = parsed(context.catalog.milestone("torch.compile"))
     if old and is_cuda_build(torch) and parsed(torch.version or "99") >= first:

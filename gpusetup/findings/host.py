@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpusetup.causes.companions import NUMPY_ABI_MISMATCH
 from gpusetup.causes.cuda_libraries import CUDA_LIB_MISSING
 from gpusetup.causes.cuda_start import LIBCUDA_STUB
@@ -44,21 +42,21 @@ from gpusetup.findings.message_rules import case_of, finding, from_message, seen
 from gpusetup.findings.presence import DRIVER_LIBRARIES
 from gpusetup.fixes import paste
 from gpusetup.fixes.disk_space import short_disks
-from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.situation import python_tag
 
 
-def misled(context: RuleContext) -> Iterator[Finding]:
+def misled(context: RuleContext) -> Findings:
     """Another library than torch's own, or than the driver's, is what the loader finds first."""
     path, about = context.snapshot.driver.libcuda_path or "", "driver.libcuda_path"
     if "stub" in path:
         yield seen(context, LIBCUDA_STUB, about, path)
 
 
-def cuda_lib_missing(context: RuleContext) -> Iterator[Finding]:
+def cuda_lib_missing(context: RuleContext) -> Findings:
     """A CUDA library that torch links against is not installed, or only in part."""
     cut = [
         (p.name, p.version)
@@ -83,7 +81,7 @@ def cuda_lib_missing(context: RuleContext) -> Iterator[Finding]:
         yield from_message(context, CUDA_LIB_MISSING, *case)
 
 
-def numeric(context: RuleContext) -> Iterator[Finding]:
+def numeric(context: RuleContext) -> Findings:
     torch, numpy = context.snapshot.torch, package(context, "numpy")
     version = parsed((torch.version or "99").partition("+")[0])
     first = context.catalog.milestone("torch for numpy 1 and 2")
@@ -93,7 +91,7 @@ def numeric(context: RuleContext) -> Iterator[Finding]:
         yield seen(context, NUMPY_ABI_MISMATCH, "packages", both, severity=severity)
 
 
-def triton(context: RuleContext) -> Iterator[Finding]:
+def triton(context: RuleContext) -> Findings:
     """torch.compile needs a Triton, and on Linux the system's C compiler."""
     machine = context.snapshot
     lacks = machine.packages is not None and machine.toolkit.compiler is None
@@ -102,7 +100,7 @@ def triton(context: RuleContext) -> Iterator[Finding]:
         yield seen(context, TRITON_NO_COMPILER, "PATH", "no gcc", severity=Severity.WARNING)
 
 
-def interpreter(context: RuleContext) -> Iterator[Finding]:
+def interpreter(context: RuleContext) -> Findings:
     """Whether any torch can be installed: into this Python, on this system, with this libc."""
     os, python, torch = context.snapshot.os, context.snapshot.python, context.snapshot.torch
     named = context.snapshot.packages or ()
@@ -131,7 +129,7 @@ def interpreter(context: RuleContext) -> Iterator[Finding]:
         yield seen(context, GLIBC_TOO_OLD, "os.libc", libc, needed=least)
 
 
-def environment(context: RuleContext) -> Iterator[Finding]:
+def environment(context: RuleContext) -> Findings:
     python = context.snapshot.python
     if python.has_pip is False:
         yield seen(context, PIP_MISSING, "python.has_pip", "no pip", severity=Severity.NOTE)
@@ -144,7 +142,7 @@ def environment(context: RuleContext) -> Iterator[Finding]:
         yield seen(context, SITE_NOT_WRITABLE, about, "not writable", severity=weak, path=path)
 
 
-def tool_environment(context: RuleContext) -> Iterator[Finding]:
+def tool_environment(context: RuleContext) -> Findings:
     """Nothing to judge: no interpreter but the one that gpusetup itself lives in."""
     python = context.snapshot.python
     problems = [r for r in context.snapshot.readings if r.subject == "python" and r.problem]
@@ -152,7 +150,7 @@ def tool_environment(context: RuleContext) -> Iterator[Finding]:
         yield seen(context, NO_TARGET, "python", problems[0].problem or "")
 
 
-def disk_full(context: RuleContext) -> Iterator[Finding]:
+def disk_full(context: RuleContext) -> Findings:
     """No room for an install where it writes."""
     said = events(context, PIP_CACHE_DISK_FULL.id)
     room = [f"{d.path}: {gib(d.free_bytes or 0)} free" for d in short_disks(context)]
@@ -162,7 +160,7 @@ def disk_full(context: RuleContext) -> Iterator[Finding]:
         yield finding(context, PIP_CACHE_DISK_FULL, seen, severity=will_fail)
 
 
-def shm_too_small(context: RuleContext) -> Iterator[Finding]:
+def shm_too_small(context: RuleContext) -> Findings:
     """A small /dev/shm kills DataLoader workers."""
     total = context.snapshot.memory.shm_total_bytes
     if total is not None and total <= GIB and in_container(context):
@@ -180,7 +178,7 @@ SETTINGS = (
 """CUDA's, torch's and conda's own documentation."""
 
 
-def settings(context: RuleContext) -> Iterator[Finding]:
+def settings(context: RuleContext) -> Findings:
     """Environment variables with a value that costs something."""
     for cause, name, value in SETTINGS:
         if context.snapshot.environment.get(name) == value:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.jetpack import board_of
@@ -24,7 +23,7 @@ from gpusetup.evidence.plausible import is_a_version
 from gpusetup.findings.message_rules import from_message
 from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
-from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
 from gpusetup.model.resolution import TorchBuild
@@ -71,7 +70,7 @@ ABSENT = Message(
 OF_THE_DRIVER = ("libcuda.so", "nvcuda.dll", "libnvidia-")
 
 
-def installer_messages(context: RuleContext) -> Iterator[Finding]:
+def installer_messages(context: RuleContext) -> Findings:
     filtered = (
         (CONDA_CUDA_VIRTUAL_MISSING, UNSEEN, "", ("-",)),
         (REQUIREMENT_BROKEN, BROKEN, "package", FAMILY),
@@ -97,7 +96,7 @@ OURS = (*FAMILY, "triton", "nvidia-", "pytorch")
 """How the names begin of what torch's index holds in its own right."""
 
 
-def no_file(context: RuleContext) -> Iterator[Finding]:
+def no_file(context: RuleContext) -> Findings:
     """An installer found no file: of what, and why."""
     found: dict[str, Finding] = {}
     said = events(context, *KINDS) if context.snapshot.python.bits != 32 else ()

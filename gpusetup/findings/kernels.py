@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from gpusetup.catalog.jetpack import (
     FIRST_OF_THOR,
@@ -43,13 +43,13 @@ from gpusetup.findings.message_rules import finding, shown
 from gpusetup.findings.torch import named, version_evidence
 from gpusetup.fixes import paste, which
 from gpusetup.fixes.jetson import jetson_fix
-from gpusetup.model.finding import Finding, Fix
-from gpusetup.model.machine import Event, visible_gpus
+from gpusetup.model.finding import Finding, Findings, Fix
+from gpusetup.model.machine import Event, Events, visible_gpus
 from gpusetup.model.shell import lines
 from gpusetup.model.versions import Capability, parsed
 
 
-def jetson_wrong_wheel(context: RuleContext) -> Iterator[Finding]:
+def jetson_wrong_wheel(context: RuleContext) -> Findings:
     """A Jetson with a torch that was not built for its JetPack."""
     board, torch = board_of(context.snapshot), context.snapshot.torch
     if not board:
@@ -94,7 +94,7 @@ def _is_for_others(context: RuleContext) -> bool:
     return bool((newer or foreign) and not torch.cuda_available)
 
 
-def arch_not_in_wheel(context: RuleContext) -> Iterator[Finding]:
+def arch_not_in_wheel(context: RuleContext) -> Findings:
     """A visible GPU that no kernel of the installed torch serves."""
     torch, beside = context.snapshot.torch, is_beside_torch(context)
     said = events(context, "gpu-not-in-wheel")
@@ -139,13 +139,13 @@ def _said_older(context: RuleContext, said: Event) -> bool:
     return said.values.get("side", "").startswith("old")
 
 
-def _seen(context: RuleContext) -> tuple[Event, ...]:
+def _seen(context: RuleContext) -> Events:
     kernels = " ".join(context.snapshot.torch.kernels or ("unknown",))
     text = f"{which.names(context)}; kernels: {kernels}"
     return (shown(context, "torch.kernels", text),)
 
 
-def no_kernel_image(context: RuleContext) -> Iterator[Finding]:
+def no_kernel_image(context: RuleContext) -> Findings:
     """A kernel for this GPU is missing: in torch itself, or in an extension beside it."""
     said, kernels = kernel_messages(context), context.snapshot.torch.kernels
     lacks = kernels and any(

@@ -11,14 +11,12 @@ from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.fixes import packages, paste, which
 from gpusetup.model.finding import Finding, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Gpu
+from gpusetup.model.machine import Event, Events, Gpu
 from gpusetup.model.patterns import in_any_case
-from gpusetup.model.shell import Line, lines
+from gpusetup.model.shell import Lines, lines
 
 
-def case_of(
-    context: RuleContext, message: Message, messages: tuple[Event, ...]
-) -> tuple[Message, tuple[Event, ...]]:
+def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[Message, Events]:
     """The case of a message that is met here, and the events that meet it."""
     for case in message.cases:
         met = tuple(event for event in messages if _has(event, case))
@@ -41,7 +39,7 @@ def from_message(
     context: RuleContext,
     cause: Cause,
     message: Message,
-    messages: tuple[Event, ...],
+    messages: Events,
     *,
     fix: Fix | None = None,
     severity: Severity | None = None,
@@ -80,7 +78,7 @@ def shown(context: RuleContext, subject: str, text: str, **values: str) -> Event
     return Event(kind="shown", source=source_of(context, subject), text=text, values=values)
 
 
-def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> tuple[Event, ...]:
+def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> Events:
     """These values of GPUs, as what the machine shows."""
     said = which.shown(context, concerned, *fields)
     return tuple(Event(kind="shown", source=one.source, text=one.text) for one in said)
@@ -102,7 +100,7 @@ def seen(
 def title_of(
     context: RuleContext,
     message: Message,
-    messages: tuple[Event, ...],
+    messages: Events,
     values: Mapping[str, str] | None = None,
 ) -> str:
     """The title with the values of the first event that has them all."""
@@ -120,11 +118,11 @@ def title_of(
     return message.plain or message.title
 
 
-def fix_of(context: RuleContext, message: Message, messages: tuple[Event, ...]) -> Fix:
+def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
     if message.way:
         return message.way(context, message.text)
 
-    def typed(commands: tuple[str, ...]) -> tuple[Line, ...]:
+    def typed(commands: tuple[str, ...]) -> Lines:
         event = messages[0]
         return tuple(line for one in commands for line in _as_typed(context, one, event))
 
@@ -142,7 +140,7 @@ def fix_of(context: RuleContext, message: Message, messages: tuple[Event, ...]) 
     )
 
 
-def _as_typed(context: RuleContext, command: str, event: Event) -> tuple[Line, ...]:
+def _as_typed(context: RuleContext, command: str, event: Event) -> Lines:
     """A command with the event's values, for this target and its shell.
 
     None where it needs a value that the event lacks or that is no plausible one, or where it is a
@@ -161,13 +159,13 @@ def _as_typed(context: RuleContext, command: str, event: Event) -> tuple[Line, .
     return () if on(context, "windows") else (paste.command(context, *words),)
 
 
-def _gpusetup(context: RuleContext, words: list[str]) -> tuple[Line, ...]:
+def _gpusetup(context: RuleContext, words: list[str]) -> Lines:
     if words[:1] != ["install"] or "--venv" in words:
         return (paste.command(context, "gpusetup", *words),)
     return (paste.gpusetup(context, *words[1:]),)
 
 
-WRITERS: dict[str, Callable[[RuleContext, list[str]], tuple[Line, ...]]] = {
+WRITERS: dict[str, Callable[[RuleContext, list[str]], Lines]] = {
     "pip": lambda context, words: (paste.pip(context, *words),),
     "python": lambda context, words: (paste.command(context, paste.python(context), *words),),
     "gpusetup": _gpusetup,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.causes.driver_there import DRIVER_MISSING
@@ -29,8 +29,8 @@ from gpusetup.evidence.context import (
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import other_makers, paste, which
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
-from gpusetup.model.finding import Finding, Fix
-from gpusetup.model.machine import Event
+from gpusetup.model.finding import Findings, Fix
+from gpusetup.model.machine import Event, Events
 from gpusetup.resolver.held import vendors_of
 
 NVML_DRIVER_NOT_LOADED = 9
@@ -53,7 +53,7 @@ PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected")
 """Events of the driver's own programs: torch's "no NVIDIA driver" then means none is loaded."""
 
 
-def driver_missing(context: RuleContext) -> Iterator[Finding]:
+def driver_missing(context: RuleContext) -> Findings:
     """An NVIDIA GPU, or a program that looked for one, and no NVIDIA driver at all."""
     driver, there = context.snapshot.driver, has_nvidia(context)
     said = (*events(context, "no-nvidia-driver"), *_looked_in_vain(context))
@@ -84,7 +84,7 @@ def said_on_the_host(messages: Iterable[Event]) -> bool:
     return any(event.values.get("place") == "host" for event in messages)
 
 
-def _looked_in_vain(context: RuleContext) -> tuple[Event, ...]:
+def _looked_in_vain(context: RuleContext) -> Events:
     """nvidia-smi or the driver's library is not there, where something looked for CUDA."""
     libraries = (
         event
@@ -117,7 +117,7 @@ The order of causes cannot say it: where a PCI bus shows a GPU without a driver,
 DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
 
 
-def on_the_bus(context: RuleContext) -> tuple[Event, ...]:
+def on_the_bus(context: RuleContext) -> Events:
     return tuple(
         shown(context, "pci_devices", f"{d.name or 'NVIDIA device'}, driver: {d.driver or 'none'}")
         for d in nvidia_on_pci(context)[:2]
@@ -127,7 +127,7 @@ def on_the_bus(context: RuleContext) -> tuple[Event, ...]:
 NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way")
 
 
-def nvml_said(context: RuleContext) -> tuple[Event, ...]:
+def nvml_said(context: RuleContext) -> Events:
     """NVML's own error; a text has it in its words, with its source."""
     driver = context.snapshot.driver
     text = driver.nvml_message or f"error {driver.nvml_code}"
@@ -150,7 +150,7 @@ def serves_its_maker(context: RuleContext) -> bool:
     return is_seen_only(maker) and maker in on_bus
 
 
-def no_nvidia_gpu(context: RuleContext) -> Iterator[Finding]:
+def no_nvidia_gpu(context: RuleContext) -> Findings:
     """No NVIDIA GPU: and who made the one that is there. A note where no program wanted CUDA."""
     if _in_use(context) or not (_apple(context) or _is_absent(context)):
         return

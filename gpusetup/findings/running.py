@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpusetup.causes.cuda_libraries import CUDA_LIB_MISSING
-from gpusetup.causes.host import TF32_MESSAGE, TF32_PRECISION
 from gpusetup.causes.memory import OUT_OF_MEMORY
 from gpusetup.causes.parallel import NCCL_NO_SOCKET_INTERFACE, NCCL_P2P_FAILURE
 from gpusetup.causes.programs import (
@@ -32,10 +29,9 @@ from gpusetup.evidence.context import (
     whole_number,
 )
 from gpusetup.findings.message_rules import case_of, from_message
-from gpusetup.model.finding import Finding
+from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event
-from gpusetup.model.versions import parsed
+from gpusetup.model.machine import Event, Events
 
 LACKS_ARCHITECTURE = Message(
     title="nvcc does not compile for {arch}",
@@ -47,21 +43,13 @@ LACKS_ARCHITECTURE = Message(
 )
 
 
-def toolkit(context: RuleContext) -> Iterator[Finding]:
+def toolkit(context: RuleContext) -> Findings:
     said = events(context, JIT_ARCH_REJECTED.id)
     if unknown := tuple(event for event in said if event.values.get("compiler") == "nvcc"):
         yield from_message(context, TOOLKIT_MISMATCH, LACKS_ARCHITECTURE, unknown)
 
 
-def tf32_products(context: RuleContext) -> Iterator[Finding]:
-    """A CPU and a GPU product differ in the third digit, and this torch uses TF32 by default."""
-    messages = events(context, "results-differ")
-    version = context.snapshot.torch.version
-    if messages and version and parsed("1.7") <= parsed(version) < parsed("1.12"):
-        yield from_message(context, TF32_PRECISION, TF32_MESSAGE, messages)
-
-
-def out_of_memory(context: RuleContext) -> Iterator[Finding]:
+def out_of_memory(context: RuleContext) -> Findings:
     """The GPU's memory did not suffice."""
     messages = (*events(context, OUT_OF_MEMORY.id), *cuda_errors(context, 2))
     # cuBLAS and cuDNN do not start where the memory of every GPU is taken.
@@ -99,7 +87,7 @@ def _measured(message: Event) -> Event:
     return replace(message, values={**message.values, **values})
 
 
-def _found(context: RuleContext, cause: Cause, messages: tuple[Event, ...]) -> Iterator[Finding]:
+def _found(context: RuleContext, cause: Cause, messages: Events) -> Findings:
     if messages and cause.message:
         yield from_message(context, cause, *case_of(context, cause.message, messages))
 
@@ -120,7 +108,7 @@ PROGRAM_CODES = {
 """Codes of CUDA (and of the older runtime) that a program's own kernels cause."""
 
 
-def by_code(context: RuleContext) -> Iterator[Finding]:
+def by_code(context: RuleContext) -> Findings:
     """What CUDA's own error says, or the compiler that runs inside the program."""
     newer = (*events(context, PTX_UNSUPPORTED_TOOLCHAIN.id), *cuda_errors(context, 218, 222))
     yield from _found(context, PTX_UNSUPPORTED_TOOLCHAIN, newer)
@@ -147,7 +135,7 @@ HANGS = Message(
 )
 
 
-def nccl_error(context: RuleContext) -> Iterator[Finding]:
+def nccl_error(context: RuleContext) -> Findings:
     """NCCL failed, and the text does not say over what."""
     unreached = events(context, "nccl-connect-failed")
     if unreached and not events(context, *ENDS_A_RANK):
@@ -175,7 +163,7 @@ UNREACHED = Message(
 )
 
 
-def of_programs(context: RuleContext) -> Iterator[Finding]:
+def of_programs(context: RuleContext) -> Findings:
     """What a program says of itself."""
     for cause in (PROGRAM_WITHOUT_GPU_SUPPORT, PROGRAM_SEES_NO_GPU, PROGRAM_FAILED):
         heard = _about_it(context, *cause.kinds)
@@ -188,7 +176,7 @@ OF_A_PROGRAM = Message(
 )
 
 
-def library_missing(context: RuleContext) -> Iterator[Finding]:
+def library_missing(context: RuleContext) -> Findings:
     """A program whose GPU part is there, and a CUDA library that it loads is not."""
     heard = _about_it(context, "program-lib-missing")
     if not events(context, "no-nvidia-driver", "gpu-computes"):
@@ -203,7 +191,7 @@ def library_missing(context: RuleContext) -> Iterator[Finding]:
 UNSAID = {"library": "A CUDA library"}
 
 
-def _about_it(context: RuleContext, *kinds: str) -> tuple[Event, ...]:
+def _about_it(context: RuleContext, *kinds: str) -> Events:
     """The events of the program that the text is about, with its name: others only log beside it.
 
     torch stands under most programs: that its name is there does not say that it failed.
@@ -222,7 +210,6 @@ def _about_it(context: RuleContext, *kinds: str) -> tuple[Event, ...]:
 
 RULES = (
     toolkit,
-    tf32_products,
     out_of_memory,
     by_code,
     nccl_error,

@@ -6,15 +6,13 @@ more than the message (a version, a GPU, another event) is a function in the fil
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpusetup.causes.table import CAUSES
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.findings.message_rules import case_of, from_message
-from gpusetup.model.finding import Finding
+from gpusetup.model.finding import Findings
 
 
-def said(context: RuleContext) -> Iterator[Finding]:
+def said(context: RuleContext) -> Findings:
     """A finding for every such cause whose message was said."""
     kinds = {event.kind for event in context.snapshot.events}
     for cause in CAUSES:

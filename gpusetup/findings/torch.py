@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpusetup.causes.containers import CUDA_VISIBLE_DEVICES_HIDDEN
 from gpusetup.causes.record import Message
 from gpusetup.causes.torch import (
@@ -38,12 +36,12 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.message_rules import finding, from_message, seen, shown
 from gpusetup.fixes import paste, which
-from gpusetup.model.finding import Evidence, Finding, Severity
+from gpusetup.model.finding import Evidence, Findings, Severity
 from gpusetup.model.machine import Event
 from gpusetup.model.versions import parsed
 
 
-def torch_missing(context: RuleContext) -> Iterator[Finding]:
+def torch_missing(context: RuleContext) -> Findings:
     """No torch in the target interpreter."""
     python, torch = context.snapshot.python, context.snapshot.torch
     built = torch.version and events(context, "build-isolation-no-torch")
@@ -56,12 +54,12 @@ def torch_missing(context: RuleContext) -> Iterator[Finding]:
         yield finding(context, TORCH_MISSING, said, python=named)
 
 
-def torch_half_installed(context: RuleContext) -> Iterator[Finding]:
+def torch_half_installed(context: RuleContext) -> Findings:
     if any(p.intact is False for p in packages(context, "torch")):
         yield seen(context, TORCH_HALF_INSTALLED, "torch.version", "files of torch are missing")
 
 
-def two_torch_installs(context: RuleContext) -> Iterator[Finding]:
+def two_torch_installs(context: RuleContext) -> Findings:
     """Two torch distributions lie over each other, or one hides another."""
     both = packages(context, "torch")
     versions = tuple(dict.fromkeys(p.version for p in both))
@@ -78,7 +76,7 @@ def two_torch_installs(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-def mixed_conda_pip(context: RuleContext) -> Iterator[Finding]:
+def mixed_conda_pip(context: RuleContext) -> Findings:
     """conda and pip both installed torch, in two versions."""
     conda, pip = conda_and_pip(context)
     if conda and pip and parsed(conda).release != parsed(pip).release:
@@ -86,13 +84,13 @@ def mixed_conda_pip(context: RuleContext) -> Iterator[Finding]:
         yield seen(context, MIXED_CONDA_PIP, "packages", both)
 
 
-def torch_import_failed(context: RuleContext) -> Iterator[Finding]:
+def torch_import_failed(context: RuleContext) -> Findings:
     """torch was asked to import, and did not."""
     if problem := context.snapshot.torch.import_error:
         yield seen(context, TORCH_IMPORT_FAILED, "torch.import_error", problem)
 
 
-def torch_outside_target(context: RuleContext) -> Iterator[Finding]:
+def torch_outside_target(context: RuleContext) -> Findings:
     """The torch that would be imported lies outside the environment (user site, PYTHONPATH).
 
     Where it is not right for this machine, no other one in the environment would be seen.
@@ -108,7 +106,7 @@ def torch_outside_target(context: RuleContext) -> Iterator[Finding]:
         yield seen(context, cause, "torch.location", place, severity=only, place=place)
 
 
-def torch_cpu_build(context: RuleContext) -> Iterator[Finding]:
+def torch_cpu_build(context: RuleContext) -> Findings:
     """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
     torch = context.snapshot.torch
     # An installer that took a CUDA build away and put a build without CUDA in its place.
@@ -145,7 +143,7 @@ def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
     return (value_evidence(context, "torch.version", text),)
 
 
-def foreign_wheel(context: RuleContext) -> Iterator[Finding]:
+def foreign_wheel(context: RuleContext) -> Findings:
     """A build for another maker's GPUs."""
     label = context.snapshot.torch.backend or ""
     cause = {"rocm": ROCM_WHEEL_ON_NVIDIA, "xpu": XPU_WHEEL_ON_NVIDIA}.get(label[:4])
@@ -163,7 +161,7 @@ SEES_ONE_ELSEWHERE = Message(
 )
 
 
-def torch_sees_no_gpu(context: RuleContext) -> Iterator[Finding]:
+def torch_sees_no_gpu(context: RuleContext) -> Findings:
     """torch itself, or a program above it, says that CUDA is not available."""
     torch = context.snapshot.torch
     said = events(context, "cuda-unavailable")

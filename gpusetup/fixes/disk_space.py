@@ -10,7 +10,7 @@ from gpusetup.fixes import paste
 from gpusetup.model.finding import Alternative, Fix, each_block
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Disk
-from gpusetup.model.shell import Line
+from gpusetup.model.shell import Lines
 from gpusetup.model.units import GIB
 
 INSTALL_BYTES = 8 * GIB
@@ -28,7 +28,7 @@ def short_disks(context: RuleContext) -> tuple[Disk, ...]:
     return tuple(disk for disk in known if (disk.free_bytes or 0) < needed(disk))
 
 
-def making_room(context: RuleContext, short: tuple[Disk, ...]) -> tuple[Line, ...]:
+def making_room(context: RuleContext, short: tuple[Disk, ...]) -> Lines:
     """The commands that free what is short: the caches of installers, another temporary folder."""
     subjects = {disk.subject for disk in short}
     uv = "uv" in (context.installer, context.snapshot.failing.program)
@@ -40,7 +40,7 @@ def making_room(context: RuleContext, short: tuple[Disk, ...]) -> tuple[Line, ..
     return (*room, *(_temporary(context) if "tmp" in subjects else ()))
 
 
-def _temporary(context: RuleContext) -> tuple[Line, ...]:
+def _temporary(context: RuleContext) -> Lines:
     """A temporary folder on a disk with room."""
     roomy = [
         d for d in context.snapshot.disks if (d.free_bytes or 0) >= needed(d) and d.path != "tmp"

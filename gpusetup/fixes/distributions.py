@@ -10,7 +10,7 @@ from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.evidence.plausible import is_a_version
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
-from gpusetup.model.shell import Line, filled
+from gpusetup.model.shell import Lines, filled
 
 CALLED_ALIKE = frozenset((
     "auto-gptq", "autoawq", "bitsandbytes", "causal-conv1d", "deepspeed", "diffusers",
@@ -38,7 +38,7 @@ def distribution_of(module: str) -> str | None:
     return name if name in CALLED_ALIKE else None
 
 
-def built_anew(context: RuleContext, module: str | None) -> tuple[Line, ...]:
+def built_anew(context: RuleContext, module: str | None) -> Lines:
     """How a compiled module is built beside this torch; none where its distribution is unknown."""
     words = ("--no-build-isolation", "--no-deps", "--force-reinstall", "--no-cache-dir")
     source = distribution_of(module or "_")
@@ -64,7 +64,7 @@ def anew(*kinds: str) -> Callable[[RuleContext, str], Fix]:
     return way
 
 
-def found_below(context: RuleContext, folder: str) -> tuple[Line, ...]:
+def found_below(context: RuleContext, folder: str) -> Lines:
     """LD_LIBRARY_PATH with folders of site-packages in front."""
     code = (
         "import glob, sysconfig; "
@@ -77,7 +77,7 @@ def found_below(context: RuleContext, folder: str) -> tuple[Line, ...]:
 FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
 
 
-def undeclared_commands(context: RuleContext, library: str, cuda: str) -> tuple[Line, ...]:
+def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:
     """What installs a library that a Jetson's torch links and does not declare, and leads the
     loader to it."""
     row, major = undeclared(library), cuda.partition(".")[0]

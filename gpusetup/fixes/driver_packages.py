@@ -11,7 +11,7 @@ import re
 
 from gpusetup.catalog.facts import Debian, facts, has_repository
 from gpusetup.fixes.wanted_driver import Wanted, Way, last_closed
-from gpusetup.model.shell import Line, filled, lines
+from gpusetup.model.shell import Lines, filled, lines
 
 NVIDIA_REPOS = "https://developer.download.nvidia.com/compute/cuda/repos"
 KEY_OF_DKMS = "sudo mokutil --import /var/lib/dkms/mok.pub"
@@ -19,12 +19,12 @@ KEY_OF_DKMS = "sudo mokutil --import /var/lib/dkms/mok.pub"
 UPDATE = "sudo apt update"
 
 
-def _typed(*patterns: str, **values: str) -> tuple[Line, ...]:
+def _typed(*patterns: str, **values: str) -> Lines:
     """The lines of a way, with these words in their places; "" is no line."""
     return tuple(filled(one, **values) for one in patterns if one)
 
 
-def ubuntu(want: Wanted) -> tuple[Line, ...]:
+def ubuntu(want: Wanted) -> Lines:
     """Ubuntu Server documentation, "NVIDIA drivers installation": `ubuntu-drivers`, or apt with
     the modules that Canonical has signed, which Secure Boot takes without a key of one's own."""
     name = f"{want.branch}-open" if want.is_open else f"{want.branch}"
@@ -48,7 +48,7 @@ NON_FREE = (
 """From the mirror that this machine uses already."""
 
 
-def debian(want: Wanted) -> tuple[Line, ...]:
+def debian(want: Wanted) -> Lines:
     """Debian's wiki, NvidiaGraphicsDrivers: contrib and non-free; NVIDIA's own repository (its
     Driver Installation Guide, r580) where Debian's packages are too old."""
     packaged = {row.release: row.branch for row in facts(Debian)}
@@ -74,7 +74,7 @@ LIKE_RHEL = ("rocky", "almalinux", "rhel", "centos", "ol")
 KEYRING = "cuda-keyring_1.1-1_all.deb"
 
 
-def cuda_repository(want: Wanted) -> tuple[Line, ...]:
+def cuda_repository(want: Wanted) -> Lines:
     """NVIDIA's own repository, for drivers and toolkits (its CUDA Installation Guide); () where it
     has none for this system."""
     by_apt = want.id in ("ubuntu", "debian")
@@ -102,7 +102,7 @@ KEY_OF_AKMODS = (
 )
 
 
-def fedora(want: Wanted) -> tuple[Line, ...]:
+def fedora(want: Wanted) -> Lines:
     """RPM Fusion, Howto/NVIDIA, "Kernel Open", and Howto/Secure Boot: the key before the module is
     built; `akmods --force` builds it and ends when it is built; 580xx is the branch for GPUs before
     Turing."""
@@ -130,7 +130,7 @@ EPEL = {
 """Fedora's EPEL page: RHEL itself, Oracle Linux; others carry the release package."""
 
 
-def rhel(want: Wanted) -> tuple[Line, ...]:
+def rhel(want: Wanted) -> Lines:
     """NVIDIA's Driver Installation Guide r580, chapter on RHEL and its kin: EPEL (for dkms), the
     repository, the headers, the module stream (RHEL 8 and 9; 10 has a version lock), the compute
     packages."""
@@ -164,7 +164,7 @@ def rhel(want: Wanted) -> tuple[Line, ...]:
     )
 
 
-def suse(want: Wanted) -> tuple[Line, ...]:
+def suse(want: Wanted) -> Lines:
     """The SUSE maintainer's page on the G07 packages (2026-02-22): signed open modules for Turing
     and later, which Secure Boot takes; G06 with a closed module for what is older."""
     major, _, minor = want.version.partition(".")
@@ -194,7 +194,7 @@ ARCH_KERNELS = {
 """What a kernel's name has -> its package, whose headers dkms needs."""
 
 
-def arch(want: Wanted) -> tuple[Line, ...]:
+def arch(want: Wanted) -> Lines:
     """Arch's news of December 2025: from 590 on the open modules only; GPUs before Turing take
     nvidia-580xx-dkms, which the AUR builds from nvidia-580xx-utils. Its kernel asks no module for
     a key under Secure Boot (no lockdown patch), and it boots without shim."""

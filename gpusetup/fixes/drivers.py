@@ -10,7 +10,7 @@ from gpusetup.fixes.packages import distribution, is_past
 from gpusetup.fixes.wanted_driver import ONLY_OPEN_FROM, OPEN_FROM, Wanted, at_least, last_closed
 from gpusetup.model.finding import Fix
 from gpusetup.model.machine import Gpu
-from gpusetup.model.shell import Line, lines
+from gpusetup.model.shell import Lines, lines
 from gpusetup.model.versions import Capability
 
 DRIVER_SITE = "https://www.nvidia.com/drivers"
@@ -65,7 +65,7 @@ def wanted_driver(context: RuleContext, floor: str | None = None) -> Wanted:
     )
 
 
-def driver_commands(context: RuleContext, floor: str | None = None) -> tuple[Line, ...]:
+def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
     """How this distribution installs a driver; () where only a download page does it, and where
     the driver lives elsewhere: the distribution of a container is not its host's."""
     if elsewhere(context) or is_past(context):

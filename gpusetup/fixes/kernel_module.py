@@ -8,7 +8,7 @@ from gpusetup.evidence.context import RuleContext, events, is_report, nvidia_on_
 from gpusetup.evidence.plausible import is_a_kernel
 from gpusetup.fixes import drivers, packages
 from gpusetup.model.finding import Fix
-from gpusetup.model.shell import Line, filled, lines
+from gpusetup.model.shell import Lines, filled, lines
 
 NOUVEAU_COMMANDS = lines(
     "printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' "
@@ -98,7 +98,7 @@ HEADERS = (
 """How distributions name their kernels, and where the headers of one are."""
 
 
-def _headers(kernel: str) -> tuple[Line, ...]:
+def _headers(kernel: str) -> Lines:
     """The command for the headers of a kernel, by whose kernel it is.
 
     >>> _headers("6.17.0-8-generic"), _headers("6.17.0-custom")
@@ -117,7 +117,7 @@ DKMS = "/var/lib/dkms/mok.pub"
 """Where a distribution keeps the key that it signs modules with; dkms' own elsewhere."""
 
 
-def mok_command(context: RuleContext) -> tuple[Line, ...]:
+def mok_command(context: RuleContext) -> Lines:
     """The key goes to the firmware; where the distribution is not known, the one that is there."""
     family = packages.distribution(context)
     found = f'"$(ls {" ".join(sorted({*KEYS.values(), DKMS}))} 2>/dev/null | head -n 1)"'

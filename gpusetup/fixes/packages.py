@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.evidence.context import RuleContext
-from gpusetup.model.shell import Line, filled
+from gpusetup.model.shell import Lines, filled
 
 INSTALL = {
     "ubuntu": "sudo apt install -y {name}",
@@ -71,11 +71,15 @@ def is_past(context: RuleContext) -> bool:
     return bool(first and named and (int(named[1]), int(named[2] or 0)) < first)
 
 
-def system_package(context: RuleContext, name: str) -> tuple[Line, ...]:
+def system_package(context: RuleContext, name: str) -> Lines:
     """The command that installs a system package; () where the package tool is not known."""
-    pattern = INSTALL.get(distribution(context) or "")
+    return package_of(distribution(context) or "", name)
+
+
+def package_of(family: str, name: str) -> Lines:
+    pattern = INSTALL.get(family)
     return (filled(pattern, name=name),) if pattern else ()
 
 
-def compiler(context: RuleContext) -> tuple[Line, ...]:
+def compiler(context: RuleContext) -> Lines:
     return system_package(context, COMPILER.get(distribution(context) or "", "gcc"))

@@ -14,7 +14,7 @@ from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.model import shell
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.resolution import Request, TorchBuild
-from gpusetup.model.shell import Line, lines, shell_line
+from gpusetup.model.shell import Line, Lines, lines, shell_line
 from gpusetup.resolver.companions import left_in_words, pinned_in_words
 from gpusetup.resolver.offer import in_new_environment, new_folder
 
@@ -24,7 +24,7 @@ def command(context: RuleContext, *argv: str) -> Line:
     return shell_line(argv, context.snapshot.os.family)
 
 
-def posix(context: RuleContext, *texts: str) -> tuple[Line, ...]:
+def posix(context: RuleContext, *texts: str) -> Lines:
     """Lines of our own for systems with a POSIX shell; none on Windows."""
     return () if on(context, "windows") else lines(*texts)
 
@@ -38,7 +38,7 @@ def setting(context: RuleContext, name: str, value: str) -> Line:
     return shell.setting(name, value, _shell(context))
 
 
-def unset(context: RuleContext, name: str) -> tuple[Line, ...]:
+def unset(context: RuleContext, name: str) -> Lines:
     """How a shell of this system forgets a variable."""
     return (shell.unsetting(name, _shell(context)),)
 
@@ -66,7 +66,7 @@ def literally(text: str) -> str:
     return re.sub(r"([.+*?^$()\[\]{}|\\])", r"\\\1", text)
 
 
-def without_folders(context: RuleContext, unwanted: str) -> tuple[Line, ...]:
+def without_folders(context: RuleContext, unwanted: str) -> Lines:
     """LD_LIBRARY_PATH without the folders that a pattern matches: the value itself where it was
     read, else a line that filters it. Windows and macOS have no such variable."""
     if context.snapshot.os.family in ("windows", "macos"):
@@ -83,7 +83,7 @@ def first_on(context: RuleContext, name: str, folder: str) -> Line:
     return shell.putting_first(name, folder, _shell(context))
 
 
-def toolkit_home(context: RuleContext, cuda: str | None) -> tuple[Line, ...]:
+def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:
     """How a build is told where the toolkit of one CUDA lies; nothing for an unknown one."""
     if not cuda or not is_a_version(cuda):
         return ()
@@ -95,7 +95,7 @@ def toolkit_home(context: RuleContext, cuda: str | None) -> tuple[Line, ...]:
     return (setting(context, "CUDA_HOME", home), first)
 
 
-def build_for(context: RuleContext) -> tuple[Line, ...]:
+def build_for(context: RuleContext) -> Lines:
     """The line that names the GPUs' architectures to an extension build; none of unknown GPUs."""
     listed = sorted({g.compute_capability for g in gpus(context) if g.compute_capability})
     arches = ";".join(map(str, listed))
@@ -111,7 +111,7 @@ def python(context: RuleContext) -> str:
 # --- torch --------------------------------------------------------------------------------------
 
 
-def install_commands(context: RuleContext, *, removed: bool = False) -> tuple[Line, ...]:
+def install_commands(context: RuleContext, *, removed: bool = False) -> Lines:
     """`gpusetup install` for this target; into an environment of its own where it may not be.
 
     `removed`: what shows which torch was there is taken away before it.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gpusetup.catalog.facts import driver_branch
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import Line
+from gpusetup.model.shell import Lines
 from gpusetup.model.versions import Capability, parsed
 
 OPEN_FROM = Capability(7, 5)
@@ -63,4 +63,4 @@ class Wanted(Frozen):
         return self.version.partition(".")[0]
 
 
-Way = Callable[[Wanted], tuple[Line, ...]]
+Way = Callable[[Wanted], Lines]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.install.decide import Task
 from gpusetup.install.job import Job, Outcome
-from gpusetup.install.make_plan import versions_of
 from gpusetup.install.packages import RequestedPackages, torch_family
 from gpusetup.install.plan import Plan
 from gpusetup.install.target.find import Target
 from gpusetup.install.target.layout import distributions
+from gpusetup.installers.options import family_of
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.resolution import Resolution
 from gpusetup.probe.unfinished import unfinished
@@ -64,5 +64,7 @@ def unchanged_answer(
 def versions_after(resolution: Resolution, asked: RequestedPackages) -> dict[str, str]:
     """The torch family as a resolution would install it, by the catalog."""
     build = resolution.build
-    label = f"+{build.backend}" if build is not None and build.labelled else ""
-    return {n: f"{v}{label}" for n, v in versions_of(resolution, asked.family).items()}
+    if build is None:
+        return {}
+    label = f"+{build.backend}" if build.labelled else ""
+    return {name: f"{v}{label}" for name, v in family_of(build, asked.family).items()}

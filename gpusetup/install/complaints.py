@@ -23,26 +23,22 @@ HINTS: dict[type[GpuSetupError], str] = {
 }
 
 
-def complaint(title: str, output: Output) -> GpuSetupError:
-    """The error for a question to uv that failed: its exit code tells "no" from "could not"."""
-    return _of_kind(title, output, {NO: Unsatisfiable, COULD_NOT: Unreached})
-
-
-def not_installed(title: str, output: Output) -> GpuSetupError:
-    """The error for wheels that uv could not fetch or unpack, although it had named them."""
-    return _of_kind(title, output, {NO: Unreached, COULD_NOT: Unreached})
+def complaint(title: str, output: Output, no: type[GpuSetupError] = Unsatisfiable) -> GpuSetupError:
+    """The error for a uv that failed: its exit code tells "no" from "could not". `no`: the kind
+    of its "no"."""
+    if output.problem:
+        return Blocked(f"{title}: {output.argv[0]}: {output.problem}", hint="nothing was changed")
+    kinds: dict[int | None, type[GpuSetupError]] = {NO: no, COULD_NOT: Unreached}
+    kind = kinds.get(output.exit, ToolFailed)
+    return kind(f"{title}: {said_by(output)}", hint=HINTS[kind])
 
 
 def conda_failed(title: str, output: Output) -> GpuSetupError:
-    return _of_kind(title, output, {})
+    return ToolFailed(f"{title}: {output.problem or said_by(output)}", hint=HINTS[ToolFailed])
 
 
-def _of_kind(title: str, output: Output, kinds: dict[int, type[GpuSetupError]]) -> GpuSetupError:
-    if output.problem:
-        return Blocked(f"{title}: {output.argv[0]}: {output.problem}", hint="nothing was changed")
-    kind = kinds.get(-1 if output.exit is None else output.exit, ToolFailed)
-    said = sentence(output.stderr or output.stdout) or how_it_ended(output)
-    return kind(f"{title}: {without_logins(said)}", hint=HINTS[kind])
+def said_by(output: Output) -> str:
+    return without_logins(sentence(output.stderr or output.stdout) or how_it_ended(output))
 
 
 def how_it_ended(output: Output) -> str:
@@ -63,10 +59,6 @@ def sentence(text: str) -> str:
     >>> sentence("Resolved 1 package\\nerror: Failed to fetch `x`\\n  cause: 503\\n")
     'Failed to fetch `x`\\n  cause: 503'
     """
-    plain = plain_lines(text).strip()
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text).strip()
     found = re.search(r"(?m)^error: ", plain)
     return plain[found.end() :] if found else plain
-
-
-def plain_lines(text: str) -> str:
-    return re.sub(r"\x1b\[[\d;]*m", "", text)

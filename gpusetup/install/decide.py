@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from gpusetup.catalog.builds import Catalog, with_catalog
+from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.catalog.rows import Name
 from gpusetup.errors import Unsatisfiable
@@ -16,12 +16,12 @@ from gpusetup.install.refusals import (
     refuse_trouble_elsewhere,
     upgrade_line,
 )
-from gpusetup.install.request import InstallRequest
+from gpusetup.install.request import Question
 from gpusetup.install.target.place import notes_of_place
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import Offer, Request, Resolution, TorchBuild
+from gpusetup.model.resolution import Choice, Offer, Resolution, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver import check_request
 from gpusetup.resolver.companions import (
@@ -42,12 +42,12 @@ from gpusetup.resolver.situation import situation_of
 class Task(Frozen):
     """What is to be done, decided: for the plan, and to be told."""
 
-    machine: Snapshot
-    """The host that is meant, completed from the catalog; without a torch where none is yet."""
+    question: Question
+    """Its machine is the host that is meant, completed from the catalog; without a torch where none
+    is yet."""
     asked: RequestedPackages
     """What is to come: without torch where it stays."""
     decision: Decision
-    other_host: bool = False
     why: str | None = None
     """Why this torch comes, or stays."""
     upgrade: str = "gpusetup install --upgrade"
@@ -58,9 +58,13 @@ class Task(Frozen):
     """The command that makes an environment of one's own with what this one would hold."""
 
     @property
+    def machine(self) -> Snapshot:
+        return self.question.machine
+
+    @property
     def gpus_here(self) -> int | None:
         """How many GPUs this machine can prove it on; none, where it is for another host."""
-        if self.other_host:
+        if self.question.request.for_other_host:
             return 0
         return None if self.machine.gpus is None else len(self.machine.gpus)
 
@@ -120,9 +124,22 @@ class Task(Frozen):
         return self.decision.resolution
 
     @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The build and what may be taken in its place; nothing, where a backend was named."""
+        build, found = self.resolution.build, self.resolution
+        assert build is not None, "a task has a build"
+        url = found.index_url or ""
+        first = Choice(torch=build.torch, backend=build.backend, index_url=url)
+        return (first, *(found.fallbacks if self.question.request.backend == "auto" else ()))
+
+    @property
+    def fallbacks(self) -> tuple[Choice, ...]:
+        return self.resolution.fallbacks if self.decision.moves else ()
+
+    @property
     def is_done(self) -> bool:
         """Whether everything that was asked for is there."""
-        return not (self.asked.family or self.asked.packages or self.asked.files)
+        return not (self.asked.family or self.asked.packages)
 
     def again(self) -> Task:
         """The same build once more: it is there, and its proof failed."""
@@ -131,70 +148,39 @@ class Task(Frozen):
         return replace(self, asked=asked, why="the right build is installed, but its test failed")
 
 
-def decide(
-    request: InstallRequest,
-    talk: Callable[[str], None],
-    snapshot: Snapshot,
-    asked: RequestedPackages,
-    wanted: Request,
-    *,
-    fresh: bool = False,
-) -> Task:
+def decide(question: Question, talk: Callable[[str], None], *, fresh: bool = False) -> Task:
     """The decision for this machine; `fresh`: the environment is yet to be made.
 
     Unsatisfiable where nothing fits, where the trouble is elsewhere, and where torch would go to
     another maker's GPUs unasked.
     """
-    catalog = load_catalog()
-    check_request(wanted, catalog)
-    machine = target_machine(request, snapshot, catalog, fresh=fresh)
-    is_named = request.upgrade or is_asked(wanted)
-    asks = is_named or "torch" in asked.named
+    catalog, request, asked = load_catalog(), question.request, question.asked
+    check_request(question.wanted, catalog)
+    machine = target_machine(question, fresh=fresh)
+    question = replace(question, machine=machine)
+    asks = question.is_named or "torch" in asked.named
     beside = left_alone(machine, catalog) if request.packages and not asks else None
-    decision = beside or least_change(machine, wanted, catalog, upgrade=request.upgrade)
-    refuse_trouble_elsewhere(
-        request, talk, machine, catalog, decision, is_request=bool(beside) or is_named
-    )
-    refuse(request, machine, decision, catalog)
-    return _task(request, machine, asked, wanted, decision, catalog, is_left=beside is not None)
-
-
-def _task(
-    request: InstallRequest,
-    machine: Snapshot,
-    asked: RequestedPackages,
-    wanted: Request,
-    decision: Decision,
-    catalog: Catalog,
-    *,
-    is_left: bool,
-) -> Task:
-    """The decision as a task: what comes, why, and the commands that would do something else."""
-    reason = why(decision, situation_of(machine, wanted, catalog), asked=wanted.torch)
-    offer = newest_of(decision, machine)
+    decision = beside or least_change(machine, question.wanted, catalog, upgrade=request.upgrade)
+    if not request.download:
+        is_request = bool(beside) or question.is_named
+        refuse_trouble_elsewhere(question, talk, decision, is_request=is_request)
+    refuse(question, decision)
+    situation, offer = situation_of(machine, question.wanted, catalog), newest_of(decision, machine)
     task = Task(
-        machine=machine,
-        asked=what_comes(machine, asked, decision, catalog, repairs=not is_left),
+        question=question,
+        asked=what_comes(question, decision, repairs=beside is None),
         decision=decision,
-        other_host=request.for_other_host,
-        why="torch stays unchanged: you did not ask for a change" if is_left else reason,
-        elsewhere=own_environment(request, machine, decision, asked.packages),
+        why="torch stays unchanged: you did not ask for a change"
+        if beside
+        else why(decision, situation, asked=question.wanted.torch),
+        elsewhere=own_environment(question, decision),
     )
-    if offer is None:
-        return task
-    return replace(task, upgrade=upgrade_line(request, machine, wanted, offer))
+    return task if offer is None else replace(task, upgrade=upgrade_line(question, offer))
 
 
-def is_asked(request: Request) -> bool:
-    """Whether a torch or a backend was asked for."""
-    return request.torch is not None or request.backend != "auto"
-
-
-def target_machine(
-    request: InstallRequest, snapshot: Snapshot, catalog: Catalog, *, fresh: bool
-) -> Snapshot:
+def target_machine(question: Question, *, fresh: bool) -> Snapshot:
     """The host that will run it, with what the target holds; nothing where it is yet to be made."""
-
+    request, snapshot, catalog = question.request, question.machine, load_catalog()
     if fresh:
         python = replace(snapshot.python, prefix=request.venv, manager="venv")
         snapshot = replace(snapshot, python=python, torch=Torch(installed=False), packages=())
@@ -206,19 +192,12 @@ def target_machine(
 # --- what comes ----------------------------------------------------------------------------------
 
 
-def what_comes(
-    machine: Snapshot,
-    asked: RequestedPackages,
-    decision: Decision,
-    catalog: Catalog,
-    *,
-    repairs: bool = True,
-) -> RequestedPackages:
+def what_comes(question: Question, decision: Decision, *, repairs: bool) -> RequestedPackages:
     """The words with what moves with torch; without torch, and pinned to it, where it stays.
 
     `repairs`: companions that do not belong to a torch that stays come anew.
     """
-
+    machine, asked, catalog = question.machine, question.asked, load_catalog()
     build = decision.resolution.build
     assert build is not None
     if decision.moves:
@@ -228,17 +207,17 @@ def what_comes(
         return replace(asked, family=family, followers=followers)
     behind = left_behind(machine, build.torch, build.backend, catalog)
     behind = tuple(name for name in behind if repairs or name in asked.named)
-    comes = companions_to_add(machine, asked, decision, behind)
-    return replace(asked, family=comes, pinned=pins_of(machine, (*comes, *behind)))
+    comes = companions_to_add(question, build, behind)
+    held = {n: one for n, one in installed(machine).items() if n not in (*comes, *behind)}
+    pins = (f"{name}=={held[name].version}" for name in FAMILY if name in held)
+    return replace(asked, family=comes, pinned=tuple(pins))
 
 
 def companions_to_add(
-    machine: Snapshot, asked: RequestedPackages, decision: Decision, behind: Sequence[str]
+    question: Question, build: TorchBuild, behind: Sequence[str]
 ) -> tuple[str, ...]:
     """The companions that are wanted beside a torch that stays, or were left behind by it."""
-
-    build = decision.resolution.build
-    assert build is not None
+    machine, asked = question.machine, question.asked
     there, known = installed(machine), versions_of(build)
     missing = tuple(n for n in asked.family if n != "torch" and n not in there)
     for name in (*missing, *(name for name in behind if name in asked.named)):
@@ -257,13 +236,3 @@ def _exchange(name: Name, build: TorchBuild) -> str:
     if name in versions_of(build):
         return f"`gpusetup install {name}` exchanges it"
     return "`gpusetup resolve --explain` says which torch has one"
-
-
-def pins_of(machine: Snapshot, comes: Sequence[str] = ()) -> tuple[str, ...]:
-    """What must stay as it is, at the version that its metadata has: torch, and those of its
-    companions that are there, belong to it and are not exchanged."""
-
-    there = installed(machine)
-    return tuple(
-        f"{name}=={there[name].version}" for name in FAMILY if name in there and name not in comes
-    )

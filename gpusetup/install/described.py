@@ -9,43 +9,27 @@ from collections.abc import Callable
 from gpusetup.install.answers import versions_after
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
-from gpusetup.install.packages import RequestedPackages, requested_packages
 from gpusetup.install.refusals import check_described
-from gpusetup.install.request import InstallRequest, resolver_request
+from gpusetup.install.request import InstallRequest, question_of
 from gpusetup.installers import INSTALLERS
 from gpusetup.installers.options import FAMILY, InstallerOptions, packages_step
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.finding import Step
-from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Choice
-from gpusetup.resolver.companions import environment_of, installed, pinned_in_words
+from gpusetup.resolver.companions import installed
 
 
-class Described(Frozen):
-    """An installation that is typed by somebody else: its answer, its steps, what they bring."""
-
-    answer: InstallAnswer
-    steps: tuple[Step, ...]
-    fallbacks: tuple[Choice, ...]
-    notes: tuple[str, ...]
-    asked: RequestedPackages
-    unlabelled: str | None
-    """The backend of a torch whose version does not carry it."""
-    os_family: str | None
-    """Whose shell the steps are quoted for."""
-
-
-def describe(request: InstallRequest, talk: Callable[[str], None], machine: Snapshot) -> Described:
-    """What would be typed on the machine that is described."""
+def describe(
+    request: InstallRequest, talk: Callable[[str], None], machine: Snapshot
+) -> tuple[InstallAnswer, Task]:
+    """What would be typed on the machine that is described, and why."""
     before = _family_of(machine)
-    asked = requested_packages(request.packages, before, environment_of(machine))
-    installer = installer_for(machine)
-    wanted = resolver_request(request, asked, by_conda=installer == "conda")
-    task = decide(request, talk, machine, asked, wanted)
+    installer = "conda" if by_conda(machine) else "uv"
+    question = question_of(request, machine, before, by_conda=installer == "conda")
+    task = decide(question, talk)
     if not task.is_done:
         check_described(machine, task.elsewhere)
-    steps = _steps(request, installer, task)
+    steps = () if task.is_done else _steps(installer, task)
     answer = InstallAnswer(
         state="unchanged" if task.is_done else "planned",
         target=machine.python.prefix or machine.python.executable or request.machine_from or "",
@@ -55,31 +39,17 @@ def describe(request: InstallRequest, talk: Callable[[str], None], machine: Snap
         why=task.why,
         newest=task.newest,
     )
-    notes = task.notes if task.is_done else (*broken(task), *task.all_notes)
-    build = task.resolution.build
-    comes = build is not None and not build.labelled and "torch" in task.asked.family
-    return Described(
-        answer=answer,
-        steps=steps,
-        fallbacks=task.resolution.fallbacks if task.decision.moves else (),
-        notes=notes,
-        asked=task.asked,
-        unlabelled=build.backend if build is not None and comes else None,
-        os_family=machine.os.family,
-    )
+    return answer, task
 
 
-def installer_for(machine: Snapshot) -> str:
-    """As a live run chooses it: conda where conda has installed torch, else uv."""
-    theirs = machine.python.manager == "conda" and machine.torch.installer == "conda"
-    return "conda" if theirs else "uv"
+def by_conda(machine: Snapshot) -> bool:
+    """Whether conda has installed torch: conda changes it, else uv."""
+    return machine.python.manager == "conda" and machine.torch.installer == "conda"
 
 
-def _steps(request: InstallRequest, installer: str, task: Task) -> tuple[Step, ...]:
+def _steps(installer: str, task: Task) -> tuple[Step, ...]:
     """The commands; where torch stays, none of them names another."""
-    if task.is_done:
-        return ()
-    asked, machine = task.asked, task.machine
+    asked, machine, request = task.asked, task.machine, task.question.request
     followers, pinned = asked.followers, asked.pinned
     if installer == "conda":  # its own names; beside the family its step names torch itself
         followers = ()
@@ -92,21 +62,9 @@ def _steps(request: InstallRequest, installer: str, task: Task) -> tuple[Step, .
         conda_prefix=machine.conda.prefix,
         again=task.decision.how == "again",
     )
-    return _commands(installer, task, options)
-
-
-def _commands(installer: str, task: Task, options: InstallerOptions) -> tuple[Step, ...]:
-    if task.asked.family:
+    if asked.family:
         return INSTALLERS[installer](task.resolution, options)
     return (packages_step(installer, options),)
-
-
-def broken(task: Task) -> tuple[str, ...]:
-    """What the new torch breaks and cannot follow it, each with what that means."""
-    build = task.resolution.build
-    if build is None or not task.decision.moves:
-        return ()
-    return pinned_in_words(task.machine, build)
 
 
 def _family_of(machine: Snapshot) -> dict[str, str]:

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpusetup.errors import Blocked, Unreached
 from gpusetup.install.credentials import split_login, without_credentials, without_logins
-from gpusetup.install.fetching.wheelhouse import (
-    newest_torch,
-    sha256_of,
-    wheels_in,
-    write_manifest,
-)
-from gpusetup.install.fetching.wheels import Wheel, size_text
+from gpusetup.install.decide import Task
+from gpusetup.install.fetching.wheels import Wheel, parsed_name, size_text
 from gpusetup.install.job import Job
-from gpusetup.install.make_plan import make_plan
-from gpusetup.install.packages import RequestedPackages
+from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
-from gpusetup.install.request import InstallRequest
 from gpusetup.install.settings.environment import asking_environment, certificates, indexes
 from gpusetup.install.switching.files import no_link
 from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Request, Resolution
-from gpusetup.system.refused import refused
+from gpusetup.model.resolution import Request
+from gpusetup.model.versions import parsed
+from gpusetup.system.refused import blocked_by_files, refused
 
 TIMEOUTS = (5.0, 30.0)
 
@@ -39,25 +34,17 @@ def use_wheelhouse(job: Job, target: Target, folder: str, wanted: Request) -> Re
     return wanted if wanted.torch else replace(wanted, torch=f"=={torch}")
 
 
-def plan_download(
-    request: InstallRequest,
-    job: Job,
-    target: Target,
-    resolution: Resolution,
-    asked: RequestedPackages,
-    machine: Snapshot,
-) -> Plan:
+def plan_download(job: Job, target: Target, task: Task) -> Plan:
     """The plan of fetching all that a new environment needs into a folder."""
-    folder = os.path.realpath(request.download or "")
-    fresh = replace(target, venv=folder)
-    plan = make_plan(request, job, fresh, resolution, asked, machine)
+    folder = os.path.realpath(task.question.request.download or "")
+    _, plan = plan_task(job, replace(target, venv=folder), task)
     return replace(plan, target=folder, venv=None, steps=(), before={})
 
 
 def fetch_into_folder(job: Job, plan: Plan) -> str:
-    """Fetch the wheels and write their manifest; a sentence about what is there then."""
+    """Fetch the wheels; a sentence about what is there then."""
     folder = Path(plan.target)
-    asked = (plan.index_url, *indexes(asking_environment(job.environ, Path.home())))
+    asked = (plan.choice.index_url, *indexes(asking_environment(job.environ, Path.home())))
     split = map(split_login, asked)
     logins = {urlsplit(url).netloc: login for url, login in split if login}
     try:
@@ -65,7 +52,6 @@ def fetch_into_folder(job: Job, plan: Plan) -> str:
         files = [_fetched(job, wheel, folder, logins) for wheel in plan.wheels]
     except OSError as problem:
         raise refused(problem, f"{folder} cannot be filled", "make room there") from problem
-    write_manifest(folder, files)
     size = size_text(sum(path.stat().st_size for path in files))
     return f"{len(files)} wheels, {size}, are in {folder}; there: `gpusetup install --offline`"
 
@@ -104,3 +90,51 @@ def _blocked(wheel: Wheel, said: str) -> Blocked:
         hint="nothing was changed; run this again (complete files are kept), or name a mirror: "
         "`--index URL`",
     )
+
+
+# --- a folder that was filled ---------------------------------------------------------------------
+
+
+def wheels_in(folder: Path) -> tuple[Wheel, ...]:
+    """The wheels of a folder; `Blocked` where there are none."""
+    hint = "`--offline` names the folder that `gpusetup install --download DIR` filled"
+    with blocked_by_files(f"{folder} cannot be read", hint):
+        files = sorted(folder.iterdir())
+    found = tuple(
+        Wheel(
+            name=named[0],
+            version=named[1],
+            filename=path.name,
+            url=path.absolute().as_uri(),
+            size_bytes=path.stat().st_size,
+            source=str(path.parent),
+        )
+        for path in files
+        if (named := parsed_name(path.name)) is not None
+    )
+    if not found:
+        raise Blocked(
+            f"{folder} holds no wheels",
+            hint="fill it on a machine with a network: `gpusetup install --download DIR`",
+        )
+    return found
+
+
+def newest_torch(wheels: Sequence[Wheel], tag: str) -> str:
+    """The newest torch that the folder has for a Python (`cp311`), without its local label."""
+    torches = [one for one in wheels if one.name == "torch" and f"-{tag}-" in one.filename]
+    if not torches:
+        folder = wheels[0].source if wheels else "the folder"
+        raise Blocked(
+            f"{folder} has no wheel of torch for {tag}",
+            hint="fill it with a Python of the same version: `gpusetup install --download DIR`",
+        )
+    return max((one.version.partition("+")[0] for one in torches), key=parsed)
+
+
+def sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,14 +1,13 @@
 """The guard: files that installers read, which forbid another torch.
 
 An environment gets a constraints file that pins torch and what was built for it, and files that
-make pip, conda and uv read it. The guard writes only files that are not there yet, or its own;
+make pip and uv read it. The guard writes only files that are not there yet, or its own;
 for a file of somebody else it says which lines to add. `--undo` removes its own.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -20,21 +19,16 @@ from gpusetup.catalog.companion_table import companion_table, takes_torch
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.settings.pip_config import NAME as PIP
 from gpusetup.install.settings.pip_config import pip_settings
-from gpusetup.install.settings.uv_config import MARK, is_guard, names_settings
+from gpusetup.install.settings.uv_config import MARK, is_guard
 from gpusetup.install.switching.files import write_safely
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import OWN_SYSTEM, own_line, setting, shell_for
+from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for
 from gpusetup.system.refused import blocked_by_files
 
 CONSTRAINTS = "gpusetup-constraints.txt"
-PINNED = "conda-meta/pinned"
 MOST_BYTES = 1 << 18
 """Of a file that is compared."""
-CONDA_RECORD = re.compile(
-    r"(pytorch|torch|libtorch|torchvision|torchaudio|pytorch-cuda|pytorch-gpu)"
-    r"-([\w.!+]+)-([\w.!+]+)\.json"
-)
-"""conda's record of one of torch's family: name, version, build."""
+SETTINGS = ("uv.toml", "pyproject.toml")
 State = Literal["shown", "written", "unchanged", "restored"]
 
 
@@ -111,30 +105,18 @@ def places_of(prefix: Path, pins: Mapping[str, str]) -> Iterator[tuple[Path, tup
     read_now = pip_settings(environ, Path.home(), str(prefix)).get("constraint", "").split()
     others = (one for one in read_now if one != ours)
     yield prefix / PIP, ("[install]", f"constraint = {' '.join((*others, ours))}")
-    records = (CONDA_RECORD.fullmatch(one.name) for one in prefix.glob("conda-meta/*.json"))
-    if specs := sorted(f"{one[1]} =={one[2]} {one[3]}" for one in records if one):
-        yield prefix / PINNED, tuple(specs)
-    if settings := uv_settings_of(prefix):
-        public = settings.name == "pyproject.toml"  # `tool.uv.sources` says which build comes
-        exact = {n: v.partition("+")[0] if public else v for n, v in pins.items()}
-        rows = (f'    "{name}=={version}",' for name, version in exact.items())
-        head = ("[tool.uv]",) if public else ()
-        yield settings, (*head, "constraint-dependencies = [", *rows, "]")
+    if uv_settings_fit(prefix):
+        rows = (f'    "{name}=={version}",' for name, version in pins.items())
+        yield prefix.parent / "uv.toml", ("constraint-dependencies = [", *rows, "]")
 
 
-def uv_settings_of(prefix: Path) -> Path | None:
-    """The file of uv's settings that counts in the folder of a `.venv`: uv uses a `.venv` in its
-    folder without being told. One that is not there may be made, but in no home folder."""
-    if prefix.name != ".venv":
-        return None
-    for folder in (prefix.parent, *prefix.parents[1:]):
-        project = folder / "pyproject.toml"
-        if (folder / "uv.toml").is_file():
-            return folder / "uv.toml"
-        if project.is_file() and (folder == prefix.parent or names_settings(project)):
-            return project
-    home = (Path.home(), *Path.home().parents)
-    return None if prefix.parent in home else prefix.parent / "uv.toml"
+def uv_settings_fit(prefix: Path) -> bool:
+    """Whether a file of uv's settings may be made next to a `.venv`, which uv uses in its folder
+    without being told: not in a home folder, and not if it would hide other settings."""
+    folder = prefix.parent
+    others = [one / name for one in (folder, *folder.parents) for name in SETTINGS]
+    theirs = any(one.is_file() and not is_guard(one) for one in others)
+    return prefix.name == ".venv" and not theirs and not Path.home().is_relative_to(folder)
 
 
 def named_in_lists(path: Path) -> str:
@@ -184,7 +166,7 @@ def write(files: tuple[GuardFile, ...]) -> None:
 
 def undo(prefix: Path) -> tuple[str, ...]:
     """Remove the guard's own files; what makes others read the constraints first."""
-    names = (PIP, PINNED, "../uv.toml", CONSTRAINTS)
+    names = (PIP, "../uv.toml", CONSTRAINTS)
     paths = [Path(os.path.normpath(prefix / name)) for name in names]
     ours = [path for path in paths if not path.is_symlink() and is_guard(path)]
     for path in ours:
@@ -193,26 +175,8 @@ def undo(prefix: Path) -> tuple[str, ...]:
     return tuple(map(str, ours))
 
 
-def settings_for(prefix: Path, pins: Mapping[str, str]) -> dict[str, str]:
+def settings_for(prefix: Path) -> dict[str, str]:
     """What to type if none of these files is read."""
     path, shell = named_in_lists(prefix / CONSTRAINTS), shell_for(OWN_SYSTEM)
-    found = {
-        "pip": setting("PIP_CONSTRAINT", path, shell),
-        "uv": setting("UV_CONSTRAINT", path, shell),
-        "ComfyUI-Manager": " ".join(f"{name}=={version}" for name, version in pins.items()),
-    }
-    if (prefix / "conda-meta" / "history").is_file():
-        words = ("conda", "env", "config", "vars", "set", "--prefix", str(prefix))
-        found["conda"] = own_line(*words, f"UV_CONSTRAINT={path}")
-    return found
-
-
-def notes_on(prefix: Path) -> Iterator[str]:
-    """What counts more than the guard, in this shell and in this environment."""
-    environ, named = os.environ, named_in_lists(prefix / CONSTRAINTS)
-    if (held := environ.get("PIP_CONSTRAINT", "").split()) and named not in held:
-        yield "PIP_CONSTRAINT is set in this shell and counts more: add the file to it"
-    if environ.get("PIP_CONFIG_FILE") == os.devnull:
-        yield f"PIP_CONFIG_FILE is {os.devnull}: in this shell pip reads no configuration"
-    if environ.get("UV_NO_CONFIG") or environ.get("UV_CONFIG_FILE"):
-        yield "UV_NO_CONFIG or UV_CONFIG_FILE is set: in this shell uv reads no file of a folder"
+    names = {"pip": "PIP_CONSTRAINT", "uv": "UV_CONSTRAINT"}
+    return {tool: setting(name, path, shell) for tool, name in names.items()}

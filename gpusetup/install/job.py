@@ -8,10 +8,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from gpusetup.install.complaints import complaint
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.log import Log
-from gpusetup.install.settings.environment import asking_environment, in_image_build, uv_program
+from gpusetup.install.settings.environment import in_image_build, uv_program
 from gpusetup.install.switching.lock import ending_with_us, outliving_us
 from gpusetup.model.documents import DoneStep
 from gpusetup.model.finding import Step
@@ -71,13 +70,6 @@ def run_step(
     job.log.output(output)
     job.done.append(DoneStep(argv=step.argv, seconds=round(output.seconds, 3), exit=output.exit))
     return output
-
-
-def make_environment(job: Job, step: Step, folder: str) -> None:
-    """Run the step that makes the environment."""
-    output = run_step(job, step, asking_environment(job.environ, Path.home()))
-    if not output.ok:
-        raise complaint(f"{folder} cannot be made", output)
 
 
 def new_job(log: Log, talk: Callable[[str], None], show_progress: Progress) -> Job:

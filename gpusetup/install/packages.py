@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from packaging.utils import canonicalize_name
 
@@ -17,103 +16,34 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import own_word
 
 if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
     from gpusetup.install.target.layout import Distribution
 
-OWN_CUDA = "torch's wheels bring their own CUDA and cuDNN: "
-NO_PACKAGES = (
-    (
-        r"(doctor|resolve|install|verify|plan|tune|monitor|snapshot|completion|help)",
-        "a command of gpusetup",
-        r"did you mean `gpusetup \1`?",
+NO_PACKAGES = {
+    r"(doctor|resolve|install|verify|plan|tune|monitor)": r"did you mean `gpusetup \1`?",
+    r"v?(\d+(?:\.\d+)+\S*)": r"did you mean `gpusetup install --torch \1`?",
+    r"([<>=!~^].*)": r'did you mean `gpusetup install --torch "\1"`?',
+    r"(?:pytorch-)?cuda-?=?=?(\d+\.\d+)[\d.*]*": r"did you mean `gpusetup install --backend \1`?",
+    r"(cu\d{2,3}|cpu|rocm[\d.]*|xpu)": r"did you mean `gpusetup install --backend \1`?",
+    r"(?:rtx|gtx|geforce|tesla|quadro|titan)[\s\w-]*": r'did you mean `--gpu "\g<0>"`?',
+    r"cpu-?only": "did you mean `gpusetup install --backend cpu`?",
+    r"(?:cuda|gpu|nvidia|(?:nvidia-)?cuda-?toolkit|cudnn|nvcc|pytorch-cuda)(?:[=<>].*)?": (
+        "torch's wheels bring their own CUDA: `gpusetup install`, or `--backend 12.4` for a version"
     ),
-    (
-        r"(upgrade|update|latest|newest)",
-        "what to do, not its name",
-        "did you mean `gpusetup install --upgrade`?",
+    r"(?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi": (
+        "it is a part of the system: `gpusetup doctor` names the driver, and the commands"
     ),
-    (
-        r"(uninstall|remove|undo|rollback)",
-        "what to do, not its name",
-        "`gpusetup install --undo` puts back what the last installation replaced",
+    r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
+    r"pytorch([\s<>=!~\[;@].*)?": r'did you mean `gpusetup install "torch\1"`?',
+    r"[^@]*\.(?:whl|tar\.gz|zip)": (
+        "`gpusetup install --offline DIR` installs from a folder of wheels"
     ),
-    (r"(v?(?P<v>\d+(?:\.\d+)+\S*))", "a version", r"did you mean `gpusetup install --torch \2`?"),
-    (r"([<>=!~^].*)", "a specifier", r'did you mean `gpusetup install --torch "\1"`?'),
-    (
-        r"(cuda|gpu|gpus|nvidia|cuda-enabled)",
-        "what a build is for",
-        "`gpusetup install` takes the CUDA build that fits; `--backend 12.4` or `--gpu NAME` "
-        "says which is meant",
+    r"[^@]*\.(?:txt|in|toml)": "did you mean `gpusetup install -r WORD`?",
+    r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*": (
+        "`gpusetup install` first, then `uv pip install WORD`"
     ),
-    (
-        r"(?:pytorch-)?(?:cuda)-?=?=?(\d+\.\d+)[\d.*]*",
-        "a CUDA version",
-        r"did you mean `gpusetup install --backend \1`?",
-    ),
-    (
-        r"(cu\d{2,3}|cuda[\d.]+|cpu|rocm[\d.]*|xpu)",
-        "a backend",
-        r"did you mean `gpusetup install --backend \1`?",
-    ),
-    (r"(cpuonly|cpu-only)", "conda's word", "did you mean `gpusetup install --backend cpu`?"),
-    (
-        r"((?:nvidia-)?cuda-?toolkit|cudnn|nvcc|cuda-runtime|pytorch-cuda)(?:[=<>].*)?",
-        "not needed for torch",
-        f"{OWN_CUDA}`gpusetup install`, with `--backend 12.4` where a version is wanted",
-    ),
-    (
-        r"((?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi|nvidia-utils(?:-\d+)?)",
-        "a part of the system, not a Python package",
-        "`gpusetup doctor` names the driver for this system, and the commands",
-    ),
-    (
-        r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}",
-        "a GPU",
-        r'did you mean `--gpu "\g<0>"`?',
-    ),
-    (
-        r"(tensorflow-gpu)(?:[=<>].*)?",
-        "a name that is no longer published",
-        'did you mean `gpusetup install "tensorflow[and-cuda]"`?',
-    ),
-    (
-        r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)",
-        "in conda's words",
-        r'did you mean `gpusetup install "\1==\2"`?',
-    ),
-    (
-        r"pytorch([\s<>=!~\[;@].*)?",
-        "conda's name of torch",
-        r'did you mean `gpusetup install "torch\1"`?',
-    ),
-    (
-        r"[^@]*\.(?:whl|tar\.gz|zip)",
-        "a file; `install` expects names of packages",
-        "`gpusetup install --offline DIR` installs from a folder of wheels",
-    ),
-    (
-        r"[^@]*\.(?:txt|in|toml)",
-        "a file; `install` expects names of packages",
-        "did you mean `gpusetup install -r WORD`?",
-    ),
-    (
-        r".*\.ya?ml",
-        "a file; `install` expects names of packages",
-        "`gpusetup install` first, then conda's own `env update -f WORD`",
-    ),
-    (
-        r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*",
-        "a folder or an address; `install` expects names of packages",
-        "`gpusetup install` first, then `uv pip install WORD`",
-    ),
-    (
-        r"\s*",
-        "empty",
-        'a variable that is not set? `"$NAME"` without a value is one',
-    ),
-)
-"""Pattern -> what such a word is, and what to do; WORD stands for the word."""
+}
+"""Pattern of a word that no index has, or that is somebody else's package there -> what to do; WORD
+stands for the word."""
 
 
 def refuse_what_is_no_package(word: str) -> None:
@@ -123,10 +53,10 @@ def refuse_what_is_no_package(word: str) -> None:
     """
     from difflib import get_close_matches
 
-    for pattern, what, way in NO_PACKAGES:
+    for pattern, way in NO_PACKAGES.items():
         if found := re.fullmatch(pattern, word, re.IGNORECASE):
             hint = found.expand(way).replace("WORD", own_word(word))
-            raise UsageError(f"{word!r} is no package: it is {what}", hint=hint)
+            raise UsageError(f"{word!r} is no package", hint=hint)
     name = re.split(r"[\s<>=!~\[;@]", word)[0]
     plain = re.sub(r"[-_.]", "", name.lower())
     if name.lower() not in FAMILY and (near := get_close_matches(plain, FAMILY, 1, 0.9)):
@@ -155,18 +85,10 @@ class RequestedPackages(Frozen):
     """Of the torch family, as the words have it."""
     followers: tuple[str, ...] = ()
     """What is installed, takes another torch than the one to come, and is asked for anew."""
-    files: tuple[str, ...] = ()
-    """What comes as one exact file, of a release page: `flash-attn @ https://...`."""
     pinned: tuple[str, ...] = ()
     """What must stay as it is: `torch==2.9.1+cu130`."""
-    left_out: tuple[str, ...] = ()
-    """Words that their own marker leaves out on this machine."""
-
-    @property
-    def left_out_words(self) -> str:
-        """One sentence about them; empty where there are none."""
-        words = ", ".join(self.left_out)
-        return f"left out by its own marker on this machine: {words}" if words else ""
+    left_out_words: str = ""
+    """One sentence about the words that their own marker leaves out on this machine."""
 
 
 def requested_packages(
@@ -206,17 +128,25 @@ def requested_packages(
         if asked.marker and environment and not asked.marker.evaluate(dict(environment)):
             left_out.append(without_logins(word))
             continue
-        _refuse_a_login(asked)
+        if asked.url and without_logins(asked.url) != asked.url:  # it would stand in receipts
+            raise UsageError(
+                f"{asked.name} is asked for by an address with a user name or a password in it",
+                hint="put them into ~/.netrc, and name the address without them",
+            )
         if name in FAMILY:
-            _refuse_more_than_a_version(without_logins(word), asked)
+            if asked.url or asked.extras:
+                what = (
+                    "its wheel is found out here" if asked.url else "its extras are not installed"
+                )
+                hint = "`--torch VERSION`, `--backend`, or a mirror by `--index URL`"
+                raise UsageError(f"{without_logins(word)!r}: its {what}", hint=hint)
             family.add(name)
             named.append(name)
         else:
             packages.append(word)
-            continue
         if name == "torch":
             torch = re.sub(EXACT, "", str(asked.specifier)) or None
-        elif asked.specifier:
+        elif name in FAMILY and asked.specifier:
             beside.append((name, str(asked.specifier)))
     if family == {"torch"} and not packages:
         family.update(name for name in COMPANIONS if name in installed)
@@ -226,37 +156,14 @@ def requested_packages(
         torch=torch,
         named=tuple(named),
         beside=tuple(beside),
-        left_out=tuple(left_out),
-    )
-
-
-def _refuse_a_login(asked: Requirement) -> None:
-    """`name @ https://me:password@host/x.whl`: it would stand in steps, plans and receipts."""
-    if not asked.url or without_logins(asked.url) == asked.url:
-        return
-    host = urlsplit(asked.url).hostname or "its host"
-    raise UsageError(
-        f"{asked.name} is asked for by an address with a user name or a password in it",
-        hint=f"put them into ~/.netrc for {host}, and name the address without them",
+        left_out_words=f"left out by its own marker on this machine: {', '.join(left_out)}"
+        if left_out
+        else "",
     )
 
 
 EXACT = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
 """What `torch==2.5.1` says more than `--torch 2.5.1`."""
-
-
-def _refuse_more_than_a_version(word: str, asked: Requirement) -> None:
-    """Of torch's family only a version can be asked; nothing that was said is dropped silently."""
-    if asked.url:
-        raise UsageError(
-            f"{word!r}: which wheel of {asked.name} fits is found out here",
-            hint="`--torch VERSION`, `--backend`, or a mirror by `--index URL`",
-        )
-    if asked.extras:
-        raise UsageError(
-            f"{word!r}: extras of {asked.name} are not installed",
-            hint="name the extras' packages too",
-        )
 
 
 def torch_family(installed: Iterable[Distribution]) -> dict[str, str]:

@@ -20,14 +20,10 @@ class Plan(Frozen):
     venv: str | None = None
     """The environment to be made first."""
     choice: Choice
-    index_url: str
-    """Of torch's family, with the login that it may have."""
-    passed_over: tuple[tuple[str, str], ...] = ()
-    """Backends whose index has no such wheel, and what uv says of it."""
+    """Its index may have a login."""
     fallbacks: tuple[Choice, ...] = ()
     """What is left to fall back to."""
-    family: tuple[Wheel, ...]
-    dependencies: tuple[Wheel, ...] = ()
+    wheels: tuple[Wheel, ...]
     packages: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     """What stays as it is, while the packages are chosen."""
@@ -35,17 +31,13 @@ class Plan(Frozen):
     """Why this torch comes, or stays."""
     steps: tuple[Step, ...] = ()
     before: Mapping[str, str] = {}
-    breaks: tuple[tuple[str, str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
     """What is installed and would no longer find what it requires."""
     used_by: tuple[User, ...] = ()
     """Programs that have torch of the target loaded."""
     notes: tuple[str, ...] = ()
     device: str = "auto"
     """What verify is told to prove."""
-
-    @property
-    def wheels(self) -> tuple[Wheel, ...]:
-        return (*self.family, *self.dependencies)
 
     @property
     def after(self) -> dict[str, str]:

@@ -8,35 +8,30 @@ aarch64 host of an old CUDA) keeps the default index.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import tomlkit
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import AoT
 
 from gpusetup import named_file
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.errors import BadInput, Unsatisfiable
 from gpusetup.install.switching.files import write_safely
-from gpusetup.installers.options import FAMILY, chosen_build, version_of
+from gpusetup.installers.options import FAMILY, chosen_build, family_of
 from gpusetup.model.resolution import Resolution, TorchBuild
 from gpusetup.system.refused import blocked_by_files
 
-OURS = "pytorch-"
-"""What the names of torch's indexes begin with: `pytorch-cu124`."""
-PLATFORMS = (
-    ("linux", "x86_64", "sys_platform == 'linux' and platform_machine == 'x86_64'"),
-    ("linux", "aarch64", "sys_platform == 'linux' and platform_machine == 'aarch64'"),
-    ("windows", "x86_64", "sys_platform == 'win32'"),
-)
-"""Where torch's own index has builds, and the marker that tells (macOS uses the default index)."""
-WHOLE_LINUX = "sys_platform == 'linux'"
-MARK = "\ufeff"
-"""What some editors put before UTF-8 text."""
+PLATFORMS = {
+    "sys_platform == 'linux' and platform_machine == 'x86_64'": ("linux", "x86_64"),
+    "sys_platform == 'linux' and platform_machine == 'aarch64'": ("linux", "aarch64"),
+    "sys_platform == 'win32'": ("windows", "x86_64"),
+}
+"""The marker of each platform for which torch's own index has builds (macOS uses the default
+index)."""
 
 
 def read_project(path: Path) -> str:
@@ -58,184 +53,109 @@ def write_project(path: Path, text: str) -> None:
 
 
 def edited(
-    text: str, resolution: Resolution, catalog: Catalog, *, packages: Iterable[str], root: str
+    text: str, resolution: Resolution, catalog: Catalog, *, packages: tuple[str, ...], root: str
 ) -> str:
-    """The file with the resolution's pins; the same text if it says so already.
+    """The file with the resolution's pins.
 
     `packages` are family members that are wanted besides those that the project names. Raises
-    BadInput for what is no project file, Unsatisfiable if its `requires-python` excludes the build
-    or if it chooses the backend by its extras.
+    BadInput for what is no project file, Unsatisfiable if it chooses the backend by its extras.
     """
-    document = parse(text)
-    build = chosen_build(resolution)
-    _require_python(document, build)
-    _require_one_backend(parse(text), catalog)
+    document, build = parse(text), chosen_build(resolution)
     named = versions_named(document)
-    wanted = tuple(n for n in FAMILY if (n in packages or n in named) and version_of(build, n))
-    _pin(document, build, wanted)
-    uv = _uv(document)
-    sources = _table(uv, "sources")
-    name = f"{OURS}{build.backend}"
-    for package in wanted:
-        source = tomlkit.inline_table()
-        source["index"] = name
-        source["marker"] = " or ".join(_markers(build, catalog))
+    extras = document["project"].get("optional-dependencies", ())
+    if {*extras, *document.get("dependency-groups", ())} & {*catalog.backends}:
+        raise Unsatisfiable(
+            "The project chooses torch's backend by its extras",
+            hint="nothing was changed; pin torch there yourself: `gpusetup resolve --backend "
+            "NAME` names the version and the index",
+        )
+    pins = family_of(build, {*packages, *named})
+    _pin(document, pins, [name for name in pins if name not in named])
+    uv = document.setdefault("tool", tomlkit.table(True)).setdefault("uv", tomlkit.table(True))
+    name = f"pytorch-{build.backend}"
+    sources = uv.setdefault("sources", tomlkit.table())
+    source = {"index": name, "marker": " or ".join(_markers(build, catalog))}
+    for package in pins:
         if sources.get(package) != [source]:
+            row = tomlkit.inline_table()
+            row.update(source)
             sources[package] = tomlkit.array()
-            sources[package].append(source)
+            sources[package].append(row)
     _index(uv, name, index_url(build.backend, root))
-    return _written(document, text)
+    return tomlkit.dumps(document)
 
 
-def parse(text: str) -> tomlkit.TOMLDocument:
+def parse(text: str) -> Any:
     """The document; BadInput with the place if it is no TOML or no project."""
-    plain = text.removeprefix(MARK).replace("\r\n", "\n")
     try:
-        document = tomlkit.parse(plain if plain.endswith("\n") else f"{plain}\n")
+        document: Any = tomlkit.parse(text if text.endswith("\n") else f"{text}\n")
     except TOMLKitError as problem:
         raise BadInput(f"the project file is not TOML: {problem}") from problem
-    project = document.get("project")
+    project, tool = document.get("project"), document.get("tool", {})
     if not isinstance(project, dict):
         raise BadInput(
             "the project file has no [project] table", hint="`uv init` writes one; then try again"
         )
-    if not isinstance(project.get("dependencies", []), list):
-        raise BadInput("[project] dependencies is no list")
+    uv = tool.get("uv", {}) if isinstance(tool, dict) else None
+    lists = isinstance(project.get("dependencies", []), list)
+    if not (lists and isinstance(uv, dict) and isinstance(uv.get("index", []), list)):
+        raise BadInput("`dependencies` or `tool.uv` in the project file has another form")
     return document
 
 
-def _written(document: tomlkit.TOMLDocument, before: str) -> str:
-    """The new text, with the line endings of the old one; BadInput if these are of two kinds."""
-    after = tomlkit.dumps(document)
-    if parse(after).unwrap() == parse(before).unwrap():
-        return before
-    if windows := before.count("\r\n"):
-        if windows != before.count("\n"):
-            raise BadInput(
-                "the project file ends some lines as Windows does, and others not",
-                hint="save it with one kind of line endings, then run this again",
-            )
-        after = after.replace("\n", "\r\n")
-    return MARK + after if before.startswith(MARK) else after
+def _lists(document: Any) -> Iterator[Any]:
+    """Each list of requirements."""
+    project = document["project"]
+    yield project.get("dependencies", [])
+    yield from project.get("optional-dependencies", {}).values()
+    yield from document.get("dependency-groups", {}).values()
 
 
-def overrides(document: tomlkit.TOMLDocument) -> Iterator[str]:
-    """What `override-dependencies` says of the torch family."""
-    for row in _uv(document).get("override-dependencies", ()):
-        if _name_in(row) in FAMILY:
-            yield (
-                f"[tool.uv] override-dependencies names {row}: uv takes that in place of the new "
-                "pin; remove it"
-            )
+def _family_in(requirements: Any) -> Iterator[tuple[int, Requirement]]:
+    """What a list says of torch's family, each with its place."""
+    for place, said in enumerate(requirements):
+        try:
+            asked = Requirement(str(said))
+        except InvalidRequirement:
+            continue
+        if asked.name.lower() in FAMILY:
+            yield place, asked
 
 
-def _require_python(document: tomlkit.TOMLDocument, build: TorchBuild) -> None:
-    """uv locks for every Python that the project allows, so the lowest must have a wheel. If the
-    project does not say, uv takes the interpreter's own version."""
-    said = str(document["project"].get("requires-python", ""))
-    try:
-        allowed = SpecifierSet(said)
-    except InvalidSpecifier as problem:
-        raise BadInput(f"requires-python is no specifier: {said!r}") from problem
-    ordinary = [tag for tag in build.pythons if not tag.endswith("t")]
-    every = (f"3.{minor}" for minor in range(7, 20))
-    lowest = next((tag for tag in every if allowed.contains(tag, prereleases=True)), None)
-    if said and lowest is not None and lowest not in ordinary:
-        raise Unsatisfiable(
-            f"torch {build.torch} has wheels for Python {ordinary[0]} to {ordinary[-1]}, "
-            f"and the project allows {lowest} (requires-python = {said!r})",
-            hint=f'write `requires-python = ">={ordinary[0]}"`, or ask for an older `--torch`',
-        )
-
-
-def _require_one_backend(document: tomlkit.TOMLDocument, catalog: Catalog) -> None:
-    """A project that has a torch for each backend in its extras chooses by itself."""
-    lists = {name for name, said in _lists(document) if "torch" in map(_name_in, said)}
-    said = str(_table(_uv(document), "sources").unwrap().get("torch"))
-    if lists & {*catalog.backends} or "'extra'" in said or "'group'" in said:
-        raise Unsatisfiable(
-            f"The project chooses torch's backend by its extras: {', '.join(sorted(lists))}",
-            hint="nothing was changed; pin torch there yourself: `gpusetup resolve --backend "
-            "NAME` names the version and the index",
-        )
-
-
-def _lists(document: tomlkit.TOMLDocument) -> Iterator[tuple[str, Any]]:
-    """Each list of requirements, with the name of its extra or group."""
-    project: Any = document["project"]
-    yield "dependencies", project.get("dependencies", [])
-    yield from project.get("optional-dependencies", {}).items()
-    yield from document.get("dependency-groups", {}).items()
-
-
-def _name_in(requirement: Any) -> str | None:
-    try:
-        return Requirement(str(requirement)).name.lower()
-    except InvalidRequirement:
-        return None
-
-
-def versions_named(document: tomlkit.TOMLDocument) -> dict[str, str]:
+def versions_named(document: Any) -> dict[str, str]:
     """What the project requires of torch's family: name -> specifier (`""` for any)."""
-    return {
-        name: str(Requirement(str(said)).specifier)
-        for _, requirements in _lists(document)
-        for said in requirements
-        if (name := _name_in(said)) in FAMILY and name is not None
-    }
+    every = (asked for said in _lists(document) for _, asked in _family_in(said))
+    return {asked.name.lower(): str(asked.specifier) for asked in every}
 
 
-def _pin(document: tomlkit.TOMLDocument, build: TorchBuild, wanted: tuple[str, ...]) -> None:
-    """Each wanted package at its exact public version; added if no list names it."""
-    missing = [name for name in wanted if name not in versions_named(document)]
-    for _, requirements in _lists(document):
-        for place, said in enumerate(requirements):
-            name = _name_in(said)
-            if name in wanted and name is not None:
-                pinned = _pinned(str(said), f"{version_of(build, name)}")
-                if pinned != str(said):
-                    requirements[place] = pinned
-    project: Any = document["project"]
-    project.setdefault("dependencies", tomlkit.array())
-    project["dependencies"].extend(f"{name}=={version_of(build, name)}" for name in missing)
+def _pin(document: Any, pins: dict[str, str], missing: list[str]) -> None:
+    """Each wanted package at its exact public version, its extras and marker as they are; added if
+    no list names it."""
+    for requirements in _lists(document):
+        for place, asked in _family_in(requirements):
+            if version := pins.get(asked.name.lower()):
+                exact = SpecifierSet(f"=={version}")
+                if asked.specifier != exact or asked.url:
+                    asked.specifier, asked.url = exact, None
+                    requirements[place] = str(asked)
+    there = document["project"].setdefault("dependencies", tomlkit.array())
+    there.extend(f"{name}=={pins[name]}" for name in missing)
 
 
-def _pinned(requirement: str, version: str) -> str:
-    """The requirement at one version; its extras and marker stay.
-
-    >>> _pinned("torch[opt]>=2; sys_platform == 'linux'", "2.5.1")
-    'torch[opt]==2.5.1; sys_platform == "linux"'
-    """
-    said = Requirement(requirement)
-    exact = SpecifierSet(f"=={version}")
-    if said.specifier == exact and not said.url:
-        return requirement
-    said.specifier, said.url = exact, None
-    return str(said)
-
-
-def _markers(build: TorchBuild, catalog: Catalog) -> Iterator[str]:
+def _markers(build: TorchBuild, catalog: Catalog) -> list[str]:
     """The platforms on which this torch has this backend, as markers."""
-    there = {
-        (family, machine): marker
-        for family, machine, marker in PLATFORMS
-        if catalog.row_of(build.torch, build.backend, family, machine)
-    }
-    if {("linux", "x86_64"), ("linux", "aarch64")} <= there.keys():
-        yield WHOLE_LINUX
-    else:
-        yield from (marker for (family, _), marker in there.items() if family == "linux")
-    yield from (marker for (family, _), marker in there.items() if family != "linux")
+    rows = ((m, catalog.row_of(build.torch, build.backend, *on)) for m, on in PLATFORMS.items())
+    found = [marker for marker, row in rows if row]
+    linux = [marker for marker in found if "linux" in marker]
+    return found if len(linux) < 2 else ["sys_platform == 'linux'", *found[2:]]
 
 
 def _index(uv: Any, name: str, url: str) -> None:
     """torch's index, explicit; one of ours that no source names any more goes."""
     indexes = uv.setdefault("index", tomlkit.aot())
-    if not isinstance(indexes, AoT):
-        raise BadInput("[tool.uv] index is not written as [[tool.uv.index]] tables")
     for place in reversed(range(len(indexes))):
         said = str(indexes[place].get("name", ""))
-        if said.startswith(OURS) and said not in str(uv["sources"].unwrap()):
+        if said.startswith("pytorch-") and said not in str(uv["sources"].unwrap()):
             del indexes[place]
     row: Any = next((one for one in indexes if one.get("name") == name), None)
     if row is None:
@@ -243,19 +163,4 @@ def _index(uv: Any, name: str, url: str) -> None:
         row.trivia.indent = "\n"
         row["name"] = name
         indexes.append(row)
-    for key, value in (("url", url), ("explicit", True)):
-        if row.get(key) != value:
-            row[key] = value
-
-
-def _uv(document: tomlkit.TOMLDocument) -> Any:
-    return _table(_table(document, "tool", headless=True), "uv", headless=True)
-
-
-def _table(parent: Any, name: str, *, headless: bool = False) -> Any:
-    """A sub-table, made if it is missing; a headless one shows only as its children's prefix."""
-    if name not in parent:
-        parent[name] = tomlkit.table(is_super_table=headless)
-    if not isinstance(parent[name], dict):
-        raise BadInput(f"`{name}` in the project file is no table")
-    return parent[name]
+    row.update({"url": url, "explicit": True})

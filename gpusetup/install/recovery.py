@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
-from gpusetup.install.packages import torch_family
 from gpusetup.install.request import InstallRequest
+from gpusetup.install.switching.change import drop_leftovers, recover
 from gpusetup.install.switching.journal import STAGING, STORE, Journal, read_journal
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.switching.transaction import drop_leftovers, recover
-from gpusetup.install.target.layout import distributions_in
 from gpusetup.probe.target import choose_target
 from gpusetup.probe.unfinished import ended_by, interrupted
 from gpusetup.system.system import System
@@ -63,11 +60,3 @@ def undo_changes(journal: Journal) -> str:
         else f"{name} {version} goes"
         for name, version in journal.after.items()
     )
-
-
-def torch_family_in(folder: Path) -> dict[str, str]:
-    """The torch family of an environment by its files alone; its interpreter may not be there."""
-
-    named = [*folder.glob("lib*/python3*/site-packages"), folder / "Lib" / "site-packages"]
-    libraries = {os.path.realpath(library) for library in named}
-    return torch_family(one for library in sorted(libraries) for one in distributions_in(library))

@@ -1,4 +1,5 @@
-"""The catalog brought up to what the live index has today (`resolve --refresh`).
+"""The catalog brought up to what the live index has today (`resolve --refresh`), by the one page of
+all torch wheels.
 
 Wheels that the index lists and the catalog lacks become builds, with the kernels of the newest
 release on the same backend: inferred, and each says so. Builds that the index no longer lists go.
@@ -7,12 +8,11 @@ release on the same backend: inferred, and each says so. Builds that the index n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from datetime import date
 from typing import Literal
 
-from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.kernels import release
 from gpusetup.catalog.rows import Release
 from gpusetup.errors import Blocked, Unsatisfiable
@@ -24,11 +24,6 @@ from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import cuda_of, parsed
 
 LABEL = re.compile(r"cu\d{2,4}")
-MOST_LABELS = 16
-"""How many labels that nobody knows are asked for: an index may list any number."""
-MOST_AT_ONCE = 8
-RECENT = 3
-"""Of how many of the newest releases the backends are asked for."""
 PLATFORM = re.compile(
     r"(?P<many>manylinux\w*?|linux)_(?P<linux>x86_64|aarch64)|(?P<win>win_amd64)"
     r"|macosx_(?P<macos>\d+_\d+)_(?P<mac>arm64|x86_64)"
@@ -40,60 +35,19 @@ OLDEST_GLIBC = "2.17"
 def refreshed(
     catalog: Catalog, root: str, notify: Callable[[str], None], wanted: str = "cpu"
 ) -> Catalog:
-    """The catalog with what the pages of the recent backends list, and that of the one that is
-    wanted; Unsatisfiable if neither the root nor the catalog has that."""
+    """The catalog with what the index lists; Unsatisfiable if neither has the backend that is
+    wanted. A backend of which the index lists nothing changes nothing."""
     shown = without_credentials(root)
-    unknown = {wanted} - {*catalog.backends} if LABEL.fullmatch(wanted) else set()
-    known = {*backends_to_ask(catalog), *listed_labels(catalog, root)}
-    backends = tuple(sorted(known | unknown))
-    notify(f"asking {shown} for {', '.join(backends)}")
-
-    def asked(backend: str) -> tuple[Wheel, ...]:
-        return ask_page(f"{index_url(backend, root)}/torch/")
-
-    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
-        pages = dict(zip(backends, pool.map(asked, backends), strict=True))
-    listed = {backend: page for backend, page in pages.items() if page}
+    notify(f"asking {shown}")
+    listed = listed_builds(root, catalog)
     if not listed:
         raise Blocked(
-            f"{shown} has no index of torch: {backends[0]}/torch/ lists no wheels",
+            f"{shown} has no index of torch: torch/ lists no wheels",
             hint="name the right one: `--index URL`",
         )
-    if missing := unknown - listed.keys():
-        raise Unsatisfiable(f"{shown} lists no torch for {missing.pop()!r}")
-    builds = (b for name, page in listed.items() for b in listed_builds(page, name, catalog))
-    return _merged(catalog, tuple(builds), listed.keys())
-
-
-def listed_labels(catalog: Catalog, root: str) -> tuple[str, ...]:
-    """The CUDA labels that the index lists and the catalog lacks, by the page of all torch wheels;
-    none if there is no such page."""
-    try:
-        page = ask_page(f"{root.rstrip('/')}/torch/")
-    except Blocked:
-        return ()
-    known = {b for b in catalog.backends if catalog.other_backends.get(b) != ()}
-    labels = {wheel.version.partition("+")[2].partition(".")[0] for wheel in page} - known
-    return tuple(sorted(filter(LABEL.fullmatch, labels), reverse=True)[:MOST_LABELS])
-
-
-def backends_to_ask(catalog: Catalog) -> tuple[str, ...]:
-    """The backends of the newest releases, and CUDA labels that nobody has confirmed yet."""
-    recent = {row.torch for row in catalog.releases[-RECENT:]}
-    rows = (b for b in catalog.builds if b.torch in recent and b.channel == "pytorch")
-    known = {build.backend for build in rows}
-    newest = max((release(c) for b in known if (c := cuda_of(b))), default=(0, 0))
-    waiting = {
-        b
-        for b, torches in catalog.other_backends.items()
-        if not torches and (cuda := cuda_of(b)) and release(cuda) > newest
-    }
-    return tuple(sorted(known | waiting))
-
-
-def _merged(catalog: Catalog, listed: Sequence[TorchBuild], asked: Collection[str]) -> Catalog:
-    """The catalog with these builds; a backend whose page was not read changes nothing."""
-    there = {_key(build) for build in listed}
+    asked, there = {build.backend for build in listed}, {*map(_key, listed)}
+    if LABEL.fullmatch(wanted) and wanted not in {*catalog.backends, *asked}:
+        raise Unsatisfiable(f"{shown} lists no torch for {wanted!r}")
     kept = tuple(
         build
         for build in catalog.builds
@@ -101,16 +55,14 @@ def _merged(catalog: Catalog, listed: Sequence[TorchBuild], asked: Collection[st
     )
     known = {_key(build) for build in kept if build.channel == "pytorch"}
     added = tuple(build for build in listed if _key(build) not in known)
-    releases = {row.torch: row for row in catalog.releases}
-    for build in added:
-        releases.setdefault(build.torch, _following(build.torch, catalog))
-    confirmed = {build.backend for build in added}
+    releases = {build.torch: _following(build.torch, catalog) for build in added}
+    releases |= {row.torch: row for row in catalog.releases}
     return replace(
         catalog,
         as_of=date.today().isoformat(),
         builds=(*kept, *added),
         releases=tuple(sorted(releases.values(), key=lambda row: parsed(row.torch))),
-        other_backends={b: t for b, t in catalog.other_backends.items() if b not in confirmed},
+        other_backends={b: t for b, t in catalog.other_backends.items() if b not in asked},
     )
 
 
@@ -118,21 +70,21 @@ def _key(build: TorchBuild) -> tuple[str, str, str, str]:
     return build.torch, build.backend, build.os, build.machine
 
 
-def listed_builds(page: Iterable[Wheel], backend: str, catalog: Catalog) -> tuple[TorchBuild, ...]:
-    """The torch builds that a backend's page lists, prereleases left aside: the catalog's own, and
-    inferred ones. One without a label counts if the backend's wheels have none (macOS, old
-    aarch64)."""
+def listed_builds(root: str, catalog: Catalog) -> tuple[TorchBuild, ...]:
+    """The torch builds that the page of all wheels lists, prereleases left aside: the catalog's
+    own, and inferred ones. One without a label (macOS, old aarch64) is of the backend in whose
+    folder it lies."""
     found: dict[tuple[str, str, str, str], TorchBuild] = {}
-    for wheel in page:
+    for wheel in ask_page(f"{root.rstrip('/')}/torch/"):
+        folder, label = wheel.url.split("/")[-2], wheel.version.partition("+")[2]
+        backend = label or (folder if folder in catalog.backends else "cpu")
         build = _build(wheel, backend, catalog)
         if build is not None:
-            had = found.get(_key(build))
-            pythons = {*build.pythons, *(had.pythons if had else ())}
+            had = found.get(_key(build), build)
+            pythons = {*build.pythons, *had.pythons}
             ordered = tuple(sorted(pythons, key=lambda one: (len(one.rstrip("t")), one)))
-            found[_key(build)] = replace(had or build, pythons=ordered)
-    return tuple(
-        catalog.row_of(one.torch, one.backend, one.os, one.machine) or one for one in found.values()
-    )
+            found[_key(build)] = replace(had, pythons=ordered)
+    return tuple(catalog.row_of(*_key(one)) or one for one in found.values())
 
 
 def _build(wheel: Wheel, backend: str, catalog: Catalog) -> TorchBuild | None:
@@ -141,7 +93,7 @@ def _build(wheel: Wheel, backend: str, catalog: Catalog) -> TorchBuild | None:
     torch, _, label = wheel.version.partition("+")
     *_, python, abi, tag = wheel.filename.removesuffix(".whl").split("-")
     platform, version = PLATFORM.search(tag), parsed(torch)
-    if wheel.name != "torch" or platform is None or label not in ("", backend):
+    if wheel.name != "torch" or platform is None:
         return None
     if version.is_prerelease or version < parsed(catalog.releases[0].torch):
         return None

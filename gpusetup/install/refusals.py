@@ -5,17 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.elsewhere import trouble_elsewhere
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.credentials import without_logins
-from gpusetup.install.request import InstallRequest
+from gpusetup.install.request import InstallRequest, Question
 from gpusetup.install.target.place import refuse_unnamed_base
 from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Offer, Request
+from gpusetup.model.resolution import Offer
 from gpusetup.model.shell import shell_line
 from gpusetup.resolver.least import Decision
 from gpusetup.resolver.offer import in_new_environment, new_folder
@@ -23,16 +23,11 @@ from gpusetup.resolver.refusal import nothing_fits, reasons, told
 
 
 def refuse_trouble_elsewhere(
-    request: InstallRequest,
-    talk: Callable[[str], None],
-    machine: Snapshot,
-    catalog: Catalog,
-    decision: Decision,
-    *,
-    is_request: bool,
+    question: Question, talk: Callable[[str], None], decision: Decision, *, is_request: bool
 ) -> None:
     """Trouble that no torch mends comes first: it ends the command where nothing was asked for."""
-    findings = diagnose(machine, catalog, other_host=request.for_other_host).findings
+    machine, other_host = question.machine, question.request.for_other_host
+    findings = diagnose(machine, load_catalog(), other_host=other_host).findings
     found = trouble_elsewhere(findings, torch_stays=decision.how == "kept")
     if found is None:
         return
@@ -60,21 +55,20 @@ def elsewhere(found: Finding, machine: Snapshot) -> Unsatisfiable:
     )
 
 
-def refuse(
-    request: InstallRequest, machine: Snapshot, decision: Decision, catalog: Catalog
-) -> None:
+def refuse(question: Question, decision: Decision) -> None:
     """Unsatisfiable where nothing fits, and where another maker's GPUs would be served."""
-
     if decision.how == "nothing":
         raise nothing_fits(decision.resolution)
     if decision.how != "refused":
         return
-    rows = reasons(decision, machine, target_options(request), tuple(request.packages))
+    machine, request = question.machine, question.request
+    rows = reasons(decision, machine, target_options(request), request.packages)
     usual = "".join(
         f"\n  {row.because}:\n    {shell_line(row.command, machine.os.family)}" for row in rows
     )
+    said = told(decision, machine, load_catalog())
     raise Unsatisfiable(
-        f"{told(decision, machine, catalog)}. The usual reasons, and the command for each:{usual}",
+        f"{said}. The usual reasons, and the command for each:{usual}",
         hint="only `--backend` exchanges a build for one maker's GPUs for another's, or the CPU's",
     )
 
@@ -92,22 +86,24 @@ def host_options(request: InstallRequest) -> tuple[str, ...]:
     return (*gpus, *(("--driver", request.for_driver) if request.for_driver else ()))
 
 
-def upgrade_line(request: InstallRequest, machine: Snapshot, wanted: Request, offer: Offer) -> str:
+def upgrade_line(question: Question, offer: Offer) -> str:
     """The command that takes the newest, with every word that it was chosen by."""
-    newer = ("--torch", offer.torch) if wanted.torch else ("--upgrade",)
-    backend = ("--backend", request.backend) if request.backend != "auto" else ()
-    words = (*target_options(request), *newer, *backend, *host_options(request))
-    return shell_line(("gpusetup", "install", *words), machine.os.family)
+    request = question.request
+    newer = ("--torch", offer.torch) if question.wanted.torch else ("--upgrade",)
+    words = (*target_options(request), *newer, *backend_options(request), *host_options(request))
+    return shell_line(("gpusetup", "install", *words), question.machine.os.family)
 
 
-def own_environment(
-    request: InstallRequest, machine: Snapshot, decision: Decision, packages: tuple[str, ...]
-) -> str:
+def backend_options(request: InstallRequest) -> tuple[str, ...]:
+    return ("--backend", request.backend) if request.backend != "auto" else ()
+
+
+def own_environment(question: Question, decision: Decision) -> str:
     """The command that makes, beside a target that may not be changed, what it would become."""
-
-    backend = ("--backend", request.backend) if request.backend != "auto" else ()
+    request, machine = question.request, question.machine
     there = in_new_environment(decision, machine)
-    words = (*there, *(() if "--backend" in there else backend), *packages, *host_options(request))
+    backend = () if "--backend" in there else backend_options(request)
+    words = (*there, *backend, *question.asked.packages, *host_options(request))
     own = ("gpusetup", "install", "--venv", new_folder(machine), *words)
     return without_logins(shell_line(own, machine.os.family))
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import UsageError
-from gpusetup.install.packages import RequestedPackages
+from gpusetup.install.packages import RequestedPackages, requested_packages
 from gpusetup.install.settings.index_root import index_root_of
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
 from gpusetup.resolver import check_request, resolve
 from gpusetup.resolver.beside import torch_beside
+from gpusetup.resolver.companions import environment_of
 from gpusetup.resolver.refusal import nothing_fits
 
 
@@ -47,20 +49,38 @@ class InstallRequest(Frozen):
         return index_root_of(self.index_root, os.environ, INDEX_ROOT)
 
 
-def resolver_request(
-    request: InstallRequest, asked: RequestedPackages, *, by_conda: bool = False
-) -> Request:
-    """What the resolver is asked; UsageError where two words name two versions of torch."""
+class Question(Frozen):
+    """What is asked of an installation, in its words and as the resolver is asked, and of which
+    machine."""
+
+    request: InstallRequest
+    asked: RequestedPackages
+    wanted: Request
+    machine: Snapshot
+
+    @property
+    def is_named(self) -> bool:
+        """Whether a torch or a backend was asked for."""
+        named = self.wanted.torch is not None or self.wanted.backend != "auto"
+        return self.request.upgrade or named
+
+
+def question_of(
+    request: InstallRequest, machine: Snapshot, installed: Mapping[str, str], *, by_conda: bool
+) -> Question:
+    """UsageError where two words name two versions of torch."""
+    asked = requested_packages(request.packages, installed, environment_of(machine))
     if request.torch and asked.torch and request.torch != asked.torch:
         raise UsageError(
             f"`{as_word(asked.torch)}` and `--torch {request.torch}` both name a version",
             hint="give one of them",
         )
-    return Request(
+    wanted = Request(
         torch=torch_beside(asked.beside, request.torch or asked.torch),
         backend=request.backend,
         installer="conda" if by_conda else "auto",
     )
+    return Question(request=request, asked=asked, wanted=wanted, machine=machine)
 
 
 def as_word(torch: str) -> str:
@@ -71,11 +91,11 @@ def as_word(torch: str) -> str:
     return f"torch=={torch}" if torch[:1].isdigit() else f"torch{torch}"
 
 
-def resolved(machine: Snapshot, wanted: Request) -> Resolution:
+def resolved(question: Question) -> Resolution:
     """What fits, by the catalog."""
     catalog = load_catalog()
-    check_request(wanted, catalog)
-    resolution = resolve(machine, wanted, catalog)
+    check_request(question.wanted, catalog)
+    resolution = resolve(question.machine, question.wanted, catalog)
     if resolution.build is None:
         raise nothing_fits(resolution)
     return resolution

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.finding import Step
@@ -47,11 +49,9 @@ def chosen_build(resolution: Resolution) -> TorchBuild:
     return resolution.build
 
 
-def version_of(build: TorchBuild, package: str) -> str | None:
-    """The public version of a family member that belongs to a build."""
-    return {"torch": build.torch, "torchvision": build.torchvision, "torchaudio": build.torchaudio}[
-        package
-    ]
+def family_of(build: TorchBuild, packages: Iterable[str]) -> dict[str, str]:
+    """The members of the family that are wanted and belong to a build, with their versions."""
+    return {n: v for n in FAMILY if n in packages and (v := getattr(build, n))}
 
 
 def carries_label(build: TorchBuild, package: str) -> bool:
@@ -63,31 +63,17 @@ def carries_label(build: TorchBuild, package: str) -> bool:
     return build.labelled and (package == "torch" or build.machine == "x86_64")
 
 
-def pins(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
+def pins(build: TorchBuild, packages: Iterable[str]) -> tuple[str, ...]:
     """The exact requirements of the family: `torch==2.5.1+cu124`."""
-    found = []
-    for package in FAMILY:
-        version = version_of(build, package)
-        if package in packages and version is not None:
-            label = f"+{build.backend}" if carries_label(build, package) else ""
-            found.append(f"{package}=={version}{label}")
-    return tuple(found)
-
-
-def unlabelled(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
-    """The family members whose requirement an installed build of another backend would satisfy."""
-    return tuple(
-        package
-        for package in FAMILY
-        if package in packages and version_of(build, package) and not carries_label(build, package)
-    )
+    labels = {name: f"+{build.backend}" for name in FAMILY if carries_label(build, name)}
+    family = family_of(build, packages)
+    return tuple(f"{name}=={version}{labels.get(name, '')}" for name, version in family.items())
 
 
 def to_reinstall(build: TorchBuild, options: InstallerOptions) -> tuple[str, ...]:
     """The family members that an installer would take for installed, and must not."""
-    if options.again:
-        return tuple(n for n in FAMILY if n in options.packages and version_of(build, n))
-    return unlabelled(build, options.packages)
+    names = family_of(build, options.packages)
+    return tuple(name for name in names if options.again or not carries_label(build, name))
 
 
 def others(packages: tuple[str, ...]) -> tuple[str, ...]:
@@ -126,8 +112,6 @@ def packages_step(installer: str, options: InstallerOptions) -> Step:
         # conda keeps the torch that it has installed; a wheel's version is no match spec.
         named = (word for word in others(options.packages) if not word.startswith("torch=="))
         argv = ("conda", "install", "--yes", *where, "--freeze-installed", *named)
-    elif installer == "pip":
-        argv = (options.python or "python", "-m", "pip", "install", *wanted)
     else:
         target = ("--python", options.python) if options.python else ()
         argv = ("uv", "pip", "install", *target, *wanted)

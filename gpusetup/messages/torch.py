@@ -63,6 +63,7 @@ SEES_NONE = (
         *("using", "uses"),
         unless=r"\b(?:not|isn't|never|stopped|if) (?:\w+ ){0,3}?using (?:the |my )GPU",
     ),
+    said("gpu-computes", r"tensor\(\S.{0,200}?, device='(?P<device>cuda:\d{1,2})'", "device='cuda"),
 )
 """What sees no GPU, and what sees one."""
 

@@ -14,7 +14,6 @@ from gpusetup.model.frozen import Amount, Frozen, Number, Text
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import (
     Advice,
-    Cell,
     Choice,
     HeldBack,
     JointPackage,
@@ -54,8 +53,6 @@ class ResolveAnswer(Frozen):
     packages: tuple[JointPackage, ...] = ()
     """With PACKAGE: the whole set."""
     held_back: tuple[HeldBack, ...] = ()
-    matrix: tuple[Cell, ...] = ()
-    """With PACKAGE and `--explain`."""
     catalog_as_of: str = ""
 
 
@@ -158,8 +155,6 @@ class CheckAnswer(Frozen):
     """The one next step, where the check did not pass."""
     means: Text = None
     """What a failure means for somebody who uses the device."""
-    spread: Amount = None
-    """Of a rate: by which part of the value repeated measurements differed."""
 
 
 class VerifyAnswer(Frozen):
@@ -192,32 +187,12 @@ class PlanMemory(Frozen):
     """What `torch.cuda.max_memory_reserved` would say; with CUDA's own memory it decides."""
 
 
-class RunnerUp(Frozen):
-    """The recipe before the chosen one in the order, or the nearest where none fits."""
-
-    recipe: str
-    short_gib: Amount
-    """What it lacks; null where a measurement, not the model, ruled it out."""
-
-
-class FewerGpus(Frozen):
-    gpus: int
-    recipe: str
-
-
-class Rung(Frozen):
-    """One step of the ladder to climb when memory runs out all the same."""
-
-    step: str
-    saves_gib: float
-
-
 class Help(Frozen):
-    """One change that would make a plan smaller, where nothing fits."""
+    """One change that makes a plan smaller."""
 
     step: str
     saves_gib: float
-    """Of one GPU, against the recipe that lacks least."""
+    """Of one GPU, against the recipe that is shown, or lacks least."""
     recipe: Text
     """With which it fits then; null: it is not enough alone."""
 
@@ -293,14 +268,11 @@ class PlanCell(Frozen):
     """How near the limit an answer is close."""
     memory_gib: PlanMemory
     margin_percent: float
-    runner_up: RunnerUp | None = None
-    better: FewerGpus | None = None
     env: Mapping[str, str] = {}
     settings: Mapping[str, Any] = {}
-    ladder: tuple[Rung, ...] = ()
     helps: tuple[Help, ...] = ()
-    """What would help where nothing fits, and the adapters that fit where one GPU needs Offload;
-    the largest saving first."""
+    """What would help if nothing fits, or if memory runs out all the same; the adapters that fit if
+    one GPU needs Offload. The largest saving first."""
     ways: tuple[Way, ...] = ()
     """Full training, LoRA and QLoRA, if you ask about one GPU and do not choose one."""
     advice: tuple[str, ...] = ()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.shell import Line
+from gpusetup.model.shell import Lines
 
 
 class Severity(str, enum.Enum):
@@ -27,14 +27,14 @@ class Alternative(Frozen):
 
     title: str
     """What follows the word "or": `the same by pip`."""
-    commands: tuple[Line, ...]
+    commands: Lines
 
 
 class Fix(Frozen):
     """A way out."""
 
     text: str
-    commands: tuple[Line, ...] = ()
+    commands: Lines = ()
     """The way, in order, to be pasted as one block; what must come first comes first."""
     alternatives: tuple[Alternative, ...] = ()
     looks: tuple[Alternative, ...] = ()
@@ -45,7 +45,7 @@ class Fix(Frozen):
     python: str | None = None
 
 
-def typed(fix: Fix | None) -> tuple[Line, ...]:
+def typed(fix: Fix | None) -> Lines:
     """Every line that a fix gives to type, the other ways' too."""
     if fix is None:
         return ()
@@ -74,6 +74,9 @@ class Finding(Frozen):
     explained_by: str | None = None
     evidence: tuple[Evidence, ...] = ()
     fix: Fix | None = None
+
+
+Findings = Iterator[Finding]
 
 
 class Step(Frozen):

@@ -87,33 +87,3 @@ def fields(value: object) -> tuple[msgspec.structs.FieldInfo, ...]:
 def _fields_of(kind: type) -> tuple[msgspec.structs.FieldInfo, ...]:
     """Kept: msgspec evaluates the annotations anew each time it is asked."""
     return msgspec.structs.fields(kind)
-
-
-class FrozenDict(dict[Any, Any]):
-    """A dict that stays as it was made; JSON, `==`, copies and pickles take it as any dict.
-
-    >>> FrozenDict(a=1)["a"] = 2
-    Traceback (most recent call last):
-    TypeError: an answer's dict cannot be changed: copy it with `dict(it)`
-    """
-
-    __slots__ = ()
-
-    def _refuse(self, *_: object, **__: object) -> Any:
-        raise TypeError("an answer's dict cannot be changed: copy it with `dict(it)`")
-
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    update = setdefault = pop = popitem = clear = _refuse
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return FrozenDict, (dict(self),)
-
-
-def unchangeable(value: Any) -> Any:
-    """The same value, whose dicts and lists cannot be changed, however deep they stand."""
-    if isinstance(value, msgspec.Struct):
-        names = value.__struct_fields__
-        return replace(value, **{name: unchangeable(getattr(value, name)) for name in names})
-    if isinstance(value, dict):
-        return FrozenDict({key: unchangeable(one) for key, one in value.items()})
-    return tuple(map(unchangeable, value)) if isinstance(value, list | tuple) else value

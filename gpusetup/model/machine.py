@@ -320,6 +320,9 @@ class Event(Frozen):
     text: Text = None
 
 
+Events = tuple[Event, ...]
+
+
 class Snapshot(Frozen):
     """What was read of one machine, from whatever sources; unknown is None, never a guess."""
 

@@ -112,9 +112,7 @@ class JointPackage(Frozen):
     limits: Text = None
     """The versions that serve here, where that table knows them and nobody was asked: `>=1.19`."""
     index_url: Text = None
-    """Null where a folder of the user's has it, where `file` is named, and where none was asked."""
-    file: Text = None
-    """The one file that fits, where no index decides: on a release page."""
+    """Null where a folder of the user's has it, and where none was asked."""
     declared: bool = True
     """Whether its own metadata says what it needs of torch; else our table does."""
     asked: bool = False
@@ -129,16 +127,6 @@ class HeldBack(Frozen):
     package: str
     at: str
     by: str
-
-
-class Cell(Frozen):
-    """One package with one torch: the version that goes with it, or why none does."""
-
-    package: str
-    torch: str
-    backend: str
-    version: Text = None
-    reason: Text = None
 
 
 class Offer(Frozen):

@@ -6,8 +6,7 @@ report can act in the shell of whoever pastes it.
 
 bash: POSIX quoting, `$'…'` for what cannot be printed. PowerShell: "double quotes" where cmd takes
 the same, else 'single quotes', in which only quotes (the curly ones too) are doubled; a quoted
-program needs `&` (about_Quoting_Rules, about_Operators), which cmd refuses. cmd: "double quotes"; a
-word with `"` or `%` is escaped by `^` throughout.
+program needs `&` (about_Quoting_Rules, about_Operators), which cmd refuses.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from collections.abc import Sequence
 from typing import Literal, NewType
 
 Line = NewType("Line", str)
-Shell = Literal["bash", "powershell", "cmd"]
+Lines = tuple[Line, ...]
+Shell = Literal["bash", "powershell"]
 OWN_SYSTEM = "windows" if sys.platform == "win32" else "linux"
 """The system whose shell reads what is typed on this machine."""
 
@@ -62,7 +62,7 @@ def line(argv: Sequence[str], shell: Shell) -> Line:
 
 def word(text: str, shell: Shell) -> str:
     """One argument, so that the shell hands on exactly this text."""
-    return {"bash": _for_bash, "powershell": _for_powershell, "cmd": _for_cmd}[shell](text)
+    return _for_bash(text) if shell == "bash" else _for_powershell(text)
 
 
 def setting(name: str, value: str, shell: Shell) -> Line:
@@ -76,20 +76,17 @@ def setting(name: str, value: str, shell: Shell) -> Line:
     _must_be_a_name(name)
     if shell == "bash":
         return Line(f"export {name}={_for_bash(value)}" if value else f"export {name}=")
-    if shell == "powershell":
-        return Line(f"$env:{name} = {_in_single_quotes(value)}")
-    return Line(f"set {_for_cmd(f'{name}={value}', always=True)}")
+    return Line(f"$env:{name} = {_in_single_quotes(value)}")
 
 
 def unsetting(name: str, shell: Shell) -> Line:
     """How a variable is taken out of this shell.
 
-    >>> [unsetting("A", shell) for shell in ("bash", "powershell", "cmd")]
-    ['unset A', 'Remove-Item Env:A', 'set "A="']
+    >>> [unsetting("A", shell) for shell in ("bash", "powershell")]
+    ['unset A', 'Remove-Item Env:A']
     """
     _must_be_a_name(name)
-    rows = {"bash": f"unset {name}", "powershell": f"Remove-Item Env:{name}"}
-    return Line(rows.get(shell, f'set "{name}="'))
+    return Line(f"unset {name}" if shell == "bash" else f"Remove-Item Env:{name}")
 
 
 def putting_first(name: str, folder: str, shell: Shell) -> Line:
@@ -101,36 +98,10 @@ def putting_first(name: str, folder: str, shell: Shell) -> Line:
     _must_be_a_name(name)
     if shell == "bash":
         return Line(f'export {name}={_for_bash(folder)}"${{{name}:+:${name}}}"')
-    if shell == "powershell":
-        return Line(f"$env:{name} = {_in_single_quotes(folder + ';')} + $env:{name}")
-    return Line(f"set {_for_cmd(f'{name}={folder};', always=True)}%{name}%")
+    return Line(f"$env:{name} = {_in_single_quotes(folder + ';')} + $env:{name}")
 
 
-SET_IN_POWERSHELL = r"\$env:(\w+) = '((?:''|[^'])*)'(?: \+ \$env:\1)?|Remove-Item Env:(\w+)"
-
-
-def told_for_cmd(line: str) -> str:
-    """What cmd takes in place of a line of PowerShell; nothing where it takes the same.
-
-    >>> told_for_cmd("$env:A = 'b c'"), told_for_cmd("Remove-Item Env:A"), told_for_cmd("ls")
-    ('set "A=b c"', 'set "A="', '')
-    >>> told_for_cmd('& "C:/a b/python.exe" -V')
-    'without "& "'
-    """
-    if line.startswith('& "'):
-        return 'without "& "'
-    found = re.fullmatch(SET_IN_POWERSHELL, line)
-    if found is None:
-        return ""
-    name = found[1] or found[3]
-    if found[3]:
-        return unsetting(name, "cmd")
-    value = re.sub(f"([{SINGLE_QUOTES}])\\1", r"\1", found[2])
-    first = putting_first(name, value.removesuffix(";"), "cmd")
-    return first if line.endswith(name) else setting(name, value, "cmd")
-
-
-def lines(*texts: str) -> tuple[Line, ...]:
+def lines(*texts: str) -> Lines:
     """Lines that stand in our own source, word for word (a test looks that they do)."""
     return tuple(Line(text) for text in texts)
 
@@ -201,7 +172,7 @@ def sets_a_variable(line: str) -> bool:
     >>> sets_a_variable("unset A"), sets_a_variable("$env:A = 'x'"), sets_a_variable("sudo reboot")
     (True, True, False)
     """
-    return line.startswith(("export ", "unset ", "$env:", "Remove-Item Env:", "set "))
+    return line.startswith(("export ", "unset ", "$env:", "Remove-Item Env:"))
 
 
 RESERVED = frozenset(
@@ -325,22 +296,3 @@ def _for_a_program(text: str) -> str:
     """
     escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)
     return re.sub(r"(\\+)$", r"\1\1", escaped)
-
-
-# --- cmd -----------------------------------------------------------------------------------------
-
-BARE_IN_CMD = rf"(?:{LETTER}|[./\\:+@-])+"
-
-
-def _for_cmd(text: str, always: bool = False) -> str:
-    """
-    >>> print(_for_cmd("torch>=2.6"), _for_cmd("a.b"), _for_cmd('100% "x"'))
-    "torch>=2.6" a.b ^"100^% \\^"x\\^"^"
-    """
-    if re.fullmatch(BARE_IN_CMD, text) and not always:
-        return text
-    text = "".join(c if c.isprintable() else "?" for c in text)
-    if not set('"%') & set(text):
-        return f'"{text}"' if always else f'"{_for_a_program(text)}"'
-    quoted = f'"{_for_a_program(text)}"'
-    return re.sub(r'([()%!^"<>&|])', r"^\1", quoted)

@@ -7,15 +7,12 @@ from typing import Any
 
 from gpusetup.model.documents import (
     ConfigRead,
-    FewerGpus,
     PlanAnswer,
     PlanCell,
     PlanMemory,
-    RunnerUp,
     Way,
 )
 from gpusetup.model.frozen import Frozen, fields, replace
-from gpusetup.model.shell import setting, shell_for
 from gpusetup.model.units import GIB
 from gpusetup.plan.decide import (
     SOLVERS,
@@ -24,7 +21,6 @@ from gpusetup.plan.decide import (
     candidates,
     decide,
     doubt,
-    fewer_gpus,
     host_holds,
     max_batch,
     max_context,
@@ -35,7 +31,7 @@ from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.models import said_of_sample
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
-from gpusetup.plan.savings import helps, ladder
+from gpusetup.plan.savings import helps
 from gpusetup.plan.states import encoders, host_bytes
 
 
@@ -95,14 +91,6 @@ def of_machine(decision: Decision, place: Place) -> Iterator[str]:
     if missed and limits.host is not None and not on_gpu:
         need, have = host_bytes(job, missed) / GIB, limits.host / GIB
         yield f"Offload would need {need:.0f} GiB of the machine's own memory, there are {have:.0f}"
-
-
-def use_fewer(fewer: Decision, of: int, place: Place) -> str:
-    """That fewer of the GPUs do, and how a shell is told."""
-    few, recipe = fewer.job.gpus, fewer.shown.recipe
-    shell = shell_for("windows" if place.system == "windows" else "linux")
-    shown = setting("CUDA_VISIBLE_DEVICES", first_gpus(few), shell)
-    return f"use {few} of your {of} GPUs: there `{recipe}` does (`{shown}`)"
 
 
 def first_gpus(count: int) -> str:
@@ -165,18 +153,14 @@ def decided(asked: Asked) -> Decision:
 def answer(asked: Asked, decision: Decision) -> PlanCell:
     """The plan of one job, with all that helps a person."""
     question, place = asked.question, asked.place
-    fewer = fewer_gpus(decision)
     said = [*asked.notes, *notes(question, decision, place)]
-    said += [use_fewer(fewer, decision.job.gpus, place)] if fewer else []
     unsure = asked.notes or any(left_open(question, decision, place))
     plain, gpus = cell(decision, place.gpu), decision.job.gpus
     shown = {"CUDA_VISIBLE_DEVICES": first_gpus(gpus)} if (place.count or 0) > gpus else {}
     return replace(
         plain,
         confidence="close" if unsure and plain.confidence == "clear" else plain.confidence,
-        better=FewerGpus(gpus=fewer.job.gpus, recipe=str(fewer.recipe)) if fewer else None,
         env={**plain.env, **shown} if decision.fits else {},
-        ladder=ladder(decision),
         helps=helps(decision),
         ways=tuple(ways(asked)),
         advice=tuple(said),
@@ -202,7 +186,6 @@ def cell(decision: Decision, gpu: str) -> PlanCell:
         near_percent=round(100 * near_limit(job)),
         memory_gib=memory_gib(decision),
         margin_percent=round(-100 * shown.over(limits) / limits.capacity, 2),
-        runner_up=runner_up(decision),
         env=ENV if decision.fits and shown.recipe.env else {},
         settings=settings(job, shown.recipe) if decision.fits else {},
         model=job.shape.name,
@@ -227,18 +210,6 @@ def memory_gib(decision: Decision) -> PlanMemory:
     if found.total <= capacity:  # the allocator gives back what it only keeps for later
         values["reserved"] = min(found.reserved, capacity - found.runtime)
     return PlanMemory(**{name: round(value / GIB, 3) for name, value in values.items()})
-
-
-def runner_up(decision: Decision) -> RunnerUp | None:
-    """The recipe before the chosen one, or the one that lacks least if none fits."""
-    before = [one for one in decision.tried if one.recipe.rank < decision.shown.recipe.rank]
-    if not decision.fits:
-        before = [decision.shown]
-    near = min(before, key=lambda one: one.memory.total, default=None)
-    if near is None:
-        return None
-    lacks = near.over(decision.limits)
-    return RunnerUp(recipe=str(near.recipe), short_gib=round(lacks / GIB, 3) if lacks > 0 else None)
 
 
 # --- settings ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Literal
 
 from gpusetup.errors import BadInput, Blocked, GpuSetupError, UsageError
 from gpusetup.model.codec import from_json
-from gpusetup.model.documents import CodePart, CodePlan, PlanCell, PlanMemory, Rung
+from gpusetup.model.documents import CodePart, CodePlan, Help, PlanCell, PlanMemory
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer import ENV
@@ -326,7 +326,8 @@ def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
         margin_percent=round(100 * (1 - sizes[recipe] / place.capacity), 2),
         env=ENV if fits and recipe.env else {},
         settings=settings(request, one) if fits else {},
-        ladder=(Rung(step="Env", saves_gib=saves),) * (asked.limits.env and not recipe.env),
+        helps=(Help(step="Env", saves_gib=saves, recipe="Env"),)
+        * (fits and not recipe.env and asked.limits.env),
         advice=(*notes(found), *advice(found, asked, best, fits)),
         model=request.code,
         parameters=one.parameters,

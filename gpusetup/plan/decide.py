@@ -168,24 +168,6 @@ def sequence_degrees(job: Job, limits: Limits) -> tuple[int, ...]:
     return tuple(n for n in both if shared % n == 0 or n % shared == 0)
 
 
-def fewer_gpus(decision: Decision) -> Decision | None:
-    """Fewer of the GPUs that take an earlier recipe: a count with more divisors; None if none do.
-
-    Measured is compared with measured only, and predicted with predicted.
-    """
-    job, limits = decision.job, decision.limits
-    if job.batch is not None or limits.sp is not None or job.gpus > 256:
-        return None
-    unit = job.tensor_parallel * job.pipeline_parallel
-    limits = limits if decision.measured else replace(limits, measured=None)
-    others = (decide(replace(job, gpus=n), limits) for n in range(job.gpus - unit, 0, -unit))
-    same = [one for one in others if one.fits and bool(one.measured) == bool(decision.measured)]
-    best = min(same, key=lambda one: one.shown.recipe.rank, default=None)
-    if best is None or (decision.fits and best.shown.recipe.rank >= decision.shown.recipe.rank):
-        return None
-    return best
-
-
 # --- solving for the unknown --------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpusetup.model.documents import Help, Rung
+from gpusetup.model.documents import Help
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.decide import (
@@ -28,7 +28,7 @@ Changes = dict[str, dict[str, Any]]
 
 
 def same_training(job: Job) -> Changes:
-    """Changes of the settings, none of what is trained or of the optimizer."""
+    """Changes of the settings, none of what is trained."""
     copies = job.gpus > 1 and job.strategy in ("ddp", "zero1", "zero2")
     found = (
         (not job.amp and job.dtype == "fp32", "mixed precision (`--amp bf16`)", {"amp": "bf16"}),
@@ -36,13 +36,10 @@ def same_training(job: Job) -> Changes:
         (job.loss != "fused" and job.shape.vocabulary > 0,
          "a fused loss kernel that never holds the logits", {"loss": "fused"}),
         (copies, "FSDP (`--strategy fsdp`)", {"strategy": "fsdp"}),
+        (job.optimizer in ("adam", "adamw"), "8-bit AdamW (`--optimizer adamw8bit`)",
+         {"optimizer": "adamw8bit"}),
     )  # fmt: skip
     return {text: fields for helps, text, fields in found if helps}
-
-
-def small_optimizer(job: Job) -> Changes:
-    is_usual = job.optimizer in ("adam", "adamw")
-    return {"8-bit AdamW (`--optimizer adamw8bit`)": {"optimizer": "adamw8bit"}} if is_usual else {}
 
 
 def fewer_tokens(job: Job, recipe: Recipe) -> Changes:
@@ -74,20 +71,35 @@ def adapters(job: Job) -> Changes:
     return found
 
 
-def ladder(decision: Decision) -> tuple[Rung, ...]:
-    """The rungs to climb if memory runs out: recipes that save more and more, then settings."""
-    job, recipe = decision.job, decision.shown.recipe
-    small = {} if recipe.offload else small_optimizer(job)
-    fields = fewer_tokens(job, recipe) | same_training(job) | small
-    recipes = [(f"`{other}`", job, other) for other in later(job, recipe, decision.limits)]
-    changes = [(text, replace(job, **change), recipe) for text, change in fields.items()]
-    found, most = list[Rung](), 0.0
-    for text, changed, other in (*recipes, *changes):
-        saved = (decision.shown.memory.total - memory(changed, other).total) / GIB
-        if saved > LEAST_GIB + (most if other is not recipe else 0):
-            found.append(Rung(step=text, saves_gib=round(saved, 2)))
-            most = max(most, saved)
-    return tuple(found)
+def helps(decision: Decision) -> tuple[Help, ...]:
+    """Changes that are enough first, then by what they save.
+
+    If it fits: what is left to do if memory runs out all the same. If one GPU needs Offload: the
+    adapters that fit without. If nothing fits: all of these, and less work or more GPUs.
+    """
+    job, limits = decision.job, decision.limits
+    on_host = decision.fits and job.gpus == 1 and decision.shown.recipe.offload
+    if on_host:
+        limits = replace(limits, offload=False, measured=None)
+        decision = decide(job, limits)
+    recipe = decision.shown.recipe
+    fields = adapters(job) if on_host else fewer_tokens(job, recipe) | same_training(job)
+    changes = list[tuple[str, Job, Recipe]]()
+    if decision.fits:
+        changes += [(f"`{other}`", job, other) for other in later(job, recipe, limits)]
+    elif not on_host:
+        fields |= adapters(job)
+        changes += [(text, other, recipe) for text, other in fitting(job, limits)]
+    changes += [(text, replace(job, **change), recipe) for text, change in fields.items()]
+    found = []
+    for text, other, how in changes:
+        saved = (decision.shown.memory.total - memory(other, how).total) / GIB
+        if saved > LEAST_GIB:
+            then = how if decision.fits else decide(other, limits).recipe
+            found.append(
+                Help(step=text, saves_gib=round(saved, 2), recipe=str(then) if then else None)
+            )
+    return tuple(sorted(found, key=lambda one: (one.recipe is None, -one.saves_gib)))
 
 
 def later(job: Job, recipe: Recipe, limits: Limits) -> Iterator[Recipe]:
@@ -96,39 +108,6 @@ def later(job: Job, recipe: Recipe, limits: Limits) -> Iterator[Recipe]:
     kept = [one for one in every if one.env >= recipe.env and one.sp >= recipe.sp]
     env = any(one.env for one in kept)
     return (one for one in kept if one.env == env and host_holds(job, one, limits))
-
-
-def helps(decision: Decision) -> tuple[Help, ...]:
-    """If nothing fits, what would help, and if it fits only with Offload, the adapters that fit
-    without: those that are enough first, then by what they save."""
-    job, limits, fields = decision.job, decision.limits, adapters(decision.job)
-    changes = list[tuple[str, Job]]()
-    if decision.recipe is None:
-        same = same_training(job)
-        every = {name: value for change in same.values() for name, value in change.items()}
-        if len(same) > 1:
-            same["all of these that leave the training as it is"] = every
-        fields |= small_optimizer(job) | same
-        changes += fitting(job, limits)
-    elif job.gpus == 1 and decision.shown.recipe.offload:
-        limits = replace(limits, offload=False)
-    else:
-        return ()
-    changes += [(text, replace(job, **change)) for text, change in fields.items()]
-    here, found = least(job, limits), list[Help]()
-    for text, other in changes:
-        saved = (here - least(other, limits)) / GIB
-        if saved > LEAST_GIB:
-            then = decide(other, limits).recipe
-            said = str(then) if then else None
-            found.append(Help(step=text, saves_gib=round(saved, 2), recipe=said))
-    return tuple(sorted(found, key=lambda one: (one.recipe is None, -one.saves_gib)))
-
-
-def least(job: Job, limits: Limits) -> float:
-    """Bytes of the recipe that takes least, whatever the GPU has."""
-    every = [one for one in candidates(job, limits) if host_holds(job, one, limits)]
-    return min(memory(job, one).total for one in every)
 
 
 def fitting(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:

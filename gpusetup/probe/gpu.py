@@ -1,9 +1,8 @@
 """The GPU side of a machine, from every source at once.
 
-The cheap sources (files) come first; they tell whether there is anything to ask. Then NVML and
-libcuda are asked in two children at the same time, and `nvidia-smi` where NVML is missing, where
-sources disagree, or under `deep`. All of them share one deadline. None of them may load a module or
-make a node (`child_scripts/hold_back.py`).
+The cheap sources (files) come first; they tell whether there is anything to ask. Then NVML, which
+`nvidia-smi` asks too, and libcuda are asked in two children at the same time, under one deadline.
+None of them may load a module or make a node (`child_scripts/hold_back.py`).
 """
 
 from __future__ import annotations
@@ -62,12 +61,11 @@ def read_gpu_side(
     patience = Patience(limit, notify)
     asked: Sides = ()
     if worth_asking(files):
-        asked = _asked(system, patience, files, deep)
+        calls = [_ask(system, patience, name) for name in ("NVML", "libcuda")]
+        asked = [one.result() for one in calls]
         if system.family == "linux" and not any(side.driver.module_loaded for side in files):
             files.append(read_modinfo(system))
     else:
-        if deep and system.family != "macos":
-            asked = [_ask(system, patience, "nvidia-smi").result()]
         if system.family == "windows":
             files.append(read_wmi(system))
         files.append(SILENT)
@@ -81,27 +79,13 @@ def read_gpu_side(
 SILENT = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
 
 
-def _asked(system: System, patience: Patience, files: Sides, deep: bool) -> Sides:
-    """NVML, libcuda and at times nvidia-smi, as far as there is time."""
-    names = ("NVML", "libcuda", "nvidia-smi")[: 2 + deep]
-    nvml, cuda, *others = [_ask(system, patience, name) for name in names]
-    more = not deep and needs_smi(nvml.result(), cuda.result(), files)
-    if more and patience.left() > LEAST_SECONDS:
-        others = [_ask(system, patience, "nvidia-smi")]
-    return [one.result() for one in (nvml, cuda, *others)]
-
-
-LEAST_SECONDS = 0.2
-
-
 def _ask(system: System, patience: Patience, source: str) -> Beside[Snapshot]:
-    """Ask one of the driver's libraries or programs, beside others, under one deadline."""
+    """Ask one of the driver's libraries, beside others, under one deadline."""
     from gpusetup.probe.cuda import read_cuda
     from gpusetup.probe.nvml import read_nvml
-    from gpusetup.probe.smi import read_smi
 
     def asked() -> Snapshot:
-        read = {"NVML": read_nvml, "libcuda": read_cuda, "nvidia-smi": read_smi}[source]
+        read = read_nvml if source == "NVML" else read_cuda
         with patience.waiting_for(source):
             return read(system, patience.left())
 
@@ -114,19 +98,6 @@ def worth_asking(files: Sides) -> bool:
         side.driver.library_found or side.driver.module_loaded or side.devices or side.gpus
         for side in files
     )
-
-
-def needs_smi(nvml: Snapshot, cuda: Snapshot, files: Sides) -> bool:
-    """NVML has no answer, or sources differ about the driver or the number of GPUs.
-
-    Where NVML hangs, nvidia-smi, which asks the same library, would hang with it.
-    """
-    if any(event.values.get("how") == "hung" for event in nvml.events):
-        return False
-    if nvml.driver.nvml_code != 0 or nvml.gpus is None:
-        return True
-    versions = {side.driver.version for side in (nvml, *files)} - {None}
-    return len(versions) > 1 or len(cuda.gpus or ()) > len(nvml.gpus)
 
 
 def assembled(system: System, asked: Sides, files: Sides) -> Snapshot:

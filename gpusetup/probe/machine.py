@@ -39,8 +39,8 @@ def read_machine(
 
     Without `target` the contract's order chooses one, from `named` (`--python`) on; where there
     is none, `need_target` raises `Blocked`, else Python and torch are unknown and a reading says
-    why. `deep` also asks `nvidia-smi`, and torch itself where the driver answers. `notify` hears of
-    slow answers; `limit` is how long the driver may take, in seconds.
+    why. `deep` also reads the kernel's log, and asks torch itself where the driver answers.
+    `notify` hears of slow answers; `limit` is how long the driver may take, in seconds.
     """
     from gpusetup.probe.gpu import read_gpu_side
 

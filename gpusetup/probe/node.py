@@ -7,7 +7,6 @@ share one limit; what has not answered then is unknown, and a driver that hangs 
 from __future__ import annotations
 
 import platform
-import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -23,7 +22,7 @@ from gpusetup.probe.nvml import read_nvml
 from gpusetup.probe.patience import Beside
 from gpusetup.readings.side import merged, missing
 from gpusetup.system.processes import no_answer_in
-from gpusetup.system.system import System, exists, list_or_empty, read_or_none, unless_refused
+from gpusetup.system.system import System, list_or_empty, read_or_none, unless_refused
 
 LIMIT_SECONDS = 3.5
 """For all sources. A child that cannot be killed is given up a second later."""
@@ -32,9 +31,6 @@ LOG_SECONDS = 1.5
 T = TypeVar("T")
 CLASSES = "/sys/class"
 INFINIBAND = f"{CLASSES}/infiniband"
-IMEX_CHANNELS = "/dev/nvidia-caps-imex-channels"
-RACKS = re.compile(r"\bGB[23]00\b")
-"""GPUs of a rack whose nodes share memory by IMEX (NVL72)."""
 
 
 class NodeRecord(Frozen):
@@ -42,7 +38,7 @@ class NodeRecord(Frozen):
 
     snapshot: Snapshot
     facts: Mapping[str, str] = {}
-    """What a snapshot has no place for: links, free disk, IMEX."""
+    """What a snapshot has no place for: links, free disk."""
 
 
 def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
@@ -57,7 +53,7 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     gpu = assembled(system, (asked,), (*files, _by(until, log, late) if linux else Snapshot()))
     snapshot = merged((gpu, read_os(system), Snapshot(memory=read_memory(system))))
     unknown: dict[str, str] = {}
-    facts = _by(until, own, unknown) | _rack(system, snapshot)
+    facts = _by(until, own, unknown)
     return NodeRecord(snapshot=snapshot, facts=facts)
 
 
@@ -77,19 +73,6 @@ def _own_facts(system: System) -> Iterator[tuple[str, str]]:
     for name, path in (("disk.root_free_gib", "/"), ("disk.tmp_free_gib", "/tmp")):
         if space := unless_refused(system.space, path):
             yield name, f"{space.free_bytes / (1 << 30):.0f}"
-
-
-def _rack(system: System, snapshot: Snapshot) -> dict[str, str]:
-    """IMEX, on GPUs whose nodes share memory by it."""
-    if not any(RACKS.search(gpu.name) for gpu in snapshot.gpus or ()):
-        return {}
-    pids = (one for one in list_or_empty(system, "/proc") if one.isdigit())
-    names = (read_or_none(system, f"/proc/{pid}/comm") or "" for pid in pids)
-    known = {
-        "imex.channel": exists(system, f"{IMEX_CHANNELS}/channel0"),
-        "imex.service": any(name.strip() == "nvidia-imex" for name in names),
-    }
-    return {name: "yes" if there else "no" for name, there in known.items()}
 
 
 def links(system: System) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 A pipe, a file, a dumb terminal and Windows get nothing of it: there our children share our console
 and may ask for a password on it. Elsewhere a child has no terminal (`system/processes.py`), and
-whoever lends it one, or reads from it, does so while the clock is `still`.
+whoever lends it one, or reads from it, ends the clock first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
 
 from gpusetup.render.terminal import can_be_drawn_on, columns_of
 
@@ -27,20 +26,14 @@ class Clock:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._over: threading.Event | None = None
-        self._drawn: TextIO | None = None
-        self._still = 0
+        self._over = threading.Event()
+        self._drawn = False
         self.name = ""
-        self.done = self.of = 0
-        self.unit = ""
-        self.since: float | None = None
-        self.fetched: Callable[[], int] | None = None
-        """How many bytes have come, asked each time that the line is drawn; `of` are expected."""
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
         """Whatever is not spoken of by its own words has this name."""
-        self.name = name if is_live(sys.stderr) else ""
+        self.name = name if can_be_drawn_on(sys.stderr) and sys.platform != "win32" else ""
         self.begin("")
         try:
             yield
@@ -51,74 +44,45 @@ class Clock:
     def begin(self, what: str) -> None:
         """From the second second on, `what` and how long it has taken stand on the terminal."""
         self.end()
-        if not self.name:
-            return
-        self.done, self.of, self.unit, self.since, self.fetched = 0, 0, "", None, None
-        over = self._over = threading.Event()
-        ticks = (what or self.name, sys.stderr, over)
-        threading.Thread(target=self._ticks, args=ticks, daemon=True).start()
+        self.reached(0, 0)
+        if self.name:
+            over = self._over = threading.Event()
+            ticks = (what or self.name, over)
+            threading.Thread(target=self._ticks, args=ticks, daemon=True).start()
 
     def reached(self, done: int, of: int, unit: str = "", since: float | None = None) -> None:
         """How many are done, of how many; `since` when, where lines were written in between."""
-        self.done, self.of, self.unit, self.since = done, of, unit, since
+        self.counted(lambda: done, of, unit, since)
 
-    def in_megabytes(self, done: int, of: int) -> None:
-        """How many bytes are done, of how many."""
-        self.reached(round(done / 1e6), round(of / 1e6), "MB")
+    def counted(
+        self, done: Callable[[], int], of: int, unit: str = "", since: float | None = None
+    ) -> None:
+        """The same, where `done` is asked each time that the line is drawn."""
+        self._far = done, of, unit, since
 
     def end(self) -> None:
         """The line goes, and what is written next begins where it stood."""
+        self._over.set()
         with self._lock:
-            if self._over is not None:
-                self._over.set()
-                self._over = None
-            self._erase()
+            if self._drawn:
+                self._draw("")
 
-    @contextmanager
-    def still(self) -> Iterator[None]:
-        """Nothing is drawn while somebody else writes or types on the terminal."""
-        with self._lock:
-            self._still += 1
-            self._erase()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._still -= 1
+    def _draw(self, text: str) -> None:
+        self._drawn = bool(text)
+        with suppress(OSError, ValueError):  # the terminal has gone
+            sys.stderr.write(f"{ERASED}{text}")
+            sys.stderr.flush()
 
-    def _erase(self) -> None:
-        if self._drawn is not None:
-            _write(self._drawn, ERASED)
-            self._drawn = None
-
-    def _ticks(self, what: str, stream: TextIO, over: threading.Event) -> None:
+    def _ticks(self, what: str, over: threading.Event) -> None:
         began, wait = time.monotonic(), FIRST_SECONDS
         while not over.wait(wait):
             wait = EACH_SECONDS
-            if self.fetched is not None:
-                self.done = min(self.of, round(self.fetched() / 1e6))
+            count, of, unit, since = self._far
+            done = min(count(), of)
+            beside = said(time.monotonic() - (since or began), done, of, unit)
             with self._lock:
-                if over.is_set():
-                    return
-                if self._still:
-                    continue
-                beside = said(
-                    time.monotonic() - (self.since or began), self.done, self.of, self.unit
-                )
-                room = max(columns_of(stream) - len(beside) - 1, 0)
-                self._drawn = stream
-                _write(stream, f"{ERASED}{what[:room]}{beside}")
-
-
-def is_live(stream: TextIO) -> bool:
-    """Whether a line can be drawn again there."""
-    return can_be_drawn_on(stream) and sys.platform != "win32"
-
-
-def _write(stream: TextIO, text: str) -> None:
-    with suppress(OSError, ValueError):  # the terminal has gone
-        stream.write(text)
-        stream.flush()
+                if not over.is_set():
+                    self._draw(what[: max(columns_of(sys.stderr) - len(beside) - 1, 0)] + beside)
 
 
 def said(seconds: float, done: int, of: int, unit: str = "") -> str:

@@ -7,6 +7,7 @@ text (a path, a process name, a report's line) goes through `plain` on its way, 
 
 from __future__ import annotations
 
+import codecs
 import re
 import sys
 from collections.abc import Callable
@@ -198,16 +199,13 @@ def _never_fail(stream: TextIO) -> None:
 def shown(text: str, stream: TextIO) -> str:
     """The text with what the stream's encoding lacks replaced by its nearest ASCII."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return "".join(_fitting(c, encoding) for c in text)
-    return text
+    return text.encode(encoding, "nearest").decode(encoding)
 
 
-def _fitting(character: str, encoding: str) -> str:
-    try:
-        character.encode(encoding)
-    except UnicodeEncodeError:
-        return ASCII.get(character, "?")
-    return character
+def _nearest(problem: UnicodeError) -> tuple[str, int]:
+    assert isinstance(problem, UnicodeEncodeError)
+    lacking = problem.object[problem.start : problem.end]
+    return "".join(ASCII.get(c, "?") for c in lacking), problem.end
+
+
+codecs.register_error("nearest", _nearest)

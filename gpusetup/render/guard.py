@@ -20,20 +20,11 @@ from gpusetup.render.language import (
 if TYPE_CHECKING:
     from gpusetup.install.guard import GuardAnswer
 
-ELSEWHERE = (
-    ("pip of this environment reads its own configuration. Another pip:", ("pip",)),
-    (
-        "`uv pip` reads UV_CONSTRAINT and the settings of the folder that it runs in. "
-        "`uv pip install` from elsewhere reads neither; for such a shell, and each shell of a "
-        "conda environment:",
-        ("uv", "conda"),
-    ),
-    (
-        "ComfyUI-Manager puts back what its `pip_auto_fix.list` names, one a line:",
-        ("ComfyUI-Manager",),
-    ),
-)
-"""What is said of a setting -> its names."""
+ELSEWHERE = {
+    "pip": "pip of this environment reads its own configuration. Another pip:",
+    "uv": "`uv pip` reads UV_CONSTRAINT and the settings of the folder that it runs in:",
+}
+"""What is said of each setting."""
 
 
 def guard_screen(answer: GuardAnswer, *, write: bool) -> Screen:
@@ -52,9 +43,9 @@ def guard_screen(answer: GuardAnswer, *, write: bool) -> Screen:
 
 
 def _elsewhere(answer: GuardAnswer) -> Iterable[Row]:
-    for said, names in ELSEWHERE:
-        yield Row(f"  {said}", hang=2)
-        yield from (command(answer.settings[n], 4) for n in names if n in answer.settings)
+    for name, setting in answer.settings.items():
+        yield Row(f"  {ELSEWHERE[name]}", hang=2)
+        yield command(setting, 4)
 
 
 def written(answer: GuardAnswer) -> Screen:

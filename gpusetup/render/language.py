@@ -15,7 +15,6 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from gpusetup.model.finding import Severity
-from gpusetup.model.shell import told_for_cmd
 from gpusetup.render.program import as_typed
 
 if TYPE_CHECKING:
@@ -236,10 +235,8 @@ def facts(told: Mapping[str, str | None], indent: int = 2) -> list[Row]:
 def command(text: str, indent: int = 2) -> Row:
     """A command on a line of its own, as long as it is, to be copied as it stands."""
     typed = as_typed(text)
-    remark = told_for_cmd(typed)
-    return Row(
-        " " * indent, (typed, COMMAND), (f"  # in cmd: {remark}" if remark else "", DIM), whole=True
-    )
+    remark = '  # in cmd: without "& "' if typed.startswith('& "') else ""
+    return Row(" " * indent, (typed, COMMAND), (remark, DIM), whole=True)
 
 
 def row(*parts: str | Part) -> Row:

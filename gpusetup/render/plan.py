@@ -35,19 +35,16 @@ def plan_text(plan: PlanCell) -> Screen:
     """The whole screen."""
     helps = ["", *_helps(plan)] if plan.helps and not plan.ways else []
     ways = (_way(way, plan.memory_gib.capacity) for way in plan.ways)
-    ladder = (f"  {rung.step}: saves {rung.saves_gib:.1f} GiB" for rung in plan.ladder)
     return Screen(
         (
             Row(_question(plan), hang=2),
             "",
             *_verdict(plan),
             *section("On this GPU alone, with checkpointing (!: less than a fifth free)", ways),
-            *(helps if plan.fits else []),
             "",
             *_memory(plan),
-            *([] if plan.fits else helps),
             *section("Set", _settings(plan) if plan.settings else ()),
-            *section("If it runs out of memory anyway", ladder if plan.fits else ()),
+            *helps,
             *(["", *config_lines(plan.config)] if plan.config else ()),
             *([""] if plan.advice else ()),
             *(remark("note", line) for line in plan.advice),
@@ -98,15 +95,7 @@ def _verdict(plan: PlanCell) -> Iterable[str]:
         yield verdict(BUT, "may fit", f": {plan.recipe}; measure one step first")
     else:
         yield verdict(OK, "fits", f": {plan.recipe}")
-    lacks = plan.runner_up.short_gib if plan.runner_up else None
-    short = "was measured not to fit" if lacks is None else f"{lacks:.1f} GiB short"
-    told = {
-        "confidence": _confidence(plan),
-        "from": plan.source,
-        "runner-up": f"{plan.runner_up.recipe}: {short}" if plan.runner_up else None,
-        "better": f"{plan.better.gpus} GPUs with {plan.better.recipe}" if plan.better else None,
-    }
-    yield from facts(told)
+    yield from facts({"confidence": _confidence(plan), "from": plan.source})
 
 
 def _confidence(plan: PlanCell) -> str:
@@ -139,13 +128,15 @@ def _memory(plan: PlanCell) -> Iterable[str]:
 def _helps(plan: PlanCell) -> Iterable[str]:
     """What would help, those that are enough apart from those that are not."""
     width = max(len(one.step) for one in plan.helps)
-    good = "Usual on one GPU, without Offload" if plan.fits else "What would help, each alone"
+    good = "If it runs out of memory anyway" if plan.fits else "What would help, each alone"
+    if plan.fits and plan.gpus == 1 and plan.memory_gib.host:
+        good = "Usual on one GPU, without Offload"
     for enough, head in ((True, good), (False, "Not enough alone")):
         rows = [one for one in plan.helps if (one.recipe is not None) == enough]
         if rows:
             yield heading(head)
         for one in rows:
-            end = f"   then fits with {one.recipe}" if enough else ""
+            end = f"   then fits with {one.recipe}" if enough and not plan.fits else ""
             yield Row(f"  {one.step:{width}}  saves {one.saves_gib:6.1f} GiB{end}", hang=4)
 
 

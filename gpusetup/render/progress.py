@@ -22,8 +22,11 @@ def fetching(say: Callable[[str], None], wheels: Sequence[Wheel], cache: Path) -
     what = f"{len(wheels)} wheels" if len(wheels) > 1 else wheels[0].filename if wheels else ""
     there = _entries(cache)
     say(plain(f"Fetching {what} ({size_text(size)}) ..."))
-    CLOCK.of, CLOCK.unit = round(size * USUAL_GROWTH / 1e6), "MB"
-    CLOCK.fetched = lambda: sum(_bytes_below(path) for path in _entries(cache) if path not in there)
+    CLOCK.counted(
+        lambda: sum(map(_megabytes, _entries(cache) - there)),
+        round(size * USUAL_GROWTH / 1e6),
+        "MB",
+    )
     yield
     CLOCK.begin("")
 
@@ -33,10 +36,10 @@ def _entries(cache: Path) -> frozenset[Path]:
     return frozenset((*cache.glob(".tmp*"), *cache.glob("archive-v*/*"), *cache.glob("*/.tmp*")))
 
 
-def _bytes_below(folder: Path) -> int:
+def _megabytes(folder: Path) -> int:
     total = 0
     for place, _, files in os.walk(folder):
         for name in files:
             with suppress(OSError):
                 total += Path(place, name).lstat().st_size
-    return total
+    return total // 10**6

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.machine import Snapshot, visible_gpus
-from gpusetup.model.resolution import Advice, Cell, HeldBack, JointPackage, Rejection
+from gpusetup.model.resolution import Advice, HeldBack, JointPackage, Rejection
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.render.language import (
@@ -51,7 +51,6 @@ def resolution_text(
     lines += _chosen(answer, snapshot, old)
     held = (f"  {one.package} stays at {one.at}: {one.by}" for one in answer.held_back)
     lines += section("Not newer, because", (Row(line, hang=4) for line in held))
-    lines += section("Which goes with which torch", _matrix(answer.matrix))
     if answer.torch and not old:
         steps = answer.commands.get(installer, ())
         typed = [command(shell_line(argv, snapshot.os.family)) for argv in steps]
@@ -115,25 +114,11 @@ def _members(packages: Sequence[JointPackage]) -> Iterable[str]:
     rows = []
     for one in shown:
         told = "" if one.declared else "  (by the table of companions)"
-        where = f"{one.file or one.index_url or ''}{told}"
+        where = f"{one.index_url or ''}{told}"
         rows.append((one.name, one.version or one.limits or "any that fits", (where, DIM)))
     yield from table(("package", "version", ""), rows, left=(0, 1))
     if rest := len(packages) - len(shown):
         yield f"  and {rest} more that they require (`--json`, `--format requirements`)"
-
-
-def _matrix(cells: Iterable[Cell]) -> Iterable[Row]:
-    """Packages down, torch across; the reason of each empty cell below."""
-    found = {(cell.package, cell.torch): cell for cell in cells}
-    torches = tuple(dict.fromkeys(torch for _, torch in found))
-    rows = [
-        (package, *(found[package, torch].version or "-" for torch in torches))
-        for package in dict.fromkeys(package for package, _ in found)
-    ]
-    yield from table(("torch", *torches), rows, left=range(len(torches) + 1)) if rows else ()
-    for cell in found.values():
-        if cell.version is None:
-            yield Row(f"  - {cell.package} with torch {cell.torch}: {cell.reason}", hang=4)
 
 
 def _advice(advice: Advice) -> str:

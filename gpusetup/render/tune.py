@@ -66,36 +66,6 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
     return Screen(lines[1:] if lines[:1] == [""] else lines)
 
 
-def _measured(answer: TuneAnswer) -> Iterator[Row]:
-    if answer.benchmark:
-        yield from comparison(answer.benchmark)
-        yield from (Row(f"  {answer.cause}"),) if answer.cause else ()
-
-
-def _words(answer: TuneAnswer) -> Iterator[str]:
-    yield from section("Recommended", map(point, answer.recommendations))
-
-
-def _config(answer: TuneAnswer, config: str) -> Iterator[str]:
-    if answer.cannot_fit:
-        yield from ("", marked(NO, answer.cannot_fit))
-    if answer.changes:
-        yield from section(f"Changes of {config}", diff_lines(answer.diff))
-        yield from section("Why", (line for one in answer.changes for line in why(one)))
-    elif not answer.cannot_fit:
-        yield from ("", Row((f"{config}", HEADING), ": nothing to change", hang=2))
-    yield from section("In words only", map(point, answer.recommendations))
-    if said := _written(answer, config):
-        yield from ("", Row(said, hang=2))
-
-
-def _written(answer: TuneAnswer, config: str) -> str:
-    if answer.written is not None:
-        back = "; `--undo` restores the previous text" if answer.written == config else ""
-        return f"Written to {answer.written}{back}"
-    return "Nothing is written; `--in-place` or `-o FILE` writes it" if answer.changes else ""
-
-
 def why(change: TuneChange) -> Iterator[Row]:
     before = "(new)" if change.added else shown(change.before)
     yield Row(f"  {change.key}: ", (before, DIM), " → ", (shown(change.after), GOOD), hang=4)

@@ -35,7 +35,8 @@ class Gpus(Frozen):
 
 
 Fact = Claim | Gpus | Package | PciDevice | DeviceNode | Disk | Event | Failing
-Reader = Callable[[Text], Iterator[Fact]]
+Facts = Iterator[Fact]
+Reader = Callable[[Text], Facts]
 
 
 class Saying(NamedTuple):

@@ -25,6 +25,7 @@ from gpusetup.model.machine import (
     DeviceNode,
     Driver,
     Event,
+    Events,
     Gpu,
     Memory,
     Os,
@@ -264,7 +265,7 @@ def _spoken_of(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
     return None if snapshot.pci_devices else snapshot.gpus
 
 
-def _by_capability(events: tuple[Event, ...]) -> list[Gpu]:
+def _by_capability(events: Events) -> list[Gpu]:
     """Those that a message names, else the one that a compiler was to compile for."""
     named = [
         Gpu(name=e.values["gpu"], compute_capability=Capability.parse(e.values["capability"]))

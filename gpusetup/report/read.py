@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpusetup.causes.table import ROWS
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report.cleaning.decode import decode, is_binary
-from gpusetup.report.facts import Fact, Reader
+from gpusetup.report.facts import Facts, Reader
 from gpusetup.report.formats import (
     capability,
     collect_env,
@@ -15,11 +15,10 @@ from gpusetup.report.formats import (
     cuda,
     failing,
     failures,
+    gpus,
     installers,
     machine_tools,
     paths,
-    program_gpus,
-    prose,
     sayings,
     smi,
     surroundings,
@@ -37,8 +36,7 @@ READERS: tuple[Reader, ...] = (
     collect_env.collect_env,
     smi.nvidia_smi,
     sayings.sayings,
-    program_gpus.program_gpus,
-    prose.prose,
+    gpus.gpus,
     machine_tools.machine_tools,
     installers.packages,
     installers.wanted,
@@ -63,7 +61,7 @@ def read_report(text: str) -> Snapshot:
     return merged(facts(text_of(text)))
 
 
-def facts(text: Text) -> Iterator[Fact]:
+def facts(text: Text) -> Facts:
     for reader in READERS:
         yield from reader(text)
 

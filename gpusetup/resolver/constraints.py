@@ -66,7 +66,9 @@ def driver_reaches(build: TorchBuild, host: Situation) -> str | None:
     cuda, own = build.cuda, host.driver_cuda
     if cuda is None or not (host.driver or own):
         return None
-    serves = own is None or release(own)[0] >= release(cuda)[0]
+    # Before CUDA 11 a driver serves no newer minor version than its own.
+    parts = 1 if release(cuda)[0] >= host.catalog.minors_serve_from else 2
+    serves = own is None or release(own)[:parts] >= release(cuda)[:parts]
     if host.trusts_cuda and own:
         what, there = "driver", f"one for {own}"
         if host.jetpack:

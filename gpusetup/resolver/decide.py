@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
 from gpusetup.catalog.companions import beside
-from gpusetup.catalog.jetpack import JETPACKS, runs_ordinary_wheels
 from gpusetup.catalog.kernels import served
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
@@ -162,11 +161,6 @@ def _changes(host: Situation) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
     """What could be changed, the least costly first: what, to what, and what differs then."""
     builds = in_scope(host)
     known: dict[str, Any] = {"driver": None, "trusts_cuda": False, "assumed_driver": None}
-    for row in JETPACKS if host.board else ():
-        newer = host.jetpack is None or row.l4t > host.jetpack.l4t
-        if newer and runs_ordinary_wheels(row, (gpu.compute_capability for gpu in host.gpus)):
-            own = {"jetpack": row, "driver_cuda": row.cuda, "python": row.python}
-            yield "driver", row.name, {**known, **own, "trusts_cuda": True}
     firsts = [first for _, first in host.first_drivers]
     floors = {build.driver_floor for build in builds if build.driver_floor and not host.board}
     for driver in sorted({max((*firsts, floor), key=parsed) for floor in floors}, key=parsed):

@@ -157,9 +157,6 @@ def _own(asked: Asked, name: str, build: TorchBuild) -> str | None:
 
 def row_beside(asked: Asked, project: Project, build: TorchBuild) -> Pair | None:
     """The newest row of a project that goes with a build; None if none does."""
-    pages = {wheel.torch for wheel in project.releases}
-    if pages and ".".join(build.torch.split(".")[:2]) not in pages:
-        return None
     rows = _rows(asked, project, build)
     spans = [row for row in rows if row.torch] or rows
     return next((row for row in spans if why_not(asked, project, row, build) is None), None)

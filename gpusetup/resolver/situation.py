@@ -138,7 +138,9 @@ def first_drivers(snapshot: Snapshot, catalog: Catalog) -> tuple[tuple[str, str]
     if board_of(snapshot):
         return ()
     unlisted = (
-        gpu for gpu in gpus_to_serve(snapshot, catalog) if not gpu.uuid and gpu.nvml_index is None
+        gpu
+        for gpu in gpus_to_serve(snapshot, catalog)
+        if not gpu.uuid and gpu.nvml_index is None and gpu.cuda_index is None
     )
     floors = _floors(snapshot)
     found = ((gpu.name, catalog.first_driver(gpu, floors)) for gpu in unlisted)

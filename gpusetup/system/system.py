@@ -16,15 +16,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output, how_it_ended, run
 
 T = TypeVar("T")
 Family = Literal["linux", "windows", "macos"]
 INSIDE = Path(__file__).resolve().parent.parent / "child_scripts"
 HOLD_BACK = str(INSIDE / "hold_back.py")
-ASK_THE_DRIVER = ("read_nvml", "read_cuda", "read_torch", "nvidia-smi", "nvidia-smi.exe")
-"""Scripts and programs that load the driver's libraries, which could change the machine."""
+ASK_THE_DRIVER = ("read_nvml", "read_cuda", "read_torch")
+"""Scripts that load the driver's libraries, which could change the machine."""
 READ_LIMIT_BYTES = 4 << 20
 
 
@@ -91,8 +91,7 @@ class System:
         return shutil.which(name)
 
     def run(self, argv: Sequence[str], timeout: float) -> Output:
-        said = run(held_back(argv), timeout=timeout, environment=self._environment)
-        return replace(said, argv=tuple(argv))
+        return run(argv, timeout=timeout, environment=self._environment)
 
     def ask(self, script: str, python: str | None = None, timeout: float = 10) -> Mapping[str, Any]:
         """Run a file of `child_scripts/` in a child and return its JSON answer.
@@ -133,18 +132,6 @@ def is_writable(system: System, path: str | None) -> bool | None:
     """Whether we may write there; None where it is not there."""
     found = unless_refused(system.stat, path) if path else None
     return found.writable if found else None
-
-
-def held_back(argv: Sequence[str]) -> tuple[str, ...]:
-    """The same program, started by `child_scripts/hold_back.py` where it could change the machine.
-
-    >>> held_back(("modinfo", "nvidia"))
-    ('modinfo', 'nvidia')
-    """
-    words = tuple(argv)
-    if sys.platform != "linux" or os.path.basename(words[0]) not in ASK_THE_DRIVER:
-        return words
-    return (sys.executable, "-I", "-S", HOLD_BACK, *words)
 
 
 def answer_of(said: Output) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from .streams import put
 from .values import Asked, WrongQuestion
 
 LEVELS = ("quick", "standard", "census", "stress")
-FORMATS = ("text", "github")
 SUMMARY = "Prove by computing that torch works on the GPUs of this interpreter."
 EXAMPLES = (
     "gpusetup verify",
@@ -82,8 +81,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--with",
         dest="beside",
         **many,
-        help="also import these, and compute if they have their own kernels: flash-attn, "
-        "torchvision, ...; all: all that are installed",
+        help="also import these: flash-attn, torchvision, ...; all: all that are installed",
     )
     add("--timeout", type=seconds, metavar="N", help="end after N seconds, with what is known")
     add(
@@ -101,19 +99,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " 'capability>=8.0' 'arch>=8.6' (a kernel in the build)",
     )
     add("--strict", action="store_true", help="a skipped check counts as no")
-    add(
-        "--format",
-        choices=FORMATS,
-        default="text",
-        help="github: failures and skips as annotations of a GitHub Actions job, then the text",
-    )
     add("--junit", metavar="FILE", help="also write a JUnit XML report")
-    add("--save-baseline", metavar="FILE", help="keep this run to compare later ones with")
-    add(
-        "--baseline",
-        metavar="FILE",
-        help="fail where a kept run was better: a check that passed, or a rate beyond its noise",
-    )
 
 
 def read_options(words: Sequence[str]) -> Options:
@@ -143,9 +129,6 @@ def checked(found: Options) -> Options:
         hint = f"{several}one of auto, cpu, cuda, cuda:0, ..., none"
         raise WrongQuestion(f"--device {found.device!r} is no device", hint)
     expect = tuple(parse(text) for text in flat(found.expect))
-    if found.json and found.format != "text":
-        told = f"--json and --format {found.format} contradict each other"
-        raise WrongQuestion(told, "leave one of the two out")
     if found.seconds is not None and found.level != "stress":
         raise WrongQuestion(
             f"--seconds {found.seconds:g} is for the stress level, not for {found.level}",

@@ -12,15 +12,14 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .answer.junit import as_junit
 from .answer.live import Live
-from .answer.render import as_github, as_json
+from .answer.render import as_json
 from .answer.screen import as_screen
 from .answer.writing import complain, write
 from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host, within_level
 from .child import Child, Task
-from .companions.rows import companions_named
+from .companions import companions_named
 from .device.devices import chosen
 from .ending import Ended, hearing_the_end
-from .judging.baseline import compared, read_baseline
 from .judging.expect import NAMES, judge
 from .judging.needs import blocking, skip
 from .options import Options, read_options
@@ -82,9 +81,8 @@ def proven(options: Options) -> int:
     named_rows((*options.asked.only, *options.skip))
     within_level(options.asked.only, options.asked.level)
     companions_named(options.beside)
-    earlier = read_baseline(options.baseline) if options.baseline else None
     rank = rank_in(os.environ)
-    for path in filter(None, (options.save_baseline, options.junit, options.output)):
+    for path in filter(None, (options.junit, options.output)):
         if rank is None:  # known before minutes are spent
             write("", path, "a")
     link = None if rank is None else Hub(rank) if rank.rank == 0 else Spoke(rank)
@@ -97,36 +95,28 @@ def proven(options: Options) -> int:
     except Ended as ended:
         if link:
             raise
-        code, earlier = 128 + ended.number, None
+        code = 128 + ended.number
         said = f"ended by {signal.Signals(ended.number).name}; what came after was not tried"
         run.results.append(Result("run", HOST, Outcome(CRASHED, said)))
     finally:
         run.child.end()
     if rank is None or link is None:
-        answer = finish(run.report(), options, earlier)
+        answer = finish(run.report(), options)
         return code or answer
     try:
         report = merged(run.report(), others, rank) if rank.rank == 0 else None
-        return link.settle(finish(report, options, earlier) if report else 1)
+        return link.settle(finish(report, options) if report else 1)
     except Stop as stop:
         link.settle(stop.exit_code)
         raise
 
 
-def finish(report: Report, options: Options, earlier: Optional[Row]) -> int:
-    """Compare with an earlier run where one was named, publish every form of the report that the
-    options ask for, and give the exit code."""
-    report = compared(report, earlier) if earlier is not None else report
-    if options.save_baseline:
-        write(as_json(report), options.save_baseline)
+def finish(report: Report, options: Options) -> int:
+    """Publish every form of the report that the options ask for; the exit code."""
     if options.junit:
         write(as_junit(report), options.junit)
-    if options.json:
-        text = as_json(report)
-    elif options.format == "github":
-        text = as_github(report)
-    else:
-        text = as_screen(report, options.verbose, None if options.output else sys.stdout)
+    stream = None if options.output else sys.stdout
+    text = as_json(report) if options.json else as_screen(report, options.verbose, stream)
     write(text, options.output)
     return 0 if verdict(report) == PASSED else 1
 
@@ -184,10 +174,8 @@ class Run:
         for device, checks in rows:
             for check in checks:
                 self._settle(check, device, device)
-        # What stands on torch, on each device; without one only whether it imports.
         for check in companions_named(self.options.beside):
-            for device in devices or (HOST,):
-                self._settle(check, device, wanted if device == HOST else device)
+            self._settle(check, HOST, wanted)
         if self.rank:
             self._with_the_others(self.rank, devices[0] if devices else "cpu")
 

@@ -116,8 +116,6 @@ class Outcome(NamedTuple):
     facts: Optional[Row] = None
     spent: bool = False
     """The process cannot compute on the device any more (a sticky CUDA error)."""
-    spread: Optional[float] = None
-    """Of a rate: by which part of `value` repeated measurements differed."""
 
 
 class Check(NamedTuple):

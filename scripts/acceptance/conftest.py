@@ -1,7 +1,7 @@
 """What a test of the acceptance is given, and where its answer goes.
 
 A test decides the claim that it names: passed, it holds; failed, it is refuted; skipped, it is
-open. Each answer is written at once, so that what was found stands when the part is killed.
+open. Each answer is written at once, so that what was found stays when the part is killed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
-from acceptance.processes import OVER, Said, environment, run
+from acceptance.processes import Said, environment, run
 
-LEAST_SECONDS = 20.0
-"""What one command may take, however little time is left for each of the tests to come."""
 OWN_FAULT = 5
-"""gpusetup's exit code where it failed itself."""
+"""gpusetup's exit code for a fault of its own."""
+VERDICTS = {"passed": "holds", "failed": "fails", "skipped": "open"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--device", default="cuda", choices=("cuda", "cpu"))
     group.addoption("--short", action="store_true", help="one case of each kind: a rehearsal")
     group.addoption("--seconds", type=float, default=600.0, help="of all the tests together")
-    group.addoption("--answers", type=Path, help="a folder for answers.jsonl")
+    group.addoption("--answers", type=Path, help="a file for the answers, one a line")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,7 +44,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
     for item in items:
         item.add_marker("gpu")
-    work.waiting = len(items)
     work.tests = Counter(mark.args[0] for item in items for mark in item.iter_markers("claim"))
 
 
@@ -56,35 +54,26 @@ class Work:
         options = config.option
         self.on_card, self.short = options.device == "cuda", options.short
         self.device = "cuda:0" if self.on_card else "cpu"  # as verify names it
-        self.ends = time.monotonic() + options.seconds
-        self.folder, self.waiting = options.answers, 0
+        self.ends, self.answers = time.monotonic() + options.seconds, options.answers
         self.figure, self.tests = "", Counter[str]()
 
-    def left(self, reserve: float = 2.0) -> float:
-        """The seconds before the part is killed, less a reserve."""
-        return float(max(0.0, self.ends - time.monotonic() - reserve))
-
-    def share(self) -> float:
-        """Twice what each test to come would have, so that all are tried."""
-        return max(LEAST_SECONDS, 2 * self.left() / max(1, self.waiting))
-
-    # --- answers ---
+    def left(self) -> float:
+        """The seconds before the part is killed."""
+        return float(max(0.0, self.ends - time.monotonic()))
 
     def found(self, figure: object) -> None:
-        """The figure that stands next to the verdict."""
+        """The figure that is kept with the verdict."""
         self.figure = str(figure)[:600]
 
     def row(self, table: str, **values: Any) -> None:
         self.write({"table": table, "row": values})
 
     def write(self, line: dict[str, Any]) -> None:
-        if self.folder:
-            with (self.folder / "answers.jsonl").open("a", encoding="utf-8") as answers:
+        if self.answers:
+            with self.answers.open("a", encoding="utf-8") as answers:
                 answers.write(json.dumps(line, default=str) + "\n")
 
-    # --- commands ---
-
-    def gpusetup(self, *words: str, limit: float | None = None, **more: str) -> Said:
+    def gpusetup(self, *words: str, limit: float = 120, **more: str) -> Said:
         """An answer of gpusetup's, whatever it is; its own failure fails the test."""
         said = self.program((sys.executable, "-m", "gpusetup", *words), limit, **more)
         code = said.exit or 0
@@ -92,28 +81,22 @@ class Work:
         assert not broken, f"gpusetup {words[0]}: {said.problem}"
         return said
 
-    def python(self, code: str, *words: str, limit: float | None = None, told: str = "") -> Said:
-        return self.program((sys.executable, "-c", code, *words), limit, told=told)
+    def python(self, code: str, *words: str) -> Said:
+        return self.program((sys.executable, "-c", code, *words))
 
     def program(
-        self, argv: tuple[str, ...], limit: float | None = None, told: str = "", **more: str
+        self, argv: tuple[str, ...], limit: float = 120, told: str = "", **more: str
     ) -> Said:
         """What it said; without an answer in its time the claim stays open."""
-        seconds = min(limit or self.share(), self.left())
-        said = run(argv, seconds, environment(**more), told)
+        said = run(argv, limit, told, env=environment(**more))
         print("$", *argv[:9], f"-> {said.exit} in {said.seconds:.1f} s")
         print(said.stdout, said.stderr, sep="\n", flush=True)
         if said.exit is None:
-            unknown(OVER if self.left() < 1 else f"no answer within {seconds:.0f} s")
+            pytest.skip(f"no answer within {limit:.0f} s")
         return said
 
 
 WORK = pytest.StashKey[Work]()
-
-
-def unknown(why: str) -> NoReturn:
-    """Nothing is decided."""
-    pytest.skip(why)
 
 
 @pytest.fixture(scope="session")
@@ -121,28 +104,16 @@ def work(request: pytest.FixtureRequest) -> Work:
     return request.config.stash[WORK]
 
 
-@pytest.fixture(autouse=True)
-def _in_time(work: Work) -> Iterator[None]:
-    if work.left() < 1:
-        unknown(OVER)
-    yield
-    work.waiting -= 1
-
-
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     outcome: Any = yield
-    report, work, mark = (
-        outcome.get_result(),
-        item.config.stash[WORK],
-        item.get_closest_marker("claim"),
-    )
+    report, work = outcome.get_result(), item.config.stash[WORK]
+    mark = item.get_closest_marker("claim")
     if mark is None or (report.when != "call" and report.passed):
         return
-    verdict = {"passed": "holds", "failed": "fails", "skipped": "open"}[report.outcome]
-    told = [work.figure] * bool(work.figure)
-    if call.excinfo and (verdict == "open" or not told):
-        told.append(str(call.excinfo.value).partition("\n")[0][:300])
-    answer = {"claim": mark.args[0], "verdict": verdict, "figure": "; ".join(told)}
+    told = work.figure
+    if call.excinfo and (report.skipped or not told):
+        told += f" {call.excinfo.value}".partition("\n")[0][:300]
+    answer = {"claim": mark.args[0], "verdict": VERDICTS[report.outcome], "figure": told.strip()}
     work.write({**answer, "tests": work.tests[mark.args[0]]})
     work.figure = ""

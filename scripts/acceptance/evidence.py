@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,8 +17,7 @@ STAND_IN = "stand-in"
 ELSEWHERE = "elsewhere"
 """Another machine than this one decides it."""
 SAME = ("device", "card", "driver", "torch", "commit")
-LEAST_ROOM = 48 << 10
-"""Bytes that must fit into the folder before anything is measured."""
+Answers = list[dict[str, Any]]
 
 
 class Refused(Exception):
@@ -45,10 +42,8 @@ class Result(msgspec.Struct):
     ok: bool
     status: str
     seconds: float
-    limit_seconds: float
     claims: list[Claim] = []
-    tables: dict[str, list[dict[str, Any]]] = {}
-    problem: str = ""
+    tables: dict[str, Answers] = {}
 
 
 class Evidence(msgspec.Struct):
@@ -76,21 +71,16 @@ class Evidence(msgspec.Struct):
 
 
 def read(folder: Path) -> Evidence:
-    """OSError or msgspec.MsgspecError where there is none, or none of ours."""
     return msgspec.json.decode((folder / FILE).read_bytes(), type=Evidence)
 
 
 def begun(folder: Path, now: Evidence) -> Evidence:
-    """What the folder holds and this run goes on with; OSError where it cannot be written."""
+    """What the folder holds and this run goes on with; OSError if it cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder) as trial:
-        trial.write(bytes(LEAST_ROOM))
-        trial.flush()
-        os.fsync(trial.fileno())
+    if not (folder / FILE).exists():
+        write(folder, now)
     try:
         there = read(folder)
-    except FileNotFoundError:
-        return now
     except msgspec.MsgspecError as problem:
         raise Refused(f"{FILE} is damaged or not ours: {problem}") from problem
     for name in SAME:
@@ -109,15 +99,15 @@ def write(folder: Path, evidence: Evidence) -> None:
     half.replace(folder / FILE)
 
 
-def claims_of(part: str, answers: list[dict[str, Any]], device: str) -> list[Claim]:
+def claims_of(part: str, answers: Answers, device: str) -> list[Claim]:
     """A line for each claim of a part, whether or not the run came to it."""
     return [
-        claim(known, [answer for answer in answers if answer.get("claim") == known.id], device)
+        claim(known, [answer for answer in answers if answer["claim"] == known.id], device)
         for known in of_part(part)
     ]
 
 
-def claim(known: Known, answers: list[dict[str, Any]], device: str) -> Claim:
+def claim(known: Known, answers: Answers, device: str) -> Claim:
     """What all tests of a claim found together."""
     verdict, figure = OPEN, "the run did not come to it"
     if known.needs:

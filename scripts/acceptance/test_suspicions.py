@@ -7,15 +7,15 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from acceptance.conftest import Work, unknown
-from acceptance.processes import Said, below, end, end_all, environment, runs
+from acceptance.conftest import Work
+from acceptance.processes import Said, below, end, running, started
 from acceptance.test_tune import CHILDREN, bench
+from acceptance.test_verify import bad
 
 RATE_PART = 0.05
 """By which part tune's rate may be below a plain loop's."""
@@ -30,11 +30,6 @@ def verify(work: Work, names: tuple[str, ...], *words: str, **more: Any) -> Said
     return work.gpusetup(*argv, *which, **more)
 
 
-def bad(said: Said) -> list[str]:
-    rows = said.document["checks"]
-    return [row["name"] for row in rows if row["status"] in ("failed", "crashed")]
-
-
 NEARLY_FULL = """
 import sys, torch
 free = torch.cuda.mem_get_info()[0] if sys.argv[1] != "cpu" else 0
@@ -47,7 +42,7 @@ input()
 
 @pytest.mark.claim("doubt-34")
 def test_running_out_of_memory_is_survived_on_a_nearly_full_card(work: Work) -> None:
-    child = started(work, NEARLY_FULL)
+    child = ready(work, NEARLY_FULL)
     try:
         found = verify(work, ("out-of-memory",))
     finally:
@@ -56,16 +51,13 @@ def test_running_out_of_memory_is_survived_on_a_nearly_full_card(work: Work) -> 
     assert not bad(found)
 
 
-def started(work: Work, code: str) -> subprocess.Popen[bytes]:
+def ready(work: Work, code: str) -> subprocess.Popen[bytes]:
     """A program that said that it is ready."""
-    argv = (sys.executable, "-c", code, work.device)
     pipe = subprocess.PIPE
-    child = subprocess.Popen(
-        argv, stdin=pipe, stdout=pipe, env=environment(), start_new_session=True
-    )
+    child = started((sys.executable, "-c", code, work.device), stdin=pipe, stdout=pipe)
     if child.stdout.readline() != b"ready\n":
         end(child)
-        unknown("the other program did not come up")
+        pytest.skip("the other program did not come up")
     return child
 
 
@@ -83,11 +75,11 @@ while True:
 
 @pytest.mark.claim("doubt-30")
 def test_loader_workers_of_a_killed_process_end(work: Work) -> None:
-    child = started(work, LOADER)
+    child = ready(work, LOADER)
     workers = below(child.pid)
     end(child)
     time.sleep(1)
-    left = [each for each in workers if runs(each)]
+    left = running(workers)
     work.found(f"{len(workers)} workers, {len(left)} left")
     assert workers and not left
 
@@ -138,20 +130,17 @@ def test_two_runs_at_once_raise_no_alarm(work: Work) -> None:
 def test_nothing_computes_after_verify_was_ended(work: Work) -> None:
     words = ("verify", "--level", "stress", "--seconds", "40", "--only", "load")
     argv = (sys.executable, "-m", "gpusetup", *words, "--device", work.device)
-    null = subprocess.DEVNULL
-    child = subprocess.Popen(
-        argv, stdout=null, stderr=null, env=environment(), start_new_session=True
-    )
+    child = started(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(4 if work.short else 12)
     children = below(child.pid)
     child.send_signal(signal.SIGTERM)
     time.sleep(3)
-    left = end_all([each for each in children if runs(each)])
+    left = running(children)
+    for each in left:
+        each.kill()
     end(child)
-    work.found(f"{len(children)} below, {left} left")
-    if not children:
-        unknown("verify had not begun to compute")
-    assert not left
+    work.found(f"{len(children)} below, {len(left)} left")
+    assert children and not left
 
 
 @pytest.mark.claim("doubt-9")
@@ -163,10 +152,8 @@ def test_a_variable_of_the_library_leaves_the_judgement_right(work: Work, name: 
 
 
 @pytest.mark.claim("doubt-23")
-def test_three_runs_in_a_row_raise_no_alarm(work: Work, tmp_path: Path) -> None:
-    kept = str(tmp_path / "baseline.json")
-    verify(work, RATES, "--save-baseline", kept)
-    found = [bad(verify(work, RATES, "--baseline", kept)) for _ in range(1 if work.short else 2)]
+def test_three_runs_in_a_row_raise_no_alarm(work: Work) -> None:
+    found = [bad(verify(work, RATES)) for _ in range(1 if work.short else 3)]
     work.found(f"bad: {found}")
     assert not any(found)
 

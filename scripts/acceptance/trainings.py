@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "gpusetup" / "child_scripts"))
 LARGE = {
@@ -22,10 +22,8 @@ SMALL = {"vocab_size": 512, "block_size": 32, "n_embd": 64, "n_layer": 2, "base_
 
 def made(name: str, batch: int) -> dict[str, Any]:
     small = os.environ.get("GPUSETUP_ACCEPTANCE_SIZE") == "small"
-    found: dict[str, Any] = __import__("bench_models").reference(
-        name, SMALL if small else LARGE[name]
-    )(batch)
-    return found
+    build = __import__("bench_models").reference(name, SMALL if small else LARGE[name])
+    return dict(build(batch))
 
 
 def conv(batch: int) -> dict[str, Any]:
@@ -42,29 +40,3 @@ def transformer(batch: int) -> dict[str, Any]:
 
 def gpt2(batch: int) -> dict[str, Any]:
     return made("gpt2", batch)
-
-
-def eight_bit(batch: int) -> dict[str, Any]:
-    """The transformer with bitsandbytes' 8-bit AdamW."""
-    optimizer = __import__("bitsandbytes").optim.AdamW8bit
-    return {**made("transformer", batch), "optimizer": optimizer}
-
-
-class Training(NamedTuple):
-    name: str
-    function: str
-    batch: int
-    amp: str | None = None
-    checkpointing: bool = False
-    needs: str | None = None
-
-
-TRAININGS = (
-    Training("transformer", "transformer", 64),
-    Training("AMP", "gpt2", 16, amp="bf16"),
-    Training("checkpointing", "gpt2", 16, checkpointing=True),
-    Training("8-bit AdamW", "eight_bit", 64, needs="bitsandbytes"),
-    Training("conv net", "conv", 64),
-    Training("LSTM", "lstm", 256),
-    Training("GPT", "gpt2", 8),
-)

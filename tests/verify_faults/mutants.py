@@ -154,6 +154,11 @@ MUTANTS = (
         lambda: Operator("_to_copy", _cut, _to_float8),
     ),
     Mutant("the seed is not followed", "chance", lambda: Operator("rand", _restless(), _many)),
+    Mutant(
+        "an end of whole numbers never comes",
+        "chance",
+        op("randint", lambda f, _: f.clamp(max=2), lambda f, _: bool(f.max() == 3)),
+    ),
     Mutant("dropout drops too little", "chance", lambda: Function("dropout", _lazy_dropout)),
     Mutant(
         "a gradient is not a number",

@@ -10,24 +10,18 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from gpusetup.errors import ToolFailed, Unsatisfiable
 from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import split_login
-from gpusetup.install.fetching.page import require_pages
-from gpusetup.install.fetching.wheelhouse import as_noted
-from gpusetup.install.fetching.wheels import DEFAULT_INDEX, Wheel, file_name
+from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, file_name
 from gpusetup.install.job import Job
-from gpusetup.install.settings.environment import apart_from_guard, asking_environment, indexes
+from gpusetup.install.settings.environment import apart_from_guard, asking_environment
 from gpusetup.install.settings.uv_config import parse_toml
 from gpusetup.install.target.find import Target
 from gpusetup.installers.options import as_links
@@ -89,38 +83,32 @@ def locked(job: Job, target: Target, question: Question) -> tuple[Wheel, ...]:
 
 
 def require_no(job: Job, target: Target, question: Question) -> bool:
-    """Whether the index of the family has it, so that the packages beside it have no solution;
-    `Unreached` if an index answered what is none."""
+    """Whether the index of the family has it, so that the packages beside it have no solution."""
     try:
         _asked(job, target, replace(question, others=()), (*COMPILE, "--no-deps"))
     except Unsatisfiable:
         return False
-    names = [canonicalize_name(Requirement(one).name) for one in question.others]
-    environment = asking_environment(job.environ, Path.home(), target.layout.prefix)
-    require_pages(names if not job.wheels else (), indexes(environment))
     return bool(question.others)
 
 
 def _compiled(job: Job, target: Target, question: Question, *more: str) -> tuple[Wheel, ...]:
     output = _asked(job, target, question, (*COMPILE, *more))
+    family = question.names
     rows = parse_toml(output.stdout).get("packages", ())
+    rows = sorted(rows, key=lambda row: row["name"] not in family)
     with ThreadPoolExecutor(WORKERS) as pool:
-        found = tuple(pool.map(partial(_wheel, target), rows))
-        found = as_noted(found, job.wheels) if job.wheels else found
+        found = tuple(pool.map(partial(_wheel, target, family), rows))
+        if here := {one.filename: one for one in job.wheels}:
+            return tuple(replace(here[one.filename], sha256=one.sha256) for one in found)
         return tuple(pool.map(_sized, found))
 
 
 def _changes(job: Job, target: Target, question: Question) -> dict[str, str]:
     """Name -> version of what uv would install into the environment as it is; of the family what
     its index has, since another build of the same version may be there."""
-    lock = Path(target.layout.prefix, ".lock")  # uv leaves one where it was only asked
-    was_there = lock.exists()
     again = (word for name in question.names for word in ("--reinstall-package", name))
     words = ("install", "--dry-run", "--output-format", "json", *again, "--requirement")
     output = _asked(job, target, question, words)
-    with suppress(OSError):
-        if not was_there and lock.stat().st_size == 0:
-            lock.unlink()
     try:
         rows = json.loads(output.stdout)["changes"]
         return {o["name"]: o["version"] for o in rows if o["action"] != "uninstalled"}
@@ -164,7 +152,7 @@ def login_of(index: str) -> dict[str, str]:
     return dict(zip(names, login, strict=True)) if login else {}
 
 
-def _wheel(target: Target, package: Mapping[str, Any]) -> Wheel:
+def _wheel(target: Target, family: Sequence[str], package: Mapping[str, Any]) -> Wheel:
     """One package of a lock; uv names the files that fit, the best first."""
     rows = package.get("wheels") or [package[key] for key in ("archive",) if key in package]
     name, version = package["name"], package.get("version", "")
@@ -176,6 +164,7 @@ def _wheel(target: Target, package: Mapping[str, Any]) -> Wheel:
     row = rows[0]
     url = row.get("url") or Path(row["path"]).absolute().as_uri()
     file = file_name(url)
+    index = TORCH_INDEX if name in family else DEFAULT_INDEX
     return Wheel(
         name=name,
         version=version,
@@ -183,7 +172,7 @@ def _wheel(target: Target, package: Mapping[str, Any]) -> Wheel:
         url=url,
         sha256=row.get("hashes", {}).get("sha256"),
         size_bytes=row.get("size"),
-        source=DEFAULT_INDEX if "archive" not in package else f"{urlsplit(url).hostname}, {file}",
+        source=index if "archive" not in package else f"{urlsplit(url).hostname}, {file}",
         is_direct="archive" in package,
     )
 

@@ -10,8 +10,6 @@ import html
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
-from itertools import product
 from urllib.parse import urldefrag, urljoin
 
 from gpusetup.errors import Unreached
@@ -25,21 +23,13 @@ TIMEOUTS = (5.0, 6.0)
 """Seconds for the connection, and for each part of the answer."""
 PAGE_SECONDS = 30.0
 PAGE_BYTES = 64 << 20
-EMPTY_PAGE = 2000
-"""An index page without links is short; a longer one is a log-in or error page, in characters."""
 LINK = re.compile(r"<a\s([^<>]{1,16384})>", re.IGNORECASE)
 HREF = re.compile(r"""\bhref\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
 
 
 def ask_page(url: str) -> tuple[Wheel, ...]:
-    """The wheels that a page lists; `Unreached` if the index could not be asked or answered no
-    index page."""
-    return tuple(_wheels(read_page(url)))
-
-
-def read_page(url: str) -> tuple[str, ...]:
-    """What a page links to and has not yanked, with whole addresses; nothing if there is no such
-    page. `Unreached` as above."""
+    """The wheels that a page lists and has not yanked; `Unreached` if the index could not be
+    asked."""
     import requests
 
     shown = without_credentials(url)
@@ -56,25 +46,27 @@ def read_page(url: str) -> tuple[str, ...]:
                 if len(body) > PAGE_BYTES or time.monotonic() > until:
                     raise _unreached(f"{shown}: no index page is as long as this one")
     except requests.RequestException as problem:
-        raise _unreached(f"{shown}: {without_logins(_innermost(problem))}") from problem
+        raise _unreached(f"{shown}: {without_logins(str(problem))}") from problem
     text = body.decode("utf-8", "replace")
     links = LINK.findall(text)
-    if not links and (len(text) > EMPTY_PAGE or (text.strip() and "<" not in text)):
-        raise _unreached(f"{shown}: this is no index page: it lists no packages")
     named = (HREF.search(inside) for inside in links if "data-yanked" not in inside)
-    return tuple(urljoin(answer.url, html.unescape(one[1].strip("\"'"))) for one in named if one)
+    urls = (urljoin(answer.url, html.unescape(one[1].strip("\"'"))) for one in named if one)
+    return tuple(wheel for url in urls if (wheel := _wheel(*urldefrag(url))))
 
 
-def require_pages(names: Iterable[str], indexes: Iterable[str]) -> None:
-    """`Unreached` if an index answers for a project what is no index page, such as a log-in page
-    of a proxy: then uv's "no" is none."""
-    for index, name in product(indexes, names):
-        if index.startswith("http"):
-            try:
-                read_page(f"{index.rstrip('/')}/{name}/")
-            except Unreached as problem:
-                if problem.__cause__ is None:  # it answered
-                    raise
+def _wheel(url: str, mark: str) -> Wheel | None:
+    named = parsed_name(file_name(url))
+    if named is None or not url.startswith(("http://", "https://")):
+        return None
+    digest = re.search(r"[0-9a-fA-F]{64}", mark)
+    return Wheel(
+        name=named[0],
+        version=named[1],
+        filename=file_name(url),
+        url=url,
+        sha256=digest[0] if digest else None,
+        source=TORCH_INDEX,
+    )
 
 
 def _unreached(said: str) -> Unreached:
@@ -83,27 +75,3 @@ def _unreached(said: str) -> Unreached:
         hint="nothing was changed; try again later, check the network (proxy, certificates), or "
         "name a mirror: `--index URL`",
     )
-
-
-def _innermost(problem: BaseException) -> str:
-    """The first cause of all."""
-    inner = getattr(problem, "reason", None) or next(iter(problem.args[::-1]), None)
-    if isinstance(inner, BaseException) and inner is not problem:
-        return _innermost(inner)
-    return " ".join(str(problem).split())[:300] or type(problem).__name__
-
-
-def _wheels(links: Iterable[str]) -> Iterator[Wheel]:
-    for link in links:
-        url, mark = urldefrag(link)
-        named = parsed_name(file_name(url))
-        if named is not None and url.startswith(("http://", "https://")):
-            digest = re.search(r"[0-9a-fA-F]{64}", mark)
-            yield Wheel(
-                name=named[0],
-                version=named[1],
-                filename=file_name(url),
-                url=url,
-                sha256=digest[0] if digest else None,
-                source=TORCH_INDEX,
-            )

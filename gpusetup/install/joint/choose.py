@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -16,13 +15,12 @@ from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.companions import beside
 from gpusetup.errors import Unsatisfiable
-from gpusetup.install.fetching.page import require_pages
 from gpusetup.install.joint.compile import Answer, Locked, Uv, glibc_of
 from gpusetup.install.joint.places import Places
-from gpusetup.install.joint.stand_ins import page_file, write_stand_ins
+from gpusetup.install.joint.stand_ins import write_stand_ins
 from gpusetup.install.joint.table import Joint, builds_for
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.resolution import Cell, HeldBack, JointPackage, TorchBuild
+from gpusetup.model.resolution import HeldBack, JointPackage, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.companions import FAMILY
 from gpusetup.resolver.joint import (
@@ -38,15 +36,12 @@ from gpusetup.resolver.joint import (
 
 YEAR = 365
 """Days; a release that is older than this beside its newest is not taken silently."""
-MINORS_SHOWN = 6
-"""The torches of `--explain`: of each minor the newest that fits."""
 
 
 def choose_together(
     asked: Asked,
     places: Places,
     *,
-    explain: bool = False,
     prefer: TorchBuild | None = None,
     behind_days: int = 0,
 ) -> Joint:
@@ -69,7 +64,6 @@ def choose_together(
                 if labelled(one.name, one.version, found.build) == one.version
             },
             held_back=held,
-            matrix=tuple(search.matrix(found)) if explain else (),
             refused=tuple(one for one in held if found.late.get(one.package, 0) > YEAR),
             notes=tuple(search.notes()),
         )
@@ -106,8 +100,7 @@ class Search:
         """What goes with a build."""
         folder = self.uv.folder / f"{build.torch}+{build.backend}"
         if not folder.is_dir():
-            catalog, python = self.asked.catalog, self.uv.python
-            write_stand_ins(folder, build, catalog, python, listed=self.is_listed)
+            write_stand_ins(folder, build, self.asked.catalog, listed=self.is_listed)
         projects = companion_table().projects if limited else ()
         limits = [text for one in projects for text in limits_beside(self.asked, one, build)]
         return self.uv.ask((*words, "torch"), (f"torch=={build.torch}", *limits), folder)
@@ -157,17 +150,16 @@ class Search:
     def _none(self) -> Unsatisfiable:
         """Why nothing goes together: our table, else uv in its own words."""
         words, names = self.asked.words, self.asked.names
-        require_pages(names, self.uv.places.indexes)
         plain = ((build, self.ask(build, words, limited=False)) for build in self.tried)
         by_table = (self._by_table(answer, build) for build, answer in plain)
         said = next(filter(None, by_table), None)
         for build in self.tried if said is None else ():
             links = self.uv.folder / f"{build.torch}+{build.backend}"
             said = said or self.uv.ask(words, (), links).reason or self.tried[build].reason
-        hint = (
-            "nothing was changed; check the spelling. If it has no wheel, "
-            f"`uv pip install --no-build-isolation {names[0]}` builds it"
-        )
+        known = companion_table().project(names[0])
+        other = f"or instead: {known.way_out()}" if known else "check the spelling"
+        build_it = f"`uv pip install --no-build-isolation {names[0]}` builds it"
+        hint = f"nothing was changed; if it has no wheel, {build_it}; {other}"
         return Unsatisfiable(
             f"No torch for this machine works with {' and '.join(words)}: {said}",
             hint="nothing was changed; leave one of them out, or name another version"
@@ -198,18 +190,6 @@ class Search:
             other = f"{name} {late} goes with other releases"
             yield HeldBack(package=name, at=answer.version(name), by=by or other)
 
-    def matrix(self, found: Set) -> Iterator[Cell]:
-        """Each word with the newest torch of each minor, the chosen one among them."""
-        minors: dict[tuple[int, ...], TorchBuild] = {}
-        for build in self.tried:
-            minors.setdefault(parsed(build.torch).release[:2], build)
-        shown = dict.fromkeys((*[*minors.values()][:MINORS_SHOWN], found.build))
-        for word, build in product(self.asked.words, shown):
-            answer, name = self.ask(build, [word]), name_of(word)
-            version = answer.version(name) or None
-            cell = Cell(package=name, torch=build.torch, backend=build.backend, version=version)
-            yield replace(cell, reason=answer.reason)
-
     def notes(self) -> Iterator[str]:
         os = self.asked.machine.os
         if os.family == "linux" and not (os.libc or "").startswith("glibc "):
@@ -228,13 +208,11 @@ class Search:
         from gpusetup.install.credentials import without_credentials
 
         project = companion_table().project(one.name)
-        file = page_file(project, one.version, self.uv.python)
         index = index_url(build.backend) if one.name in FAMILY else one.index
         return JointPackage(
             name=one.name,
             version=labelled(one.name, one.version, build),
-            index_url=None if file or index is None else without_credentials(index),
-            file=file,
+            index_url=None if index is None else without_credentials(index),
             declared=project is None or project.declares,
             asked=one.name in self.asked.names,
             extras=extras_of(self.asked.words, one.name),

@@ -1,5 +1,4 @@
-"""`install PACKAGE…`: torch is chosen with the packages that need it, before the plan is made; one
-that our table names by its exact file becomes a wheel like the others."""
+"""`install PACKAGE…`: torch is chosen with the packages that need it, before the plan is made."""
 
 from __future__ import annotations
 
@@ -16,7 +15,6 @@ from gpusetup.install.joint.choose import YEAR, choose_together
 from gpusetup.install.joint.places import users_places
 from gpusetup.install.joint.table import Joint
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.request import InstallRequest
 from gpusetup.install.target.find import Target
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import replace
@@ -25,20 +23,14 @@ from gpusetup.resolver.joint import Asked, by_name, name_of
 from gpusetup.resolver.least import crosses
 
 
-def with_set(
-    request: InstallRequest,
-    job: Job,
-    task: Task,
-    asked: RequestedPackages,
-    wanted: Request,
-    target: Target,
-) -> Task:
+def with_set(job: Job, task: Task, target: Target) -> Task:
     """The task with the torch that goes with the packages, each at the version that goes with it.
     A torch that is there stays if nothing beside it would be a release of years ago.
 
     Unsatisfiable if none does, or only with an old release of one of them.
     """
-    build, stays = task.resolution.build, not task.decision.moves
+    question, build, stays = task.question, task.resolution.build, not task.decision.moves
+    request, asked = question.request, question.asked
     if not asked.packages or job.wheels:
         return task
     if stays and (build is None or not build.pythons):  # one that no index is known to have
@@ -49,23 +41,22 @@ def with_set(
     companions = (f"{name}{versions.get(name, '')}" for name in asked.named if name != "torch")
     words = by_name((*asked.packages, *companions))
     job.talk(f"Which versions go together: {without_logins(', '.join(words))} ...")
-    question = Asked(
-        machine=task.machine, request=free if stays else wanted, catalog=catalog, words=words
-    )
+    wanted = free if stays else question.wanted
+    joint_question = Asked(machine=task.machine, request=wanted, catalog=catalog, words=words)
     places = users_places(job.environ, Path.home())
-    joint = choose_together(question, places, prefer=build, behind_days=YEAR if stays else 0)
+    joint = choose_together(joint_question, places, prefer=build, behind_days=YEAR if stays else 0)
     if joint.refused:
         raise Unsatisfiable(*refusal(joint))
     chosen, held = _exact(asked, joint), task.decision.held
     same = build is not None and (build.torch, build.backend) == joint.torch
-    if stays and same and not chosen.files:
+    if stays and same:
         return task
     # The backend is named too, unless that would leave a maker's GPUs.
     leaves = held is not None and crosses(held.backend, joint.build.backend)
     backend = request.backend if leaves else joint.build.backend
     exact = Request(torch=f"=={joint.build.torch}", backend=backend)
-    fresh = target.venv is not None
-    moved = decide(request, job.talk, task.machine, chosen, exact, fresh=fresh)
+    question = replace(question, asked=chosen, wanted=exact)
+    moved = decide(question, job.talk, fresh=target.venv is not None)
     why = next((one.by for one in joint.held_back if one.package == "torch"), moved.why)
     if same:
         why = task.why
@@ -89,17 +80,15 @@ def refusal(joint: Joint) -> tuple[str, str]:
 def _exact(asked: RequestedPackages, joint: Joint) -> RequestedPackages:
     """The words at the versions of the set; torch's companions that it needs among the family."""
     rows = {one.name: one for one in joint.packages}
-    files = {one.name: f"{one.name} @ {one.file}" for one in joint.packages if one.file}
     words = []
     for word in asked.packages:
         said, row = Requirement(word), rows.get(name_of(word))
         extras = f"[{','.join(sorted(said.extras))}]" if said.extras else ""
         if row and row.version and not said.url:
             word = f"{said.name}{extras}=={row.version}"
-        words += [word] if name_of(word) not in files else []
+        words.append(word)
     return replace(
         asked,
         family=tuple(name for name in FAMILY if name in {*asked.family, *rows}),
         packages=tuple(words),
-        files=tuple(files.values()),
     )

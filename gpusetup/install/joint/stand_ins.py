@@ -1,5 +1,5 @@
-"""The folder of stand-ins for a joint question: torch's family of the build that is tried, and
-wheels that lie on release pages. They hold nothing but METADATA."""
+"""The folder of stand-ins for a joint question: torch's family of the build that is tried. They
+hold nothing but METADATA."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.companion_table import Project, ReleaseWheel, companion_table, row_of
+from gpusetup.catalog.companion_table import companion_table, row_of
 from gpusetup.catalog.companions import beside
 from gpusetup.catalog.default_wheels import default_backend
 from gpusetup.install.fetching.hollow_wheel import stand_in
@@ -20,20 +20,10 @@ StandIn = tuple[str, str, tuple[str, ...]]
 """Name, version, and what it requires."""
 
 
-def write_stand_ins(
-    folder: Path, build: TorchBuild, catalog: Catalog, python: str, *, listed: bool
-) -> None:
+def write_stand_ins(folder: Path, build: TorchBuild, catalog: Catalog, *, listed: bool) -> None:
     """A folder for `--find-links`. `listed`: the user's indexes have torch."""
     folder.mkdir()
-    pages = (
-        _of_page(project, wheel)
-        for project in companion_table().projects
-        for wheel in project.releases
-        if python in wheel.pythons.split()
-        and f"{build.os}-{build.machine}" in wheel.on.split()
-        and wheel.cuda == build.cuda_major
-    )
-    for name, version, requires in (*_family(build, catalog, listed=listed), *pages):
+    for name, version, requires in _family(build, catalog, listed=listed):
         filename = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
         head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
         metadata = head + "".join(f"Requires-Dist: {need}\n" for need in requires)
@@ -58,17 +48,3 @@ def _family(build: TorchBuild, catalog: Catalog, *, listed: bool) -> Iterator[St
         row = row_of(audio, known) if audio else None
         needs_torch = f"torch{row.torch}" if row and row.torch else exact
         yield "torchaudio", f"{known}{label}", (needs_torch,)
-
-
-def _of_page(project: Project, wheel: ReleaseWheel) -> StandIn:
-    label = wheel.filename("3.0").partition("+")[2].partition("-")[0].lower()
-    version = f"{wheel.version}+{label}" if label else wheel.version
-    return project.name, version, (f"torch=={wheel.torch}.*", *wheel.requires)
-
-
-def page_file(project: Project | None, version: str, python: str) -> str | None:
-    """The URL of the wheel on the release page that a stand-in was for."""
-    for wheel in project.releases if project and project.page else ():
-        if project and project.page and _of_page(project, wheel)[1] == version:
-            return project.page.format(version=wheel.version) + wheel.filename(python)
-    return None

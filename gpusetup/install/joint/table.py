@@ -12,7 +12,7 @@ from gpusetup.catalog.companion_table import Project, companion_table
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Driver
-from gpusetup.model.resolution import Cell, HeldBack, JointPackage, TorchBuild
+from gpusetup.model.resolution import HeldBack, JointPackage, TorchBuild
 from gpusetup.resolver import resolve
 from gpusetup.resolver.joint import (
     Asked,
@@ -35,7 +35,6 @@ class Joint(Frozen):
     hashes: Mapping[str, tuple[str, ...]] = {}
     """Package -> sha256 of its wheels, if the index names them."""
     held_back: tuple[HeldBack, ...] = ()
-    matrix: tuple[Cell, ...] = ()
     refused: tuple[HeldBack, ...] = ()
     """What would be an old release: a "no"."""
     notes: tuple[str, ...] = ()

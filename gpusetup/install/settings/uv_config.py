@@ -10,14 +10,6 @@ MARK = "# gpusetup guard"
 """How the lines begin that stand around what the guard wrote."""
 
 
-def names_settings(project: Path) -> bool:
-    """Whether a project's file has settings of uv."""
-    try:
-        return "uv" in parse_toml(project.read_text(encoding="utf-8")).get("tool", {})
-    except (OSError, ValueError, RecursionError):
-        return False
-
-
 def is_guard(path: Path) -> bool:
     """Whether the guard wrote a file, and nobody else: it is for other installers than us."""
     try:

@@ -9,11 +9,11 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 from gpusetup.errors import BadInput
-from gpusetup.install.switching.durable import sync_folder
 
 BUSY_TRIES = 20
 BUSY_SECONDS = 0.1
@@ -36,7 +36,29 @@ def write_safely(path: Path, text: str) -> None:
     except OSError:
         remove(fresh)
         raise
-    sync_folder(path.parent)
+    if os.name == "posix":
+        handle = os.open(path.parent, os.O_RDONLY)
+        with suppress(OSError):  # some network filesystems sync no folder
+            os.fsync(handle)
+        os.close(handle)
+
+
+def flush(folder: Path) -> None:
+    """Have on the disk all that was written to the filesystem of a folder; Windows cannot."""
+    import ctypes
+
+    if os.name != "posix" or not folder.is_dir():
+        return
+    call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        number = ctypes.get_errno() if call and call(handle) else 0
+    finally:
+        os.close(handle)
+    if call is None or number == errno.ENOSYS:
+        os.sync()
+    elif number:
+        raise OSError(number, os.strerror(number), str(folder))
 
 
 def no_link(path: str, flags: int) -> int:

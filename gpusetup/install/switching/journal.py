@@ -10,14 +10,12 @@ The store, `.gpusetup` in the target's prefix:
     staging/           what is unpacked there before the switch
     former-1f2e3d4c/   what was moved aside
     undo.json          what `--undo` brings back from there, once the change is done
-    conda-undo.json    in its place, where the last installation was conda's
     receipt.json       what was installed last
     lock, installer    held while somebody changes the environment (`lock.py`)
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
@@ -29,11 +27,11 @@ from gpusetup import __version__
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.switching.files import no_link, refuse_newer, write_safely
 from gpusetup.model.frozen import Frozen
+from gpusetup.system.refused import blocked_by_files
 
 STORE = ".gpusetup"
 """The folder in the target's prefix."""
 JOURNAL, UNDO, RECEIPT, NEXT_RECEIPT = "journal.json", "undo.json", "receipt.json", "receipt.next"
-CONDA_UNDO = "conda-undo.json"
 STAGING = "staging"
 STATE_BYTES = 32 << 20
 """A journal of thirty thousand paths has 4 MB."""
@@ -67,15 +65,6 @@ class Journal(Frozen):
     """Whether it brings back what an earlier change moved aside."""
     kept: Mapping[str, tuple[int, int]] = {}
     """Of an undo: what is kept, with the size and the time of each file."""
-
-    def aside(self, store: Path) -> list[tuple[str, str]]:
-        """What is moved: its place in the environment, and where it is kept."""
-        places, former = enumerate(paths_in(store, self.moves)), str(store / self.former)
-        return [(path, os.path.join(former, f"{number:05d}")) for number, path in places]
-
-    def made_in(self, store: Path) -> list[str]:
-        """The places of what was not there before."""
-        return paths_in(store, self.made)
 
 
 def text_of(path: str, prefix: str) -> str:
@@ -175,23 +164,16 @@ def first_outside(store: Path, paths: Iterable[str]) -> str | None:
 # --- files of a store -----------------------------------------------------------------------------
 
 
-def require_store(store: Path) -> bool:
-    """Whether there is a store; `Blocked` where it is a link or somebody else's folder."""
+def ours(path: Path) -> os.stat_result | None:
+    """What there is at a path of a store, None for nothing; `Blocked` for a link, and for what is
+    neither ours, nor root's, nor of whom the environment belongs to (in a container that is often
+    another number than ours)."""
     try:
-        found = store.lstat()
+        found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return None
     if stat.S_ISLNK(found.st_mode):
-        raise Blocked(f"{store} is a symbolic link", hint=YOURS)
-    if not stat.S_ISDIR(found.st_mode):
-        return False
-    _require_owner(store, found)
-    return True
-
-
-def _require_owner(path: Path, found: os.stat_result) -> None:
-    """Ours, root's, or of whom the environment belongs to (in a container that is often another
-    number than ours)."""
+        raise Blocked(f"{path} is a symbolic link", hint=YOURS)
     prefix = path.parent if path.name == STORE else path.parent.parent
     if os.name == "posix" and found.st_uid not in (os.geteuid(), 0, prefix.stat().st_uid):
         raise Blocked(
@@ -199,33 +181,22 @@ def _require_owner(path: Path, found: os.stat_result) -> None:
             hint="nothing was changed; let them run `gpusetup install`, or use another "
             "environment: `--venv DIR`",
         )
+    return found
 
 
 def read_state(path: Path) -> bytes | None:
     """A file of the store, None where there is none; `Blocked` where it is something else."""
-    if not require_store(path.parent):
+    if ours(path.parent) is None or (found := ours(path)) is None:
         return None
-    try:
-        with open(path, "rb", opener=no_link) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_size > STATE_BYTES:
-                raise Blocked(f"{path} is no file of ours ({found.st_size} bytes)", hint=YOURS)
-            _require_owner(path, found)
-            return file.read(STATE_BYTES)
-    except FileNotFoundError:
-        return None
-    except OSError as problem:
-        why = "is a symbolic link" if problem.errno == errno.ELOOP else f"{problem.strerror}"
-        raise Blocked(f"{path}: {why}", hint=YOURS) from problem
+    if not stat.S_ISREG(found.st_mode) or found.st_size > STATE_BYTES:
+        raise Blocked(f"{path} is no file of ours ({found.st_size} bytes)", hint=YOURS)
+    with blocked_by_files(str(path), YOURS), open(path, "rb", opener=no_link) as file:
+        return file.read(STATE_BYTES)
 
 
 def require_lock(path: Path) -> None:
     """`Blocked` where a lock is something else than an empty file of ours: to open it would empty
     what lies behind a hard link, or make what a symbolic link names."""
-    try:
-        found = path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size:
+    found = ours(path)
+    if found and (not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size):
         raise Blocked(f"{path} is no lock of gpusetup", hint=YOURS)
-    _require_owner(path, found)

@@ -8,10 +8,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked
-from gpusetup.install.switching.journal import require_lock, require_store
+from gpusetup.install.switching.journal import ours, require_lock
 from gpusetup.system.refused import READ_ONLY, blocked_by_files
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 LOCK_SECONDS = 10.0
 """How long a second process waits for the first."""
@@ -31,14 +35,17 @@ def locked(
     """
     prefix = store.parent
     existed = prefix.is_dir()
-    require_store(store)
+    ours(store)
     require_lock(store / "lock")
     require_lock(store / "installer")
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
         store.mkdir(parents=True, exist_ok=True)
-        lock = _acquired(store / "lock", say, LOCK_SECONDS if seconds is None else seconds)
+        who = f"Another gpusetup is changing {prefix}"
+        lock = _acquired(store / "lock", say, who, seconds or LOCK_SECONDS)
     try:
-        _wait_for_installer(store, say)
+        if (store / "installer").exists():  # the uv or conda of a gpusetup that was killed
+            who = f"The installer of an earlier run still writes to {prefix}"
+            _acquired(store / "installer", say, who, INSTALLER_SECONDS).release()
         try:
             yield
         finally:
@@ -54,44 +61,20 @@ def locked(
                 prefix.rmdir()
 
 
-def _acquired(path: Path, say: Callable[[str], None], seconds: float):  # type: ignore[no-untyped-def]
+def _acquired(path: Path, say: Callable[[str], None], who: str, seconds: float) -> FileLock:
     from filelock import FileLock, Timeout
 
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        say(f"Another gpusetup is changing {path.parent.parent}; waiting up to {seconds:g} s ...")
+        say(f"{who}; waiting up to {seconds:g} s ...")
         try:
             lock.acquire(timeout=seconds, poll_interval=0.1)
         except Timeout:
-            raise Blocked(
-                f"Another gpusetup is changing {path.parent.parent}",
-                hint="nothing was changed; wait until it has ended, then run this again",
-            ) from None
+            hint = "nothing was changed; wait until it has ended, then run this again"
+            raise Blocked(who, hint=hint) from None
     return lock
-
-
-def _wait_for_installer(store: Path, say: Callable[[str], None]) -> None:
-    """Where the last gpusetup was killed, its uv or pip may still write."""
-    path = store / "installer"
-    if not path.exists():
-        return
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path)
-    try:
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            say("Waiting for the installer that is still running ...")
-            lock.acquire(timeout=INSTALLER_SECONDS, poll_interval=0.1)
-        lock.release()
-    except Timeout:
-        raise Blocked(
-            f"The installer of an earlier run still writes to {store.parent}",
-            hint="end it (it is uv), then run this again",
-        ) from None
 
 
 def ending_with_us(argv: Sequence[str], store: Path | None) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from gpusetup import __version__
 from gpusetup.install.credentials import redacted, without_credentials
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.switching.files import write_safely
+from gpusetup.install.switching.journal import read_state
 from gpusetup.model.documents import DoneStep
 from gpusetup.model.frozen import Frozen
 
@@ -36,6 +37,8 @@ class Receipt(Frozen):
     wheels: tuple[ReceiptWheel, ...] = ()
     steps: tuple[DoneStep, ...] = ()
     verdict: Mapping[str, Any] | None = None
+    revision: int | None = None
+    """Of conda: the one that was there before."""
 
 
 def receipt_wheel(wheel: Wheel) -> ReceiptWheel:
@@ -53,6 +56,13 @@ def write_receipt(path: Path, receipt: Receipt) -> None:
     from gpusetup.redaction import redact_document
 
     write_safely(path, to_json(redact_document(to_plain(receipt)), indent=2) + "\n")
+
+
+def read_receipt(path: Path) -> Receipt | None:
+    from gpusetup.model.codec import from_json
+
+    raw = read_state(path)
+    return None if raw is None else from_json(raw, Receipt, what=str(path))
 
 
 def now() -> str:

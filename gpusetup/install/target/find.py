@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.install.switching.journal import STORE, read_journal, require_inside
-from gpusetup.install.target.layout import Layout, distributions, versions
+from gpusetup.install.switching.journal import STORE, require_inside
+from gpusetup.install.target.layout import Layout, distributions, real_below, versions
 from gpusetup.install.target.owned import files_of_all
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.shell import own_line
 from gpusetup.system.system import System
 
 OWN = "gpusetup install --venv .venv"
@@ -65,22 +65,9 @@ def layout_of(system: System, python: str) -> Layout:
             hint="name another interpreter with `--python PATH`",
         )
     said = {**answer, "python": python, "version": answer["python"]}
-    return by_one_name(from_plain(said, Layout, what=f"the answer of {python}"))
-
-
-def by_one_name(layout: Layout) -> Layout:
-    """The layout with one name for a folder that has two: Fedora's and RHEL's Python says `lib64`
-    where compiled packages go, which is a link to `lib` in an environment."""
-    same = os.path.realpath(layout.purelib) == os.path.realpath(layout.platlib)
-    layout = replace(layout, platlib=layout.purelib) if same else layout
+    layout = from_plain(said, Layout, what=f"the answer of {python}")
     places = {name: getattr(layout, name) for name in ("purelib", "platlib", "scripts", "data")}
-    return replace(layout, **{name: _in(layout.prefix, at) for name, at in places.items()})
-
-
-def _in(prefix: str, folder: str) -> str:
-    """A folder below the prefix by its real name, where a link in the environment leads to it."""
-    real, root = os.path.realpath(folder), os.path.realpath(prefix)
-    return prefix + real[len(root) :] if real.startswith(root + os.sep) else folder
+    return replace(layout, **{n: real_below(layout.prefix, at) for n, at in places.items()})
 
 
 def check_target(layout: Layout, way: str = OWN) -> None:
@@ -100,20 +87,6 @@ def check_target(layout: Layout, way: str = OWN) -> None:
             )
 
 
-def check_implementation(layout: Layout) -> None:
-    """Refuse a Python for which torch has no wheels."""
-    if layout.implementation != "cpython":
-        raise Blocked(
-            f"{layout.python} is {layout.implementation}; torch has wheels for CPython only",
-            hint="name a CPython with `--python PATH`",
-        )
-
-
-def base_interpreter() -> str:
-    """What a new environment is made from: the interpreter that gpusetup runs in."""
-    return sys.executable
-
-
 def check_leaving(layout: Layout, leaving: Iterable[str]) -> None:
     """`Blocked` where what leaves could not be put back: told before anything is fetched."""
     files = files_of_all(leaving, layout)[1]
@@ -125,8 +98,23 @@ def read_target(system: System, python: str | None, venv: str | None) -> Target:
     if python is None:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
     layout = layout_of(system, python)
-    if venv is None:
-        check_implementation(layout)
-        if read_journal(Path(layout.prefix, STORE)) is not None:
-            check_target(layout)
+    if venv is None and layout.implementation != "cpython":
+        raise Blocked(
+            f"{python} is {layout.implementation}; torch has wheels for CPython only",
+            hint="name a CPython with `--python PATH`",
+        )
     return Target(layout=layout, venv=venv)
+
+
+def check_importable(layout: Layout, family: Iterable[str]) -> None:
+    """`Blocked` where what is installed would never be imported: another one comes first."""
+    for folder in layout.ahead:
+        found = [name for name in family if Path(folder, name, "__init__.py").is_file()]
+        if found:
+            python = own_line(layout.python, "-m", "pip", "uninstall", *found)
+            raise Blocked(
+                f"{folder} holds a {found[0]} that {layout.python} imports before any of "
+                f"{layout.prefix}: Python would not find the new packages",
+                hint=f"nothing was changed; remove that folder from PYTHONPATH, or if it is your "
+                f"own site-packages: `{python}`, or set PYTHONNOUSERSITE=1, then run this again",
+            )

@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 from packaging.utils import canonicalize_name
 
 from gpusetup.model.frozen import Frozen
+
+LIBRARIES = ("site-packages", "dist-packages")
+"""Folders that stay if they are empty."""
+
+
+def real_below(prefix: str, folder: str) -> str:
+    """A folder below the prefix by its real name, where a link in the environment leads to it:
+    Fedora's and RHEL's Python says `lib64` where compiled packages go, which is a link to `lib`."""
+    real, root = os.path.realpath(folder), os.path.realpath(prefix)
+    return prefix + real[len(root) :] if real.startswith(root + os.sep) else folder
 
 
 class Layout(Frozen):
@@ -74,66 +83,6 @@ INFO = re.compile(r"([^-]+)-(.+?)(?:-py[\d.]+.*)?\.(?:(?:dist|egg)-info|egg)")
 def versions(installed: Iterable[Distribution]) -> dict[str, str]:
     """Name -> version of what is installed."""
     return {one.name: one.version for one in installed}
-
-
-def requirers(
-    installed: Iterable[Distribution], changes: Mapping[str, str], layout: Layout
-) -> tuple[tuple[str, str, str], ...]:
-    """What is installed and would no longer find what it requires: (name, version, requirement)."""
-    broken = []
-    for one in installed:
-        if one.name in changes:
-            continue
-        for need in _needs(one):
-            if need_breaks(need, changes, markers_of(layout)):
-                broken.append((one.name, one.version, need))
-    return tuple(broken)
-
-
-def markers_of(layout: Layout) -> dict[str, str]:
-    """What markers ask about the target's interpreter; its machine is ours. No extra is chosen."""
-    return {
-        "extra": "",
-        "python_version": ".".join(layout.version.split(".")[:2]),
-        "python_full_version": layout.version,
-        "implementation_name": layout.implementation,
-        "implementation_version": layout.version,
-    }
-
-
-def need_breaks(need: str, changes: Mapping[str, str], environment: Mapping[str, str]) -> bool:
-    """Whether a requirement names something that changes to a version it does not take.
-
-    >>> need_breaks("torch==2.5.1", {"torch": "2.13.0+cpu"}, {})
-    True
-    >>> need_breaks("torch>=2", {"torch": "2.13.0+cpu"}, {})
-    False
-    >>> old = "torch==2.5.1; python_version < '3.9'"
-    >>> need_breaks(old, {"torch": "2.13.0+cpu"}, {"python_version": "3.8"})
-    True
-    """
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    try:
-        asked = Requirement(need)
-    except InvalidRequirement:
-        return False
-    version = changes.get(canonicalize_name(asked.name))
-    if version is None or (
-        asked.marker and not asked.marker.evaluate({"extra": "", **environment})
-    ):
-        return False
-    return not asked.specifier.contains(version, prereleases=True)
-
-
-def _needs(one: Distribution) -> Iterator[str]:
-    try:
-        text = Path(one.info, "METADATA").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return
-    for line in text.partition("\n\n")[0].splitlines():
-        if line.startswith("Requires-Dist:"):
-            yield line.partition(":")[2].strip()
 
 
 def _names(folder: str) -> list[str]:

@@ -131,7 +131,6 @@ FIELDS: dict[str, tuple[Callable[[str | None], Any], str]] = {
     ),
 }
 """Field -> how its text is read, its names in `-q`, XML and CSV, the newest format first."""
-NAMES = frozenset(name for _, names in FIELDS.values() for name in names.split())
 PENDING = lazy(r"retired_pages\.pending\w*|remapped_rows\.(?:remapped_row_)?pending")
 SUMS = {
     "retired_pages": lazy(

@@ -82,7 +82,6 @@ def parse_table(text: str) -> Smi:
         gpus=tuple(Gpu(**row) for row in rows) if rows else None,
         persistence=all(kept) if kept and None not in kept else None,
         nvml_code=0 if rows or banner else None,
-        complete="Processes:" in text,
     )
 
 

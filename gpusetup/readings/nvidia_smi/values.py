@@ -32,8 +32,6 @@ class Smi(Frozen):
     """The NVML error that the text speaks of; 0 where GPUs were listed."""
     message: str | None = None
     """The line with the error."""
-    complete: bool = True
-    """False where the text is cut."""
     problems: tuple[str, ...] = ()
 
 

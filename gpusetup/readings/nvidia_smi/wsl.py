@@ -18,8 +18,6 @@ SEEN = {
 }
 """The driver's version -> nvidia-smi's own, as of 2026-11-22. No pair is further apart than six
 branches."""
-BRANCHES_APART = 20
-"""Windows' number for one release lies less than this above Linux'."""
 LINUX_STEP = 5
 """The branches of Linux' drivers since 410 are multiples of it (NVIDIA, UNIX driver archive)."""
 
@@ -35,15 +33,6 @@ def is_of_wsl(own: str, driver: str) -> bool:
     of_linux = branch(own) % LINUX_STEP == 0 and 0 < branch(own) < branch(driver)
     windows = own.count(".") == 2 or branch(driver) % LINUX_STEP != 0
     return of_linux and driver.count(".") == 1 and windows
-
-
-def is_far_older(own: str, driver: str) -> bool:
-    """Whether nvidia-smi and its NVML are left over from a driver of years before.
-
-    >>> is_far_older("440.59", "550.100"), is_far_older("510.85.02", "516.94")
-    (True, False)
-    """
-    return branch(own) > 0 and branch(driver) - branch(own) > BRANCHES_APART
 
 
 def branch(version: str) -> int:

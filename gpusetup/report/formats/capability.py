@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
-from gpusetup.report.facts import HINT, SURE, Claim, Fact, Gpus
+from gpusetup.report.facts import HINT, SURE, Claim, Fact, Facts, Gpus
 from gpusetup.report.messages import event
 from gpusetup.report.text import Text
 
@@ -33,7 +33,7 @@ LISTED = r"- (\d{1,2}\.\d) which supports hardware CC >="
 BRAND = r"(?:NVIDIA|GeForce|Quadro|Tesla|TITAN|GRID).*"
 
 
-def capabilities(text: Text) -> Iterator[Fact]:
+def capabilities(text: Text) -> Facts:
     """Warnings about the compute capability, as events and as GPUs."""
     found: dict[tuple[int | None, str], Gpu] = {}
     for fact in (*incompatible(text), *too_old(text)):
@@ -66,7 +66,7 @@ def incompatible(text: Text) -> Iterator[Fact | Gpu]:
             yield from kernels_of(text, place, kernels)
 
 
-def kernels_of(text: Text, place: int, kernels: list[str]) -> Iterator[Fact]:
+def kernels_of(text: Text, place: int, kernels: list[str]) -> Facts:
     if kernels:
         value = " ".join(kernels)
         yield Claim(subject="torch.kernels", value=value, source=text.source(place), trust=SURE)

@@ -1,4 +1,4 @@
-"""The GPUs and packages of `torch.utils.collect_env`; its other lines are rows of `sayings`.
+"""A lack of NVIDIA GPUs in `torch.utils.collect_env`; its other lines are rows of `sayings`.
 
 Facts: torch/utils/collect_env.py of torch 0.4 to 2.13, and vLLM's.
 """
@@ -6,12 +6,11 @@ Facts: torch/utils/collect_env.py of torch 0.4 to 2.13, and vLLM's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpusetup.causes.gpu_models import NO_NVIDIA_GPU
-from gpusetup.model.machine import Event, Gpu
+from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import Fact, Gpus
+from gpusetup.report.facts import Facts
 from gpusetup.report.text import Text
 
 SHOWN = lazy(
@@ -20,14 +19,12 @@ SHOWN = lazy(
     r"|Versions of|Any other|Additional context|(?:CPU|OS):|={8,}|```)|$)",
     re.I,
 )
-GPU_ENTRY = lazy(r"GPU (\d{1,3}): (.+?)(?= ?\(UUID| MIG \d| GPU \d{1,3}:|$)")
 FOREIGN = lazy(r"\b(AMD|Radeon|gfx\d{3,4}|Intel|Arc|Apple M\d)", re.I)
-NAMED = lazy(r"(?:nvidia|geforce|quadro|tesla|titan|[rg]tx|nvgpu|\b[ahlbv]\d{2,3}\b)", re.I)
 BUILT = lazy(r"CUDA used to build PyTorch: (\S{1,12})")
 
 
-def collect_env(text: Text) -> Iterator[Fact]:
-    """The GPUs of every collect_env in the text, or what the lack of them shows."""
+def collect_env(text: Text) -> Facts:
+    """What the lack of NVIDIA GPUs in a collect_env shows."""
     for found in SHOWN.finditer(text.flat) if "gpu models and" in text.low else ():
         source, value = text.source(found.start()), found[1].strip(" *-")
         if value.startswith("No CUDA"):
@@ -36,25 +33,9 @@ def collect_env(text: Text) -> Iterator[Fact]:
             kind = "smi-not-found" if built and built[1][0].isdigit() else NO_NVIDIA_GPU.id
             line = f"{built[0] if built else ''}, GPU models and configuration: No CUDA"
             yield Event(kind=kind, source=source, text=line)
-        ours = [Gpu(name=name, nvml_index=n) for n, name in gpu_names(value)]
-        if ours:
-            yield Gpus(gpus=tuple(ours), source=source)
         if foreign := FOREIGN.search(value[:200]):
             vendor = "intel" if foreign[1].lower() in ("intel", "arc") else "amd"
             yield foreign_gpu(vendor, value[:80], source)
-
-
-def gpu_names(value: str) -> list[tuple[int, str]]:
-    """The GPUs of one entry: numbered, or names alone, as very old versions print.
-
-    >>> gpu_names("GPU 0: NVIDIA A10 GPU 1: Tesla T4")
-    [(0, 'NVIDIA A10'), (1, 'Tesla T4')]
-    """
-    names = [(int(n), name.strip()) for n, name in GPU_ENTRY.findall(value)]
-    if not names:
-        parts = (part.strip() for part in re.split(r"[,;]| and ", value[:120]))
-        names = [(place, name) for place, name in enumerate(parts) if NAMED.search(name)]
-    return [(n, name) for n, name in names if not FOREIGN.search(name)]
 
 
 def foreign_gpu(vendor: str, name: str, source: str) -> Event:

@@ -6,11 +6,9 @@ only that something is wrong, in a program's words or in theirs; what is wrong s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpusetup.model.failing import COMPLAINT
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import Claim, Fact
+from gpusetup.report.facts import Claim, Facts
 from gpusetup.report.text import Text
 
 SAYS_SO = lazy(
@@ -29,7 +27,7 @@ OF_A_TABLE = ("|", "+-", "+=", "Vulnerability ", "[pip3]", "[conda]")
 """How the lines begin of what is only printed: nvidia-smi's tables, lscpu's, lists of packages."""
 
 
-def complaints(text: Text) -> Iterator[Fact]:
+def complaints(text: Text) -> Facts:
     """The first line that complains."""
     for number, line in enumerate(text.lines, 1):
         if not line.lstrip().startswith(OF_A_TABLE) and SAYS_SO.search(line.lower()):

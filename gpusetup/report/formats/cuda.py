@@ -10,7 +10,7 @@ from gpusetup.causes.memory import OUT_OF_MEMORY
 from gpusetup.causes.torch_kernels import NO_KERNEL_IMAGE
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import SURE, USUAL, Claim, Fact
+from gpusetup.report.facts import SURE, USUAL, Claim, Facts
 from gpusetup.report.messages import event
 from gpusetup.report.text import Text
 
@@ -51,7 +51,7 @@ MODULE = lazy(
 """An extension with kernels of its own, near the error."""
 
 
-def cuda_errors(text: Text) -> Iterator[Fact]:
+def cuda_errors(text: Text) -> Facts:
     """Every CUDA error as an event; those of the start also as `cuda_api.init_code`."""
     seen: dict[int, tuple[int, int]] = {}
     for code, first, last in (*by_message(text), *by_number(text)):

@@ -8,12 +8,11 @@ of the rest the text does not say why.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpusetup.causes.programs import PROGRAM_FAILED
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import Fact
+from gpusetup.report.facts import Facts
 from gpusetup.report.text import Text
 
 FAILURE = lazy(
@@ -68,7 +67,7 @@ NEEDS = lazy(
 )
 """What says of itself that something is missing, whatever it is for."""
 OTHER_RELEASE = lazy(
-    r"cannot import name|' has no attribute|not compatible with (?:this version of|PyTorch)|incompatible function arguments"
+    r"cannot import name|'(?P<object> object)? has no attribute|not compatible with (?:this version of|PyTorch)|incompatible function arguments"
 )
 """What says of itself that two packages are of releases that do not belong together."""
 LONG_ENOUGH = 12
@@ -77,7 +76,7 @@ LAST, BEFORE, AFTER = 400, 16, 3
 SHOWN = 200
 
 
-def failures(text: Text) -> Iterator[Fact]:
+def failures(text: Text) -> Facts:
     """
     >>> from gpusetup.report.text import text_of
     >>> [event.values for event in failures(text_of("KeyError: 'qwen3'"))]
@@ -96,6 +95,8 @@ def failures(text: Text) -> Iterator[Fact]:
         values = {"exception": (found and found["name"]) or "error"}
         if needed:
             values["needs"] = "yes"
+        if releases and not releases["object"]:
+            values["releases"] = "yes"
         near = "\n".join((*before, *text.lines[number : number + AFTER]))
         if needed or releases or (found and _is_its_own(found, near)):
             values["own"] = "yes"

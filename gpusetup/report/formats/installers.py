@@ -9,7 +9,7 @@ from gpusetup.accelerators.makers import LABEL
 from gpusetup.causes.environments import INSTALLED_BY_TWO
 from gpusetup.model.machine import Event, Package
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Fact
+from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts
 from gpusetup.report.messages import event
 from gpusetup.report.text import Text
 
@@ -37,7 +37,7 @@ FAILED = ("no matching distribution", "could not find a version", "no solution f
 READ = 1_000_000
 
 
-def packages(text: Text) -> Iterator[Fact]:
+def packages(text: Text) -> Facts:
     """Distributions that the text shows as installed."""
     if not RELEVANT.search(text.low):
         return
@@ -91,7 +91,7 @@ LOCKED = (
 VERSIONS_KEPT = 900
 
 
-def wanted(text: Text) -> Iterator[Fact]:
+def wanted(text: Text) -> Facts:
     """The request that the text shows: a pin, a wheel tag, what was refused."""
     if "torch" not in text.low:
         return
@@ -117,7 +117,7 @@ def of_an_index(found: re.Match[str] | None, source: str) -> Iterator[Claim]:
         yield Claim(subject="wanted.backend", value=found[1], source=source)
 
 
-def refused(text: Text) -> Iterator[Fact]:
+def refused(text: Text) -> Facts:
     """pip's `Could not find a version`, with the versions that it did see."""
     seen: set[str] = set()
     index = INDEX.search(text.flat)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import MAKERS
 from gpusetup.model.machine import DeviceNode, PciDevice
 from gpusetup.model.patterns import lazy
 from gpusetup.report.elsewhere import is_in_passing
-from gpusetup.report.facts import HINT, Claim, Fact
+from gpusetup.report.facts import HINT, Claim, Facts
 from gpusetup.report.formats.collect_env import foreign_gpu
 from gpusetup.report.text import Text
 
@@ -22,7 +21,7 @@ VENDORS = tuple((maker.id, maker.listed) for maker in MAKERS if maker.listed)
 NODE = lazy(r"^\s*(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?\s(/dev/(?:nvidia|dxg|nvhost|nvmap)\S*)$")  # fmt: skip
 
 
-def machine_tools(text: Text) -> Iterator[Fact]:
+def machine_tools(text: Text) -> Facts:
     for number, line in enumerate(text.lines):
         if " controller" in line and (found := LSPCI.search(line)):
             after = " ".join(text.lines[number + 1 : number + 8]).split(" controller")[0]
@@ -53,7 +52,7 @@ COMPUTERS = (
         "amd",
         ("radeon", "gpu node", "rocm", "amd", "vega", "r9 ", "strix halo", "80s", "60s", "50s", "w6", "w7", "mi1", "mi2", "mi3", "hip", "hsa_"),
         lazy(
-            r"(?=[AR])(?<![Ww]ith )(?:AMD )?Radeon(?:\(TM\))? (?:RX|Pro|VII|Graphics|Instinct|\d{3,4}(?:[MS]| ?XTX?\b))[\w ]{0,16}"
+            r"(?=[AR])(?<![Ww]ith )(?:AMD )?Radeon(?:\(TM\))? (?:RX|Pro|VII|Graphics|Instinct|\d{3,4}(?:[MS]| ?XTX?\b))(?: \d{3,4}\w?)?(?: ?(?:XTX?|GRE))?"
             r"|(?=[RrHhM])(?<![\w+.])(?<!no )(?:ROCk module is loaded|rocm-smi|rocBLAS error|HIP error(?=: )|hipErrorNoBinaryForGpu|ROCm error(?=: \w)|hipM(?:alloc|emcpy)\w{0,12}|HSA_STATUS_ERROR\w*|HSA_OVERRIDE_GFX_VERSION ?=|MIOpen(?: Error|: [Ee]rror|\(HIP\)))"
             r"|no ROCm-capable device|Memory access fault by GPU node|(?:fault|SIGSEGV|signal 11|crash\w*)\b.{0,300}?(libamdhip64\.so)|#\d{1,2} .{0,90}?(/opt/rocm\S{0,40}/lib(?:64)?/\S{4,40}\.so)"
             rf"|(?=[Aa][Mm][Dd])(?<![\w/]){OFFERED}(?<![Nn]o )(?<!uses )[Aa][Mm][Dd] (?:GPU|gpu|i?GPU|APU|RX|[Gg]raphics? card|card|[Ss]etup|[5-9]\d{{3}} ?(?:XTX?|xtx?|GRE))\b"
@@ -84,7 +83,7 @@ BY_MODEL = r"(?!dispatch)(?:Intel|Arc|rx|\d)"
 """A card's name alone: beside one of NVIDIA's nothing tells which of them computes."""
 
 
-def computers(text: Text) -> Iterator[Fact]:
+def computers(text: Text) -> Facts:
     """Graphics that are not NVIDIA's, by the words of programs that list them."""
     for vendor, needles, pattern in COMPUTERS:
         found = pattern.search(text.flat) if any(one in text.low for one in needles) else None

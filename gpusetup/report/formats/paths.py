@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Fact
+from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Facts
 from gpusetup.report.text import Text
 
 READ = 400_000
@@ -54,7 +53,7 @@ OF_UNIX = ('file "/', "wsl", "/mnt/", "ssh ")
 """What puts a program elsewhere, though a text names a drive of Windows."""
 
 
-def paths(text: Text) -> Iterator[Fact]:
+def paths(text: Text) -> Facts:
     flat = text.flat[:READ]
     yield from python_of(flat)
     yield from family_of_paths(flat, text.low[:READ])
@@ -75,7 +74,7 @@ NAMED = (
 """A torch in the system's own place, where a maker puts it; and who made the environment."""
 
 
-def python_of(flat: str) -> Iterator[Fact]:
+def python_of(flat: str) -> Facts:
     """The version that most paths name.
 
     >>> fact = next(python_of('File "/home/me/venv/lib/python3.12/site-packages/torch/x.py"'))
@@ -87,7 +86,7 @@ def python_of(flat: str) -> Iterator[Fact]:
         yield Claim(subject="python.version", value=version, source="paths", trust=HINT)
 
 
-def family_of_paths(flat: str, low: str) -> Iterator[Fact]:
+def family_of_paths(flat: str, low: str) -> Facts:
     """The system by its paths; a WSL path under /mnt/c is Linux."""
     prompt = PROMPT.search(flat) if "@" in flat else None
     counts = {
@@ -126,7 +125,7 @@ NOT_A_TARGET = lazy(
 an `env`, which may be venv's, conda's or a copy of Python: each has its Python elsewhere."""
 
 
-def interpreter(flat: str) -> Iterator[Fact]:
+def interpreter(flat: str) -> Facts:
     r"""The Python of the environment whose packages a text goes through.
 
     >>> next(interpreter('File "/srv/a/.venv/lib/python3.12/site-packages/x.py"')).value
@@ -159,7 +158,7 @@ PORTABLE = lazy(
 program (ComfyUI, README)."""
 
 
-def portable(flat: str) -> Iterator[Fact]:
+def portable(flat: str) -> Facts:
     r"""The interpreter that a portable package brings: what is on PATH is another one.
 
     >>> next(portable(r"D:\pack>.\python_embeded\python.exe -s main.py")).value

@@ -13,16 +13,7 @@ from collections.abc import Callable, Iterator
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE, TORCH_VERSION
 from gpusetup.messages.torch import IN_PROSE
-from gpusetup.report.facts import (
-    GUESS,
-    HINT,
-    SURE,
-    USUAL,
-    Claim,
-    Fact,
-    Saying,
-    claims,
-)
+from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Saying, claims
 from gpusetup.report.text import Text
 
 TORCH = rf"({TORCH_VERSION})(?![\w+]|\.\w)"
@@ -226,7 +217,7 @@ MEANS: dict[str, Callable[[str], str | bool | int]] = {
 """How the words of a field are read."""
 
 
-def sayings(text: Text) -> Iterator[Fact]:
+def sayings(text: Text) -> Facts:
     for claim in claims(text, ROWS):
         subject, value, source, trust = claim.subject, claim.value, claim.source, claim.trust
         if (reads := MEANS.get(subject)) and isinstance(value, str):

@@ -8,22 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from gpusetup.causes.driver_state import NVML_MISMATCH
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
-from gpusetup.readings.nvidia_smi.csv import parse_list
+from gpusetup.readings.nvidia_smi.listed import parse_list
 from gpusetup.readings.nvidia_smi.log import GPU_HEAD, parse_query
 from gpusetup.readings.nvidia_smi.table import SMI_VERSION, parse_table, row_of
 from gpusetup.readings.nvidia_smi.values import Smi, parse_error
-from gpusetup.readings.nvidia_smi.wsl import is_far_older, is_of_wsl
-from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Fact, Gpus
+from gpusetup.readings.nvidia_smi.wsl import is_of_wsl
+from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
 from gpusetup.report.text import Text
 
 LINES_OF_A_TABLE = 400
 LINES_OF_A_LOG = 6000
 
 
-def nvidia_smi(text: Text) -> Iterator[Fact]:
+def nvidia_smi(text: Text) -> Facts:
     """The facts of all its outputs, and its errors."""
     for reader in (tables, logs, lists, errors):
         yield from reader(text)
@@ -34,7 +33,7 @@ def pieces(text: Text, starts: list[int], most: int) -> Iterator[tuple[int, Sequ
         yield start, text.lines[start : min(end, start + most)]
 
 
-def tables(text: Text) -> Iterator[Fact]:
+def tables(text: Text) -> Facts:
     """Each table from its banner on; rows without a banner are a table too."""
     starts = []
     if "nvidia-smi" in text.low:
@@ -52,7 +51,7 @@ def _is_banner(line: str) -> bool:
     return "NVIDIA-SMI" in line and SMI_VERSION.search(line) is not None
 
 
-def _table_events(smi: Smi, lines: Sequence[str], source: str) -> Iterator[Fact]:
+def _table_events(smi: Smi, lines: Sequence[str], source: str) -> Facts:
     banner = next((line.strip("| ") for line in lines if _is_banner(line)), "")
     own, driver = smi.smi_version or "", smi.driver_version or ""
     if is_of_wsl(own, driver):
@@ -62,8 +61,6 @@ def _table_events(smi: Smi, lines: Sequence[str], source: str) -> Iterator[Fact]
     if any("CUDA version" in problem for problem in smi.problems):
         why = {"why": "cuda-err"}
         yield Event(kind="cuda-version-err", values=why, source=source, text=banner)
-    if is_far_older(own, driver) and smi.cuda_version is None:
-        yield Event(kind=NVML_MISMATCH.id, values={"library": own}, source=source, text=banner)
     windows = any(gpu.driver_model for gpu in smi.gpus or ())
     if windows or any("Persistence-M" in line for line in lines):
         family, trust = ("windows", USUAL) if windows else ("linux", HINT)
@@ -73,7 +70,7 @@ def _table_events(smi: Smi, lines: Sequence[str], source: str) -> Iterator[Fact]
 LOG_WORDS = ("nvsmi log", "clocks event reasons", "clocks throttle reas")
 
 
-def logs(text: Text) -> Iterator[Fact]:
+def logs(text: Text) -> Facts:
     """`nvidia-smi -q`, whole or a part."""
     headed = "gpu 0000" in text.low and any(map(GPU_HEAD.match, text.lines))
     if headed or any(word in text.low for word in LOG_WORDS):
@@ -87,7 +84,7 @@ def logs(text: Text) -> Iterator[Fact]:
 LISTED = lazy(r"\s*(GPU \d+): .{3,80}\((?:UUID|\.\.\.)")
 
 
-def lists(text: Text) -> Iterator[Fact]:
+def lists(text: Text) -> Facts:
     """`nvidia-smi -L`: the first run of such lines, one that was broken before the UUID included."""
     if "gpu 0: " not in text.low and "(uuid: " not in text.low:
         return
@@ -106,7 +103,7 @@ def lists(text: Text) -> Iterator[Fact]:
 ERROR_WORDS = ("nvml", "nvidia driver", "devices were found", "device handle", "gpu is lost")
 
 
-def errors(text: Text) -> Iterator[Fact]:
+def errors(text: Text) -> Facts:
     """The NVML error that the text speaks of."""
     if not any(word in text.low for word in ERROR_WORDS):
         return
@@ -123,7 +120,7 @@ def errors(text: Text) -> Iterator[Fact]:
             return
 
 
-def _facts(smi: Smi, source: str, trust: int) -> Iterator[Fact]:
+def _facts(smi: Smi, source: str, trust: int) -> Facts:
     for subject, value, sure in (
         ("driver.version", smi.driver_version, SURE),
         ("driver.cuda", smi.cuda_version, SURE),

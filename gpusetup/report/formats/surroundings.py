@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from itertools import product
-
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Fact
-from gpusetup.report.messages import event
+from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Facts
 from gpusetup.report.text import Text
 
 NAMES = lazy(
@@ -30,13 +25,12 @@ UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
 READ = 300_000
 
 
-def surroundings(text: Text) -> Iterator[Fact]:
+def surroundings(text: Text) -> Facts:
     yield from variables(text)
     yield from containers(text)
-    yield from differing(text)
 
 
-def variables(text: Text) -> Iterator[Fact]:
+def variables(text: Text) -> Facts:
     """Variables of the allow-list.
 
     >>> from gpusetup.report.text import text_of
@@ -85,7 +79,7 @@ PROMPT = lazy(
 """The prompt of a shell in a container, whose host is named by its id."""
 
 
-def containers(text: Text) -> Iterator[Fact]:
+def containers(text: Text) -> Facts:
     """The kind of container that the text speaks of, and whether it is given GPUs."""
     flat, low = text.flat[:READ], text.low[:READ]
     for line in text.lines[:2000]:
@@ -100,27 +94,3 @@ def containers(text: Text) -> Iterator[Fact]:
     if shown := given or (STARTED.search(flat) if " run" in low or "services:" in low else None):
         source, asked = text.source(shown.start()), given is not None
         yield Claim(subject="container.nvidia_requested", value=asked, source=source, trust=GUESS)
-
-
-# --- TF32 -----------------------------------------------------------------------------------------
-
-PRINTED = lazy(r"tensor\((-?\d+\.\d{3,8})(, device='cuda:\d+')?(?:, dtype=torch\.float32)?(?:, grad_fn=\S{1,40})?\)")  # fmt: skip
-TF32_APART = (3e-5, 5e-3)
-"""How far a product in TF32 (10 bits of mantissa) lies from one in float32, relatively."""
-
-
-def differing(text: Text) -> Iterator[Fact]:
-    """The same number printed from the CPU and from the GPU, as far apart as TF32 makes it."""
-    flat = text.flat[:READ] if "device='cuda" in text.low else ""
-    if computed := re.search(r"tensor\(\S.{0,200}?, device='(cuda:\d{1,2})'", flat):
-        values = {"device": computed[1]}
-        yield event(text, "gpu-computes", computed.start(), computed.end(), values)
-    printed = list(PRINTED.finditer(flat))[:60]
-    for there, here in product(printed, printed):
-        one, other = float(there[1]), float(here[1])
-        largest = max(abs(one), abs(other))
-        apart = TF32_APART[0] * largest < abs(one - other) < TF32_APART[1] * largest
-        if there[2] and not here[2] and apart:
-            values = {"cpu": here[1], "cuda": there[1]}
-            yield event(text, "results-differ", there.start(), there.end(), values)
-            return

@@ -1,4 +1,4 @@
-"""The report as text, annotations and JSON. Returns text, prints nothing."""
+"""The report as text and JSON. Returns text, prints nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ..values import (
     Report,
     Result,
     Stop,
-    good,
     verdict,
 )
 
@@ -24,7 +23,7 @@ COMPUTING = ("properties", "arch", "matmul", "amp")
 """The checks that must have passed for the computation test to have."""
 DEVICE_KEYS = ("device", "name", "cuda_index", "uuid", "compute_capability", "memory_total_bytes")
 CHECK_KEYS = ("name", "device", "status", "detail", "value", "limit", "unit", "seconds")
-MORE_KEYS = ("hint", "means", "spread")
+MORE_KEYS = ("hint", "means")
 
 
 def as_json(report: Report) -> str:
@@ -108,24 +107,6 @@ def said_of(result: Result) -> List[str]:
     """What a result means and the next step."""
     hint = f"hint: {result.outcome.hint}" if result.outcome.hint else None
     return [line for line in (result.means, hint) if line]
-
-
-def as_github(report: Report) -> str:
-    """Annotations of a GitHub Actions job, one a result that is not passed, then the text. A skip
-    is a notice, unless it counts as no."""
-    lines = []
-    for each in report.results:
-        if each.outcome.status != PASSED:
-            level = "notice" if good(each, report.strict) else "error"
-            title = _data(f"verify: {each.name} on {each.device} {each.outcome.status}")
-            title = title.replace(":", "%3A").replace(",", "%2C")
-            body = "%0A".join(map(_data, [each.outcome.detail, *said_of(each)]))
-            lines.append(f"::{level} title={title}::{body}\n")
-    return "".join(lines) + as_text(report)
-
-
-def _data(text: str) -> str:
-    return plain(text).replace("%", "%25")
 
 
 def plain(text: str, kept: str = "") -> str:

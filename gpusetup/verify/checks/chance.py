@@ -1,9 +1,9 @@
-"""Random numbers: their law, their seed, and that no part of them comes again."""
+"""Random numbers: how often each sampler draws from where, its seed, that no part comes again."""
 
 from __future__ import annotations
 
-from math import ceil, inf, log2, sqrt
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from math import ceil, comb, exp, factorial, log2, pi
+from typing import Any, Callable, Dict, Iterator, List, Tuple, Union
 
 import torch
 
@@ -15,48 +15,78 @@ FORMATS = {"float32": 2**17, "bfloat16": 2**16, "float16": 2**16}
 """And how many numbers are drawn."""
 SIGMAS = 6.5
 """A sound generator is farther off once in ten thousand million figures."""
-Law = Tuple[Callable[[Any, Any], Any], float, float, float, float]
-"""(a tensor of that format and size, generator) -> numbers; their mean, their spread, the least,
-which may come, and the end, which must not."""
+Law = Union[Callable[[Any], Any], List[float]]
+"""The share of the law below each number; or of each whole number from 0 on, as far as listed."""
+Sampler = Tuple[Callable[[Any, Any], Any], Law]
+"""(a tensor of that format and size, generator) -> numbers."""
 
 
-def _laws() -> Dict[str, Law]:
-    dropout = torch.nn.functional.dropout
+def _samplers() -> Dict[str, Sampler]:
+    ndtr, functional = torch.special.ndtr, torch.nn.functional
 
     def like(x: Any, made: Any) -> Dict[str, Any]:
         return {"dtype": x.dtype, "device": x.device, "generator": made}
 
+    def whole(low: int, end: int, x: Any, made: Any) -> Any:
+        return torch.randint(low, end, x.shape, device=x.device, generator=made) - low
+
     return {
-        "rand": (lambda x, g: torch.rand(len(x), **like(x, g)), 0.5, sqrt(1 / 12), 0, 1),
-        "randn": (lambda x, g: torch.randn(len(x), **like(x, g)), 0, 1, -inf, inf),
-        "exponential_": (lambda x, g: x.exponential_(0.5, generator=g), 2, 2, 0, inf),
-        "bernoulli_": (lambda x, g: x.bernoulli_(0.3, generator=g), 0.3, sqrt(0.21), 0, 2),
+        "rand": (lambda x, g: torch.rand(len(x), **like(x, g)), lambda v: v + (v >= 1)),
+        "randn": (lambda x, g: torch.randn(len(x), **like(x, g)), ndtr),
+        "log_normal_": (lambda x, g: x.log_normal_(generator=g), lambda v: ndtr((v.log() - 1) / 2)),
+        "exponential_": (
+            lambda x, g: x.exponential_(0.5, generator=g),
+            lambda v: -(-v / 2).expm1(),
+        ),
+        "cauchy_": (lambda x, g: x.cauchy_(generator=g), lambda v: v.atan() / pi + 0.5),
+        "gamma": (
+            lambda x, g: torch._standard_gamma(x.fill_(2.5), generator=g),
+            lambda v: torch.special.gammainc(torch.full_like(v, 2.5), v),
+        ),
+        "randint of many": (lambda x, g: whole(-(2**40), 2**40, x, g), lambda v: v / 2**41),
+        "randint of few": (lambda x, g: whole(-3, 4, x, g), [1 / 7] * 7),
+        "random_": (lambda x, g: x.to(torch.int8).random_(generator=g), [2.0**-7] * 128),
+        "bernoulli_": (lambda x, g: x.bernoulli_(0.3, generator=g), [0.7, 0.3]),
+        "geometric_": (
+            lambda x, g: x.geometric_(0.3, generator=g),
+            [0.0, *(0.3 * 0.7**n for n in range(20))],
+        ),
+        "poisson": (
+            lambda x, g: torch.poisson(x.fill_(3), g),
+            [exp(-3) * 3**n / factorial(n) for n in range(12)],
+        ),
+        "binomial": (
+            lambda x, g: torch.binomial(x.fill_(5), torch.full_like(x, 0.5), g),
+            [comb(5, n) / 32 for n in range(6)],
+        ),
         "multinomial": (
-            lambda x, g: torch.multinomial(x[:4].fill_(1), len(x), True, generator=g).to(x.dtype),
-            *(1.5, sqrt(1.25), 0, 4),
+            lambda x, g: torch.multinomial(
+                x[:4].copy_(x.new_tensor([1, 2, 0, 1])), len(x), True, generator=g
+            ),
+            [0.25, 0.5, 0.0, 0.25],
         ),
         # it follows the generator of the process
-        "dropout": (lambda x, g: dropout(x.fill_(1), 0.5), 1, 1, 0, 3),
+        "dropout": (lambda x, g: functional.dropout(x.fill_(1), 0.5) / 2, [0.5, 0.5]),
     }
 
 
 def chance(device: str) -> Outcome:
-    """Each law has its mean and its spread, follows its generator, and no part of a draw or of the
-    next one comes again."""
+    """Each sampler keeps to its law, follows its generator, and no part of a draw or of the next
+    one comes again."""
     parts: List[Part] = list(_orders(device))
-    for label, law in _laws().items():
+    for label, sampler in _samplers().items():
         for name in FORMATS:
             try:
-                parts += _drawn(torch.empty(FORMATS[name], device=device), name, label, law)
+                parts += _drawn(torch.empty(FORMATS[name], device=device), name, label, sampler)
             except RuntimeError as problem:
                 if not refuses(problem):
                     raise
     return judged(parts, "what chance gives")
 
 
-def _drawn(empty: Any, name: str, label: str, law: Law) -> Iterator[Part]:
-    draw, mean, spread, low, end = law
-    label, count, empty = f"{label} of {name}", len(empty), empty.to(getattr(torch, name))
+def _drawn(empty: Any, name: str, label: str, sampler: Sampler) -> Iterator[Part]:
+    draw, law = sampler
+    label, empty = f"{label} of {name}", empty.to(getattr(torch, name))
     found = []
     for _ in "ab":
         made = torch.Generator(device=empty.device)
@@ -64,17 +94,36 @@ def _drawn(empty: Any, name: str, label: str, law: Law) -> Iterator[Part]:
             seeded.manual_seed((asked().seed + 41) % 2**63)
         found += [draw(empty.clone(), made).cpu() for _ in "ab"]
     first, second, *again = found
-    values = first.double()
-    rough = 8 * torch.finfo(first.dtype).eps * (abs(mean) + spread) + 1e-3 * spread
-    good = bool(((first >= low) & (first < end)).all())
     yield same(f"{label}, the same seed", torch.cat(again), torch.cat([first, second]))
     yield holds(f"{label}, the next draw", not torch.equal(first, second), "it is drawn twice")
-    yield holds(f"{label}, ends", good, f"not in [{low}, {end})")
-    share = SIGMAS * spread / sqrt(count) + rough
-    yield agree(f"{label}, mean", values.mean(), torch.tensor(mean), share)
-    yield agree(f"{label}, spread", values.std(), torch.tensor(spread), 0.03 * spread + rough)
+    yield from _counted(label, torch.cat([first, second]), law)
     if name == "float32":
         yield from anew(label, first, second)
+
+
+def _counted(label: str, drawn: Any, law: Law) -> Iterator[Part]:
+    """How many numbers are in each cell of the law, its tails among them."""
+    values, coarse = drawn.double(), 0.0
+    if drawn.is_floating_point():
+        coarse = torch.finfo(drawn.dtype).eps
+    if callable(law):
+        below = law(values)
+        tails = [2.0**-k for k in range(13, 5, -1)] if coarse < 1e-6 else []
+        edges = [0.0, *tails, *(n / 32 for n in range(1, 32)), *(1 - t for t in tails[::-1]), 1.0]
+        good = (below >= 0) & (below <= 1)
+        cells = torch.bucketize(below, torch.tensor(edges[1:-1], dtype=torch.float64), right=True)
+        shares = torch.tensor(edges, dtype=torch.float64).diff()
+    else:
+        good = (values >= 0) & (values == values.round())
+        cells = values.clamp(0, len(law)).long()
+        shares = torch.tensor([*law, max(0.0, 1 - sum(law))], dtype=torch.float64)
+        shares[shares < 1e-9] = 0.0
+        good &= shares[cells] > 0
+    yield holds(f"{label}, ends", bool(good.all()), "a number that must not come")
+    counts = torch.bincount(cells, minlength=len(shares)).double()
+    # the root of a count is spread alike whatever its size (Anscombe); rounding moves some across
+    root = (shares * len(values) + 0.375).sqrt()
+    yield agree(f"{label}, counts", (counts + 0.375).sqrt(), root, SIGMAS / 2 + 8 * coarse * root)
 
 
 ONCE_IN = 100
@@ -113,6 +162,8 @@ def _orders(device: str) -> Iterator[Part]:
     for count in ORDERED:
         found, other = (torch.randperm(count, device=device).cpu() for _ in "ab")
         places = torch.arange(count)
-        yield same(f"randperm {count}, each once", found.sort()[0], places)
+        mixed = torch.multinomial(torch.ones(count, device=device), count).cpu()
+        for drawn in (found, mixed):
+            yield same(f"randperm {count}, each once", drawn.sort()[0], places)
         still = max(int((found == each).sum()) for each in (places, other))
         yield holds(f"randperm {count}", still <= STILL, f"{still} numbers stay where they were")

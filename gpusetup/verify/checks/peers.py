@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any, List, Tuple
+from functools import partial
+from typing import List, Tuple
 
-from ..values import FAILED, PASSED, Outcome
+import torch
+
+from ..judging.tolerance import Part, judged, same
+from ..values import PASSED, Outcome
+from .speed import measured
+from .transfers import GB
 
 ELEMENTS = 1 << 23
 """int32 values a copy: 32 MiB."""
@@ -13,23 +18,23 @@ ELEMENTS = 1 << 23
 
 def copies_between_gpus(wanted: str) -> Outcome:
     """What one GPU sends, another holds afterwards, for every ordered pair."""
-    import torch
-
     del wanted
-    count = int(torch.cuda.device_count())
     rates: List[float] = []
+    parts: List[Part] = []
     direct = 0
-    for source, target in pairs(count):
-        wrong, rate = _copied(torch, source, target)
-        if wrong:
-            return Outcome(
-                FAILED, f"{wrong} of {ELEMENTS} values changed from {source} to {target}"
-            )
-        rates.append(rate)
+    for source, target in pairs(int(torch.cuda.device_count())):
+        there, here = f"cuda:{target}", f"cuda:{source}"
+        sent = torch.arange(ELEMENTS, dtype=torch.int32, device=here) * 2_654_435 + source
+        found = torch.zeros_like(sent, device=there)
+        rates.append(measured(there, partial(found.copy_, sent), 4 * ELEMENTS / GB))
+        parts.append(same(f"{here} to {there}", found, sent))
         direct += bool(torch.cuda.can_device_access_peer(source, target))
-    detail = f"{len(rates)} pairs exact, {direct} of them direct; the slowest, in GB/s"
     # Its contexts on every GPU end with its process.
-    return Outcome(PASSED, detail, min(rates), None, "GB/s", spent=True)
+    outcome = judged(parts, "what was sent")._replace(spent=True)
+    if outcome.status != PASSED:
+        return outcome
+    detail = f"{len(rates)} pairs exact, {direct} of them direct; the slowest"
+    return outcome._replace(detail=detail, value=min(rates), unit="GB/s")
 
 
 def pairs(count: int) -> Tuple[Tuple[int, int], ...]:
@@ -38,16 +43,3 @@ def pairs(count: int) -> Tuple[Tuple[int, int], ...]:
     ((0, 1), (1, 0))
     """
     return tuple((a, b) for a in range(count) for b in range(count) if a != b)
-
-
-def _copied(torch: Any, source: int, target: int) -> Tuple[int, float]:
-    """How many values changed, and GB/s."""
-    sent = torch.arange(ELEMENTS, dtype=torch.int32, device=f"cuda:{source}") * 2_654_435 + source
-    sent.to(f"cuda:{target}")  # the first copy sets the way up
-    torch.cuda.synchronize(target)
-    began = time.perf_counter()
-    found = sent.to(f"cuda:{target}")
-    torch.cuda.synchronize(target)
-    seconds = time.perf_counter() - began
-    wrong = int((found.cpu() != sent.cpu()).sum().item())
-    return wrong, 4 * ELEMENTS / seconds / 1e9

@@ -131,10 +131,8 @@ def _codes(device: str, name: str) -> Iterator[Part]:
     dtype, (wide, fraction) = getattr(torch, name), CODED[name]
     bias, codes = 2 ** (wide - 1) - 1, torch.arange(2 ** (wide + fraction))
     exponents, fractions = codes >> fraction, codes % 2**fraction
-    # a float64 that is made of its bits; subnormal numbers by an exact product
-    normal = ((exponents - bias + 1023) << 52) + (fractions << (52 - fraction))
-    tiny = fractions.double() * 2.0 ** (1 - bias - fraction)
-    exact = torch.where(exponents > 0, normal.view(torch.float64), tiny)
+    whole = fractions + (exponents > 0) * 2**fraction
+    exact = whole.double() * 2.0 ** (exponents.clamp(min=1) - bias - fraction).double()
     # float32 must hold them without being subnormal
     kept = (exact <= torch.finfo(dtype).max) & ((exact == 0) | (exact >= 2.0**-126))
     codes, exact = codes[kept], exact[kept]

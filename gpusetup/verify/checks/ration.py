@@ -12,7 +12,6 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..database import entries, loading
-from ..database import modules as of_modules
 from ..database import optimizers as of_optimizers
 from ..database.calls import exact_products
 from ..database.comparing import NotAsked, compared
@@ -55,8 +54,7 @@ def _operators(torch: Any) -> Dict[str, Any]:
 
 
 SOURCES = {
-    "operators": Source(_operators, 8, 56.0, len(LENGTHS) * len(NUMBERS)),
-    "modules": Source(lambda torch: of_modules.entries(loading.modules(torch)), 4, 6.0, 24),
+    "operators": Source(_operators, 8, 60.0, len(LENGTHS) * len(NUMBERS)),
     "optimizers": Source(
         lambda torch: of_optimizers.entries(loading.optimizers(torch)), 2, 8.0, 24
     ),
@@ -211,5 +209,4 @@ def not_in_this_torch(problem: Exception) -> bool:
 
 
 operators = functools.partial(ration, "operators")
-modules = functools.partial(ration, "modules")
 optimizers = functools.partial(ration, "optimizers")

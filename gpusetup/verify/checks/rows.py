@@ -172,7 +172,7 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "speed",
         "speed:speed",
-        "float32 products per second; the figure that a baseline is compared with",
+        "float32 products per second",
         SLOWLY,
         then=SLOW,
     ),
@@ -226,7 +226,7 @@ PROGRAMS: Tuple[Check, ...] = (
     of(
         "language-model",
         "training:language_model",
-        "a small language model trains as it does in float64: accumulated, clipped, momentum",
+        "a small language model trains as it does in float64; regions of autocast, checkpoints",
         TRAINED,
         scratch=True,
     ),

@@ -29,14 +29,8 @@ RATION: Tuple[Check, ...] = (
         "models would compute wrong numbers",
     ),
     of(
-        "modules",
-        "torch's modules, in training and evaluation, agree with float64: answers, gradients of"
-        " inputs and weights, running values",
-        "a layer, or the fast path that evaluation takes, would give wrong numbers",
-    ),
-    of(
         "optimizers",
-        "each form of each of torch's optimizers leaves the parameters and the state that the"
+        "each form of each of torch's optimizers leaves the parameters that the"
         " plain one leaves in float64",
         "training would take wrong steps",
     ),

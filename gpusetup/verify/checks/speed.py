@@ -26,7 +26,7 @@ MOST_TIMES = 1000
 
 
 def speed(device: str) -> Outcome:
-    """Products per second in float32; the figure to compare with a baseline."""
+    """Products per second in float32."""
     return _speed(device, "float32", "speed")
 
 
@@ -56,32 +56,29 @@ def least_rate(device: str, check: str) -> float:
     return max(floor, least(check, name) or 0.0)
 
 
-def measured(device: str, run: Callable[[], Any], work: float) -> Tuple[float, float]:
-    """Work per second in the best of ROUNDS, and by which part the median is slower."""
+def measured(device: str, run: Callable[[], Any], work: float) -> float:
+    """Work per second in the best of ROUNDS."""
+    on_gpu = kind(device) == "cuda"
 
     def timed(times: int) -> float:
-        if kind(device) == "cuda":
+        if on_gpu:
             torch.cuda.synchronize(device)
         began = time.perf_counter()
         for _ in range(times):
             run()
-        if kind(device) == "cuda":
+        if on_gpu:
             torch.cuda.synchronize(device)
         return max(time.perf_counter() - began, 1e-9)
 
     run()
-    times = 1
-    if kind(device) == "cuda":
-        once = min(timed(1) for _ in range(3))
-        times = min(MOST_TIMES, 1 + int(LONG_ENOUGH_SECONDS / once))
-    seconds = sorted(timed(times) for _ in range(ROUNDS))
-    return work * times / seconds[0], 1 - seconds[0] / seconds[ROUNDS // 2]
+    once = min(timed(1) for _ in range(3))
+    times = min(MOST_TIMES, 1 + int(LONG_ENOUGH_SECONDS / once)) if on_gpu else 1
+    return work * times / min(timed(times) for _ in range(ROUNDS))
 
 
-def rated(detail: str, found: Tuple[float, float], lowest: Tuple[float, str]) -> Outcome:
+def rated(detail: str, rate: float, lowest: Tuple[float, str]) -> Outcome:
     """Passed at the floor or above."""
-    (rate, spread), (floor, unit) = found, lowest
-    if rate >= floor:
-        return Outcome(PASSED, detail, rate, floor, unit, spread=round(spread, 4))
+    if rate >= lowest[0]:
+        return Outcome(PASSED, detail, rate, *lowest)
     hint = "look for another job on the device, a power limit, or a card in the wrong slot"
-    return Outcome(FAILED, f"{detail}, but slowly", rate, floor, unit, hint, spread=spread)
+    return Outcome(FAILED, f"{detail}, but slowly", rate, *lowest, hint)

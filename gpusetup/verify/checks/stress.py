@@ -1,8 +1,7 @@
-"""Sustained load on one device: products and memory compared bit for bit, rate and NVML watched."""
+"""Sustained load on one device: products and memory compared bit for bit, rate and clocks."""
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -11,8 +10,8 @@ import torch
 
 from ..device.identity import gpu_uuid
 from ..device.importing import first_line
-from ..device.known_gpus import gpus
-from ..device.nvml import Watch, summed, watch
+from ..device.known_gpus import least
+from ..device.watching import watched
 from ..judging.tolerance import numbers
 from ..values import FAILED, PASSED, Outcome, asked, kind
 
@@ -29,15 +28,6 @@ lowers the clock: warm silicon draws more, so the clock within the same limit fa
 measured by this project). A CPU shares its time with other programs: its rate is told alone."""
 CAPPED = "sw_power_cap"
 MOVING = re.compile(r"Laptop|Max-Q|Mobile")
-FLOORS = {7: 0.45, 8: 0.6, 9: 0.55, 10: 0.5, 12: 0.5}
-"""Major capability -> the share of the published dense float16 peak that 8192-products must reach.
-Best measured: 0.81 to 0.87 on A100, 0.80 on H100, 0.73 to 0.79 on B200, B300 and GB200
-(ml-engineering, accelerator page); Volta, Turing and 12 inferred."""
-LEAST_CAPPED = 0.25
-"""The same where a power limit holds the clock, or nobody tells what does: a Tesla T4, whose 70 W
-hold it most, makes 24 of its 65 TFLOPS (NVIDIA's developer forum, topic 264462)."""
-WITHOUT_TENSOR_CORES = "NVIDIA GeForce GTX"
-"""Their published peak is that of sums in float16; cuBLAS keeps them in float32."""
 KEPT = "of its first rate, at least"
 SETTLE_SECONDS = 2.0
 
@@ -52,7 +42,7 @@ class Load(NamedTuple):
     rates: Tuple[Tuple[float, float], ...] = ()
     """(seconds since the start, TFLOPS) of each second or so."""
     watched: Dict[str, Any] = {}
-    """What NVML said (`summed`); empty without NVML."""
+    """What `nvidia-smi` said (`summed`); empty without it."""
 
 
 class Least(NamedTuple):
@@ -65,23 +55,21 @@ class Least(NamedTuple):
 
 def load(device: str) -> Outcome:
     """Load a device for the asked time and judge what it did."""
-    found = torch.cuda.get_device_properties(device) if kind(device) == "cuda" else None
-    gpu = watch(gpu_uuid(torch, device)) if found else None
-    with contextlib.ExitStack() as stack:
-        watching = stack.enter_context(Watch(gpu)) if gpu else None
-        lost, done = "", Load()
+    if kind(device) != "cuda":
+        return judged(loaded(device, asked().seconds, time.monotonic), Least())
+    lost, done = "", Load()
+    with watched(gpu_uuid(torch, device)) as said:
         try:
             done = loaded(device, asked().seconds, time.monotonic)
         except RuntimeError as problem:
-            time.sleep(SETTLE_SECONDS if watching else 0.0)  # NVML tells it a moment later
+            time.sleep(SETTLE_SECONDS)  # the driver tells it a moment later
             lost, error = first_line(problem), problem
-    said = summed([each for _, each in watching.samples], watching.xids) if watching else {}
     done = done._replace(watched=said)
-    if lost:
-        if not (said.get("lost") or said.get("xids")):
-            raise error
-        return Outcome(FAILED, "; ".join([*faults(done, Least()), lost]), spent=True)
-    return judged(done, least_of(found, said) if found else Least())
+    if not lost:
+        return judged(done, least_of(torch.cuda.get_device_name(device), said))
+    if not said.get("lost"):
+        raise error
+    return Outcome(FAILED, "; ".join([*faults(done, Least()), lost]), spent=True)
 
 
 def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
@@ -126,20 +114,17 @@ def _memory(device: str) -> Callable[[int], int]:
     return copied
 
 
-def least_of(found: Any, said: Dict[str, Any]) -> Least:
-    """What a GPU must reach, by its properties and what NVML said of its clocks.
+def least_of(name: str, said: Dict[str, Any]) -> Least:
+    """What a model must reach, by what the driver said of its clocks.
 
     Where nobody knows what held them, it may have been the power limit.
     """
-    name, held = str(found.name), said.get("reasons", (CAPPED,)) == (CAPPED,)
+    held = said.get("reasons", (CAPPED,)) == (CAPPED,)
     kept = LESS_STEADY if held or MOVING.search(name) else STEADY
-    tflops, _, variable, *_ = gpus().get(name, (0.0, None, False))
-    if variable or name.startswith(WITHOUT_TENSOR_CORES):
-        return Least(kept)
-    return Least(kept, tflops * (LEAST_CAPPED if held else FLOORS.get(int(found.major), 0.0)))
+    return Least(kept, least("speed-half", name) or 0.0)
 
 
-def judged(done: Load, least: Least) -> Outcome:
+def judged(done: Load, limit: Least) -> Outcome:
     """The outcome of a load; the worst fault first."""
     kept, rate = _rates(done.rates)
     said = [f"{done.products} products and {done.copies} copies compared", f"{rate:.3g} TFLOPS"]
@@ -147,12 +132,12 @@ def judged(done: Load, least: Least) -> Outcome:
         said.append(f"{done.watched['hottest']} C at most")
     if done.watched.get("reasons"):
         said.append(f"clocks held by {', '.join(done.watched['reasons'])}")
-    fault = next(faults(done, least), None)
+    fault = next(faults(done, limit), None)
     detail = f"{fault}; {', '.join(said)}" if fault else ", ".join(said)
-    return Outcome(FAILED if fault else PASSED, detail, kept, least.kept, KEPT)
+    return Outcome(FAILED if fault else PASSED, detail, kept, limit.kept, KEPT)
 
 
-def faults(done: Load, least: Least) -> Iterator[str]:
+def faults(done: Load, limit: Least) -> Iterator[str]:
     """What makes a run fail, the gravest first."""
     said, (kept, rate) = done.watched, _rates(done.rates)
     if said.get("lost"):
@@ -161,14 +146,12 @@ def faults(done: Load, least: Least) -> Iterator[str]:
         yield f"{done.wrong_products} of {done.products} products differ from the first one"
     if done.wrong_bytes:
         yield f"{done.wrong_bytes} bytes of memory changed"
-    if said.get("xids"):
-        yield f"the driver reported Xid {', '.join(map(str, said['xids']))}"
     if said.get("ecc_new", 0) > 0:
         yield f"{said['ecc_new']} new uncorrectable ECC errors"
-    if kept < (least.kept or 0.0):
+    if kept < (limit.kept or 0.0):
         yield f"the rate fell to {kept:.0%} of the first"
-    if rate < least.tflops:
-        yield f"{rate:.1f} TFLOPS, {least.tflops:.1f} are the least of this model"
+    if rate < limit.tflops:
+        yield f"{rate:.1f} TFLOPS, {limit.tflops:.1f} are the least of this model"
 
 
 def _rates(rates: Tuple[Tuple[float, float], ...]) -> Tuple[float, float]:

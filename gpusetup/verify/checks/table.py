@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Callable, Dict, Iterator, Tuple
 
-from ..companions.rows import COMPANIONS
+from ..companions import COMPANIONS
 from ..values import HOST, Check, Outcome, WrongQuestion, kind
 from .rows import PROGRAMS, QUICK, STANDARD
 from .rows_cluster import DISTRIBUTED, RANKS, STRESS

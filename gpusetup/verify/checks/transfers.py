@@ -33,7 +33,7 @@ def copy_within(device: str) -> Outcome:
 
 
 def _copied(device: str, from_device: str, to_device: str) -> Outcome:
-    """Every byte arrives; the rate is the best of some rounds, the spread its noise."""
+    """Every byte arrives; the rate is the best of some rounds."""
     sent = torch.randint(0, 2**31, (COPY_BYTES // 4,), generator=source(torch, 110)).int()
     start, target = sent.to(from_device), torch.zeros_like(sent, device=to_device)
     found = measured(device, lambda: target.copy_(start), COPY_BYTES / GB)

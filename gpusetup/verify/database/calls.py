@@ -50,8 +50,6 @@ def mapped(torch: Any, given: Any, change: Callable[[Any], Any]) -> Any:
         return change(given)
     if isinstance(given, (list, tuple)) and type(given) in (list, tuple):
         return type(given)([mapped(torch, each, change) for each in given])
-    if isinstance(given, tuple) and hasattr(given, "_fields"):
-        return type(given)(*[mapped(torch, each, change) for each in given])
     if isinstance(given, dict):
         return {name: mapped(torch, each, change) for name, each in given.items()}
     return given

@@ -254,6 +254,14 @@ def most_alike(places: Any) -> int:
     return int(places.unique(return_counts=True)[1].max()) if places.numel() else 0
 
 
+def parts_of(question: Question, label: str, found: Answer) -> List[Part]:
+    """Each comparison of an answer."""
+    return [
+        each if isinstance(each, Part) else judged(question, each)
+        for each in targets(question, label, found, question.exact)
+    ]
+
+
 def judged(question: Question, target: Target) -> Part:
     """Moved arguments are asked for where the answer is farther off than by its own roundoff."""
     found, right = target.found, target.exact
@@ -266,7 +274,7 @@ def judged(question: Question, target: Target) -> Part:
     if kind_of(found) == "whole":
         return _whole(question, target)
     part = _close(question, target, [])
-    if question.steps and bool((right == right.round()).all()):
+    if question.steps and kind_of(right) == "float" and bool((right == right.round()).all()):
         return part  # the numbers are given exactly, and it jumps there
     if part.worst > 1:
         part = _close(question, target, [target.of(each) for each in question.moved_answers()])
@@ -366,10 +374,7 @@ def _once(torch: Any, device: str, asked: Any, call: Call) -> Iterator[Part]:
         said = ", ".join(filter(None, (layout, label)))
         try:
             found = question.here(way, layout, learns)
-            parts = [
-                each if isinstance(each, Part) else judged(question, each)
-                for each in targets(question, said, found, question.exact)
-            ]
+            parts = parts_of(question, said, found)
         except NoWay:
             continue
         except Exception as problem:

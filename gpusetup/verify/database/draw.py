@@ -156,7 +156,7 @@ def _any_size(draw: Draw, x: Any) -> Any:
     return drawn.to(x.dtype)
 
 
-def grown(draw: Draw, call: Call, most: int = 2**14) -> Call:
+def grown(draw: Draw, call: Call, most: int) -> Call:
     """One axis of each tensor, counted from the last, gets another length; the numbers are some of
     those that were there, made smaller by up to a third."""
     torch = draw.torch

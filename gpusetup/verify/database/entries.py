@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
+import warnings
 import zlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -11,7 +12,7 @@ from .calls import WHOLE, Call, plain, replaced
 from .draw import Draw, grown, numbered
 from .forms import Question, form
 from .loading import Database, kept_chance, seeded
-from .rules import BY_SIGN, LEFT_OUT, NO_GRADIENT, reason
+from .rules import BY_SIGN, HALVES, LEFT_OUT, NO_GRADIENT, reason
 from .ways import WAYS, Way, directly, in_place, into_out
 
 
@@ -76,10 +77,12 @@ class Entry(NamedTuple):
                 for x in sizes
             )
 
-        try:
-            return leaves(above) or leaves(below)
-        except Exception:  # it has no answer to these
-            return False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                return leaves(above) or leaves(below)
+            except Exception:  # it has no answer to these
+                return False
 
     def within(self, torch: Any, call: Call) -> Call:
         """Numbers for which the database calls the function defined."""
@@ -145,7 +148,8 @@ class Entry(NamedTuple):
         wanted, call = form(turn), chance.choice(calls)
         if self.varies:
             draw = Draw(torch, words, wanted.lengths)
-            longer, kind = grown(draw, call), wanted.numbers
+            most = MOST if self.of_single_numbers or dtype in HALVES else LONGEST
+            longer, kind = grown(draw, call, most), wanted.numbers
             if kind == "large" and dtype in WHOLE and self.counts_up(torch, longer):
                 kind = ""
             made = longer
@@ -154,6 +158,10 @@ class Entry(NamedTuple):
                 made = self.within(torch, numbered(draw, made, kind, dtype))
             fit = (one for one in (made, longer) if not self.leaves_range(torch, one, dtype))
             call = next(fit, call)
+        if self.listed and wanted.lengths:  # more tensors than one call of a kernel takes
+            many = chance.choice((1, 9, 40))
+            given = (x * many if isinstance(x, list) else x for x in call.given)
+            call = call._replace(given=tuple(given))
         return Question(self, dtype, turn, call, words, wanted)
 
     def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
@@ -175,6 +183,9 @@ class Entry(NamedTuple):
             yield form.way if way is not directly else "", way, layout, learns
 
 
+MOST, LONGEST = 2**14, 2**20
+"""Numbers of one tensor; of reductions, which take longer rows but in half precision, where a sum
+leaves the range."""
 MADE: Dict[Tuple[str, str, str, int], List[Call]] = {}
 """The samples of the entries that were asked last."""
 TURNS = (

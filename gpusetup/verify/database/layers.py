@@ -114,6 +114,30 @@ def run_net(name: str) -> Callable[..., Any]:
     return run
 
 
+def draw_transformer(d: Draw) -> Any:
+    heads = d.choice((1, 2, 4))
+    wide, inner = heads * d.choice((8, 16, 33)), d.choice((8, 33, 64))
+    halves: List[Any] = [((3 * wide, wide), (3 * wide,)), ((wide, wide), (wide,))]
+    halves += [((inner, wide), (inner,)), ((wide, inner), (wide,)), *[((wide,), (wide,))] * 2]
+    weights = [0.3 * d.normal(*shape) for half in halves for shape in half]
+    x = d.normal(d.choice((1, 2, 5)), d.choice((1, 7, 33, 65)), wide)
+    return (x, weights), {"heads": heads, "first": d.flag(), "gelu": d.flag()}
+
+
+def transformed(x: Any, weights: List[Any], heads: int, first: bool, gelu: bool) -> Any:
+    """A layer as `eval` computes it: by its fast path where no gradient is asked."""
+    import torch
+
+    layer = torch.nn.TransformerEncoderLayer(
+        *(x.shape[-1], heads, len(weights[5]), 0.0, "gelu" if gelu else "relu"),
+        batch_first=True,
+        norm_first=first,
+        device="meta",
+    ).eval()
+    names = [name for name, _ in layer.named_parameters()]
+    return torch.func.functional_call(layer, dict(zip(names, weights)), (x,))
+
+
 def draw_mm(d: Draw) -> Any:
     n, k, m = d.shape(3)
     k = d.choice((k, k, 65, 129, 513, 1025))

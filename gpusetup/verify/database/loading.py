@@ -159,11 +159,6 @@ def load(torch: Any) -> Database:
     )
 
 
-def modules(torch: Any) -> List[Any]:
-    """torch's `ModuleInfo`, one each. Raises NoDatabase."""
-    return _rows(_home(torch, "common_modules"), "module_db")
-
-
 def optimizers(torch: Any) -> List[Any]:
     """torch's `OptimizerInfo`, one each. Raises NoDatabase."""
     return _rows(_home(torch, "common_optimizers"), "optim_db")

@@ -24,7 +24,9 @@ from .layers import (
     draw_linear,
     draw_mm,
     draw_recurrent,
+    draw_transformer,
     run_net,
+    transformed,
 )
 
 
@@ -36,12 +38,6 @@ def _axis(d: Draw, shape: List[int]) -> int:
 def _along(d: Draw) -> Any:
     shape = d.shape(d.choice((1, 2, 3)), 2**18)
     return (d.normal(*shape), _axis(d, shape)), {}
-
-
-def _spread(d: Draw) -> Any:
-    (x, dim), _ = _along(d)
-    dims = (dim, (dim + 1) % x.dim()) if x.dim() > 1 and d.flag() else (dim,)
-    return (x, dims), {"correction": d.choice((0, 1, 1))}
 
 
 def _tied(d: Draw) -> Any:
@@ -72,13 +68,6 @@ def _rows(d: Draw) -> Any:
 def _looked_up(d: Draw) -> Any:
     table, places = _rows(d)
     return (places, table), {"padding_idx": d.choice((None, 0, 3)), "scale_grad_by_freq": d.flag()}
-
-
-def _bag(d: Draw) -> Any:
-    table, places = _rows(d)
-    starts = d.whole(0, len(places), d.choice((1, 3, 17))).sort()[0]
-    starts[0] = 0
-    return (places, table, starts), {"mode": d.choice(("sum", "mean"))}
 
 
 def _added(d: Draw) -> Any:
@@ -125,26 +114,6 @@ def _int_product(a: Any, b: Any) -> Any:
     return torch._int_mm(a, b) if a.dtype == torch.int8 else torch.mm(a.double(), b.double()).int()
 
 
-def _sparse(d: Draw) -> Any:
-    n, m = d.length(257), d.choice((3, 17, 65))
-    kept = d.whole(0, 4, n, m) == 0
-    return (d.normal(n, m) * kept, d.normal(m, d.choice((1, 3, 17)))), {
-        "kind": d.choice(("coo", "csr", "sum", "add"))
-    }
-
-
-def _sparsely(x: Any, y: Any, kind: str) -> Any:
-    import torch
-
-    if kind == "csr":
-        return x.to_sparse_csr() @ y
-    if kind == "sum":
-        return torch.sparse.sum(x.to_sparse(), 1).to_dense()
-    if kind == "add":
-        return (x.to_sparse() + x.flip(0).to_sparse()).to_dense()
-    return torch.sparse.mm(x.to_sparse(), y)
-
-
 def _waves(d: Draw) -> Any:
     n = d.length(2**14)
     return (d.normal(d.choice((1, 3)), n), n), {}
@@ -154,21 +123,6 @@ def _solved(d: Draw) -> Any:
     n = d.length(130)
     x = d.normal(n, n)
     return (x @ x.t() / n + d.torch.eye(n), d.normal(n, 3)), {}
-
-
-def _ragged(d: Draw) -> Any:
-    width = d.choice((3, 17, 64))
-    return (
-        [d.normal(d.choice((1, 2, 7, 33)), width) for _ in range(d.choice((2, 3, 9)))],
-        d.normal(d.choice((5, 33)), width),
-    ), {}
-
-
-def _padded(parts: List[Any], weight: Any) -> Any:
-    import torch
-
-    made = torch.nested.as_nested_tensor(list(parts))
-    return torch.nested.to_padded_tensor(torch.nn.functional.linear(made, weight), 0.0)
 
 
 def _parts(d: Draw) -> Any:
@@ -222,6 +176,7 @@ def own(torch: Any) -> Dict[str, Any]:
         Own("lstm net", draw_recurrent(4), run_net("lstm"), room=4.0),
         Own("gru net", draw_recurrent(3), run_net("gru"), room=4.0),
         Own("rnn net", draw_recurrent(1), run_net("rnn_tanh"), room=4.0),
+        Own("transformer layer", draw_transformer, transformed, room=8.0),
         Own("product", draw_mm, t.mm, once=True),
         Own("products of a batch", draw_bmm, t.bmm, once=True),
         Own("product added", draw_addmm, t.addmm),
@@ -249,24 +204,6 @@ def own(torch: Any) -> Dict[str, Any]:
         Own("mean along", _along, t.mean, once=True, by_threads=True),
         Own("running sum", _along, t.cumsum),
         Own(
-            "norm along",
-            _along,
-            lambda x, dim: (t.linalg.vector_norm(x, dim=dim), t.linalg.vector_norm(x)),
-        ),
-        Own(
-            "variance along",
-            _spread,
-            lambda x, dim, correction: (
-                t.var_mean(x, dim, correction=correction) if min(x.shape) > 1 else x.sum()
-            ),
-        ),
-        Own(
-            "greatest of ties",
-            _tied,
-            lambda x, dim, _: (t.argmax(x, dim), t.argmin(x, dim), t.amax(x, dim)),
-            learns=False,
-        ),
-        Own(
             "sort of ties",
             _tied,
             lambda x, dim, down: t.sort(x, dim=dim, descending=down, stable=True),
@@ -274,7 +211,6 @@ def own(torch: Any) -> Dict[str, Any]:
         ),
         Own("first few", _apart, lambda x, k, dim, largest: t.topk(x, k, dim, largest)),
         Own("lookup", _looked_up, f.embedding),
-        Own("bags", _bag, f.embedding_bag),
         Own(
             "added at places",
             _added,
@@ -304,10 +240,8 @@ def own(torch: Any) -> Dict[str, Any]:
         Own("lists with products", _lists(3), lambda *x: in_place_of(t._foreach_addcmul_, *x)),
         Own("norms of lists", _lists(1), t._foreach_norm),
         Own("product of bytes", _int8, _int_product, ("int8",), learns=False),
-        Own("sparse matrices", _sparse, _sparsely, full, learns=False),
         Own("waves", _waves, lambda x, n: (t.fft.rfft(x), t.fft.irfft(t.fft.rfft(x), n)), full),
         Own("solved", _solved, lambda x, y: (t.linalg.cholesky(x), t.linalg.solve(x, y)), full),
-        Own("ragged lines", _ragged, _padded),
         Own("many parts", _parts, t.cat),
         Own("resized", _resized, f.interpolate),
         Own(

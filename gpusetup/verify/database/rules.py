@@ -43,7 +43,7 @@ LEFT_OUT: Tuple[Rule, ...] = (
             *("uniform", "multinomial", "rand_like", "randint*", "randn*", "*dropout*"),
             *("nn.functional.dropout*", "nn.functional.alpha_dropout", "nn.functional.rrelu"),
             *("nn.functional.feature_alpha_dropout*", "nn.functional.fractional_max_pool*"),
-            *("svd_lowrank", "pca_lowrank", "nn.FractionalMaxPool*"),
+            *("svd_lowrank", "pca_lowrank"),
         ),
     ),
     Rule(
@@ -83,7 +83,6 @@ LEFT_OUT: Tuple[Rule, ...] = (
     Rule("takes the strides that its caller gives alone", ("torch.ops.aten._scaled_dot_product*",)),
     Rule("reads memory outside its argument", ("as_strided.partial_views",)),
     Rule("its samples take seconds to make", ("linalg.pinv.singular",)),
-    Rule("after the first call it is the module of the same name without Lazy", ("nn.Lazy*",)),
     Rule("takes a search, sparse gradients, or matrices alone", ("LBFGS", "SparseAdam", "Muon")),
 )
 NO_GRADIENT: Tuple[Rule, ...] = (
@@ -100,10 +99,6 @@ NO_GRADIENT: Tuple[Rule, ...] = (
     ),
 )
 """Whose gradient is not asked: computing it loses more than its arguments' roundoff tells."""
-CHAINS = ("nn.Transformer*", "nn.MultiheadAttention")
-CHAIN_ROOM = 4.0
-"""Of some twenty operators one after the other: each rounds; twice that in halves. The gradient of
-a key's bias is nought, as a difference of like numbers."""
 BY_SIGN = ("symeig", "linalg.eigh", "linalg.svd", "svd", "linalg.qr", "qr")
 """Vectors that may have either sign. The database itself says what of them is unique: that is
 compared."""
@@ -112,8 +107,6 @@ SCALE_OF_ARGUMENTS = (
     *("_batch_norm_with_update", "special.ndtr", "nn.functional.batch_norm*"),
     *("nn.functional.layer_norm", "nn.functional.group_norm", "nn.functional.instance_norm"),
     *("native_group_norm", "signal.windows.*", "nn.functional.normalize"),
-    *("nn.GELU", "nn.Tanhshrink", "nn.LogSoftmax", "nn.LogSigmoid", "nn.CrossEntropyLoss"),
-    *("nn.LinearCrossEntropyLoss", "nn.BCEWithLogitsLoss", "nn.MultiLabelSoftMarginLoss"),
     *("nn.functional.cosine_similarity", "nn.functional.rms_norm", "cov", "corrcoef"),
     *("nn.functional.binary_cross_entropy_with_logits", "nn.functional.linear_cross_entropy*"),
     *("nn.functional.cross_entropy", "log_softmax*", "nn.functional.tanhshrink"),
@@ -127,7 +120,6 @@ STEEP = 16.0
 there is the difference of numbers so many times 20 times greater than what it is taken along."""
 ROOM: Dict[str, float] = {
     "nn.functional.ctc_loss": 100.0,
-    "nn.CTCLoss": 100.0,
     "nn.functional.scaled_dot_product_attention": 10.0,
 }
 """Entries that are computed by steps which lose more than their arguments' roundoff."""

@@ -1,1 +1,1 @@
-"""How right is right: tolerances, precisions, expectations, baselines."""
+"""How right is right: tolerances, precisions, expectations."""

@@ -1,14 +1,12 @@
-"""Which rank of how many this process is: by what torchrun, srun or mpirun set, all of it.
+"""Which rank of how many this process is: by what torchrun or srun set, all of it.
 
 One stray variable makes no rank: a batch script has SLURM_PROCID too, a container may have RANK.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import socket
-import zlib
 from typing import Mapping, NamedTuple, Optional, Tuple
 
 from ..values import WrongQuestion
@@ -16,18 +14,6 @@ from ..values import WrongQuestion
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 SRUN = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
 """srun sets both; the batch script, and the shell of `salloc`, have the first alone."""
-MPIRUN: Tuple[Tuple[str, ...], ...] = (
-    (
-        *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-    ),
-    (
-        *("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"),
-        "MV2_COMM_WORLD_LOCAL_SIZE",
-    ),
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-)
-"""Rank, number, place on the host and number there: Open MPI, MVAPICH, MPICH and Intel MPI."""
 FIRST_PORT, PORTS = 20_000, 10_000
 """Where the ports of a job lie that names none: below the ephemeral ones, by the job's number."""
 
@@ -54,7 +40,7 @@ class Rank(NamedTuple):
         return tuple(zip(TORCHRUN, map(str, self)))
 
 
-def rank_in(environ: Mapping[str, str], parent: Optional[int] = None) -> Optional[Rank]:
+def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
     """The rank that the environment describes; None for a process on its own.
 
     >>> rank_in({}) is None
@@ -69,10 +55,9 @@ def rank_in(environ: Mapping[str, str], parent: Optional[int] = None) -> Optiona
     """
     host = environ.get("SLURMD_NODENAME") or socket.gethostname()
     given = {name: value for name, value in environ.items() if value}
-    address, ports = given.get("MASTER_ADDR", ""), given.get("MASTER_PORT")
     if all(name in given for name in TORCHRUN):
         names: Tuple[str, ...] = TORCHRUN
-        port = _number(given, "MASTER_PORT")
+        address, port = given["MASTER_ADDR"], _number(given, "MASTER_PORT")
         run, again = (given.get(f"TORCHELASTIC_{n}", "") for n in ("RUN_ID", "RESTART_COUNT"))
         # Without --rdzv-id every run has the same name; no two have the same place to meet.
         job = f"{run}.{again}"
@@ -82,19 +67,7 @@ def rank_in(environ: Mapping[str, str], parent: Optional[int] = None) -> Optiona
         address, port = first_host(nodes), port_of(environ)
         job = f"{given.get('SLURM_JOB_ID', '0')}.{given.get('SLURM_STEP_ID', '0')}"
     else:
-        names = next((each for each in MPIRUN if all(name in given for name in each)), ())
-        if not names:
-            return None
-        if _number(given, names[1]) > _number(given, names[3]) and not (address and ports):
-            raise WrongQuestion(
-                f"{given[names[1]]} ranks on several hosts, and MPI does not say where rank 0 is",
-                "`mpirun -x MASTER_ADDR=HOST_OF_RANK_0 -x MASTER_PORT=29500 ...`",
-            )
-        # On one host its ranks have one parent, which tells this run from others.
-        parent = os.getppid() if parent is None else parent
-        usual = FIRST_PORT + 2 * (parent % (PORTS // 2))
-        address, port = address or "127.0.0.1", _number(given, "MASTER_PORT", usual)
-        job = f"mpi.{zlib.crc32(given.get('PMIX_NAMESPACE', '').encode())}"
+        return None
     rank, world = (_number(given, name) for name in names[:2])
     if not 0 <= rank < max(2, world):
         raise WrongQuestion(f"rank {rank} of {world} ranks", "RANK and WORLD_SIZE contradict")
@@ -139,5 +112,5 @@ def _number(environ: Mapping[str, str], name: str, usual: Optional[int] = None) 
         return int(environ.get(name) or (environ[name] if usual is None else usual))
     except (KeyError, ValueError):
         raise WrongQuestion(
-            f"{name}={environ.get(name)!r} is no number", "start it with torchrun, srun or mpirun"
+            f"{name}={environ.get(name)!r} is no number", "start it with torchrun or srun"
         ) from None

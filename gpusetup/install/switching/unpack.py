@@ -1,5 +1,5 @@
-"""What uv has unpacked below a folder of its own, compared with the lists of the wheels (RECORD),
-file by file, and where each file goes.
+"""Fetches the wheels and unpacks them beside the environment, by uv; and compares every file with
+the lists of the wheels (RECORD).
 
 uv checks the hash of each wheel as it comes; what lies in its cache may have changed since, on the
 disk or by whoever edits a file of an environment that shares it.
@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
-import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,15 +17,80 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from gpusetup.errors import ToolFailed
+from gpusetup.errors import ToolFailed, Unreached
+from gpusetup.install.complaints import complaint
+from gpusetup.install.fetching.lock import lock_text
 from gpusetup.install.fetching.wheels import Wheel
-from gpusetup.install.target.layout import Layout
+from gpusetup.install.job import Job, run_step
+from gpusetup.install.plan import Plan
+from gpusetup.install.settings.environment import FETCHING, asking_environment
+from gpusetup.install.switching.files import remove
+from gpusetup.install.switching.journal import STAGING, STORE
+from gpusetup.install.target.layout import LIBRARIES, Layout
+from gpusetup.model.finding import Step
 
 CHUNK = 1 << 20
 UV_LOCK = ".lock"
 """What uv leaves in a prefix that it has installed into."""
-LIBRARIES = ("site-packages", "dist-packages")
 Rows = list[list[str]]
+
+
+def switch_step(program: str, python: str, prefix: str, *, hashed: bool) -> Step:
+    """The command that fetches and unpacks the wheels: each by its address and its hash, into a
+    folder of the environment `prefix` from which they are renamed to their places once they are
+    compared. `hashed`: the index names a hash of every one."""
+    stage = os.path.join(prefix, STORE, STAGING)
+    root, lock = os.path.join(stage, "root"), os.path.join(stage, "pylock.toml")
+    options: tuple[str, ...] = ("--quiet", "--no-deps", "--no-build")
+    options += ("--preview-features", "pylock", *(("--require-hashes",) if hashed else ()))
+    where = ("--python", python, "--prefix", root, "-r", lock)
+    temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), os.path.join(stage, "tmp"))
+    return Step(
+        argv=(program, "pip", "install", *options, *where),
+        title="download the wheels and unpack them next to the environment",
+        environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
+        timeout_seconds=6 * 3600.0,
+    )
+
+
+def venv_step(program: str, folder: str, base: str) -> Step:
+    """The command that makes an environment; the store with the journal is in it already."""
+    options = ("--quiet", "--no-project", "--allow-existing", "--python", base)
+    argv = (program, "venv", *options, folder)
+    return Step(argv=argv, title="make the environment", timeout_seconds=120.0)
+
+
+def unpacked(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
+    """Everything that comes, unpacked beside the environment and compared with its lists; once more
+    from the index if our cache has changed."""
+    try:
+        return _unpack(job, plan, layout)
+    except Differs as problem:
+        job.log.line(f"{problem.message}; once more, from the index")
+        environment = asking_environment(job.environ, Path.home())
+        names = tuple(wheel.name for wheel in plan.wheels)
+        run_step(job, Step(argv=(job.uv, "cache", "clean", *names), title=""), environment)
+        return _unpack(job, plan, layout)
+
+
+def _unpack(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
+    folder = Path(layout.prefix, STORE, STAGING)
+    remove(folder)
+    (folder / "tmp").mkdir(parents=True)
+    folder.chmod(0o700)
+    (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
+    environment = {**asking_environment(job.environ, Path.home(), layout.prefix), **FETCHING}
+    if plan.choice.index_url.startswith("http"):  # so that uv knows its login
+        indexes = filter(None, (plan.choice.index_url, environment.get("UV_INDEX")))
+        environment["UV_INDEX"] = " ".join(indexes)
+    with job.show_progress(plan.wheels, Path(environment["UV_CACHE_DIR"])):
+        output = run_step(job, plan.steps[-1], environment)
+    if not output.ok:
+        raise complaint("cannot download and unpack the wheels", output, Unreached)
+    return compared(folder / "root", plan.wheels, layout)
+
+
+# --- what was unpacked ----------------------------------------------------------------------------
 
 
 class Differs(ToolFailed):
@@ -58,10 +122,7 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
                 raise differs(
                     f"The unpacked files differ from the wheel's list: {_short(path, root)}"
                 )
-    targets = {path: _target(path, root, layout) for path in promised}
-    for path, rows in lists.items():
-        _write_moved(path, rows, targets)
-    return targets
+    return {path: _target(path, root, layout) for path in promised}
 
 
 def _files_below(root: Path) -> Iterator[str]:
@@ -114,17 +175,6 @@ def _target(path: str, root: Path, layout: Layout) -> str:
     if parts[0] in ("bin", "Scripts"):
         return os.path.join(layout.scripts, *parts[1:])
     return os.path.join(layout.data, *parts)
-
-
-def _write_moved(record: str, rows: Rows, targets: Mapping[str, str]) -> None:
-    """Write a list again if it has to name other places."""
-    library = os.path.dirname(os.path.dirname(targets[record]))
-    names = [os.path.relpath(targets[_listed(record, row)], library) for row in rows]
-    moved = [[name.replace(os.sep, "/"), *row[1:]] for name, row in zip(names, rows, strict=True)]
-    if moved != rows:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(moved)
-        Path(record).write_bytes(os.fsencode(text.getvalue()))
 
 
 def _short(path: str, root: Path) -> str:

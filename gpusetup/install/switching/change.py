@@ -1,0 +1,388 @@
+"""Changes an environment so that it can be put back: each file that leaves is moved aside.
+
+Everything that will leave or come is written to a journal first, and every phase is noted there
+before it begins. Until the first rename nothing of the environment is touched; whatever fails
+afterwards puts the previous state back. Moving a file aside is a rename on the same filesystem, so
+it costs no second copy of gigabytes. From the journal alone `recover` brings a killed change to the
+previous or to the new state, and may itself be killed and run again. What a phase relies on is on
+the disk before that phase is noted, so that this holds after a power cut as well. Folders are only
+made, and removed when they are empty.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from gpusetup.errors import Blocked
+from gpusetup.install.complaints import complaint
+from gpusetup.install.job import Job, Outcome, run_step
+from gpusetup.install.plan import Plan
+from gpusetup.install.proof import prove
+from gpusetup.install.settings.environment import asking_environment
+from gpusetup.install.switching.files import flush, link_hard, remove
+from gpusetup.install.switching.journal import (
+    JOURNAL,
+    NEXT_RECEIPT,
+    RECEIPT,
+    STAGING,
+    STORE,
+    UNDO,
+    Journal,
+    Phase,
+    paths_in,
+    read_journal,
+    require_inside,
+    text_of,
+    write_journal,
+)
+from gpusetup.install.switching.lock import locked
+from gpusetup.install.switching.receipt import Receipt, now, receipt_wheel, shareable, write_receipt
+from gpusetup.install.switching.unpack import unpacked
+from gpusetup.install.target.find import Target, layout_of
+from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, versions
+from gpusetup.install.target.owned import files_of_all
+from gpusetup.model.documents import DoneStep
+from gpusetup.model.frozen import replace
+from gpusetup.system.refused import READ_ONLY, blocked_by_files, refused
+from gpusetup.system.signals import interruptible, uninterrupted
+from gpusetup.system.system import System
+
+VENV_ENTRIES = (
+    *("bin", "lib", "lib64", "include", "share", "Scripts", "Lib", "Include", "Library"),
+    *("pyvenv.cfg", ".lock", ".gitignore", "CACHEDIR.TAG"),
+)
+"""What uv, venv and virtualenv make in the folder of an environment: only these go with one that is
+being made."""
+
+
+def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
+    """Lock, fetch and unpack, replace, prove, keep or put back; how it ended. An environment that
+    is to be made is made first, and taken away where it fails."""
+    venv, layout, verdict = target.venv, target.layout, None
+    store = Path(venv or layout.prefix, STORE)
+    existed, seen = store.parent.is_dir(), () if venv else distributions(layout)
+    with interruptible(), locked(store, job.talk):
+        job.store = store
+        _require_unchanged(target, plan, seen)
+        phase: Phase = "making" if venv else "staging"
+        journal = Journal(phase=phase, venv=venv is not None, existed=existed, keep=job.keep)
+        change = begun(store, journal)
+        with change.or_back(job):
+            if venv:
+                made = run_step(job, plan.steps[0], asking_environment(job.environ, Path.home()))
+                if not made.ok:
+                    raise complaint(f"{venv} cannot be made", made)
+                layout = replace(layout_of(System(), target.python), prefix=venv)
+            change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
+            if verify:
+                verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
+            if verdict is None or verdict["verdict"] == "passed":
+                receipt = _receipt(job, plan, change.journal, verdict)
+                write_receipt(store / NEXT_RECEIPT, receipt)
+        if verdict is not None and verdict["verdict"] != "passed":
+            change.restore(job)
+            return Outcome(kept=False, verdict=verdict)
+        change.finish()
+    return Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
+
+
+def _require_unchanged(target: Target, plan: Plan, seen: tuple[Any, ...]) -> None:
+    """Nobody has changed or made the environment while we planned, fetched and waited."""
+    if target.venv is not None:
+        same = all(entry.name == STORE for entry in Path(target.venv).iterdir())
+    else:
+        there = distributions(target.layout)
+        same = there == seen and versions(there).items() >= plan.before.items()
+    require_finished(Path(plan.target, STORE), same)
+
+
+def require_finished(store: Path, same: bool = True) -> None:
+    """Nobody has begun a change."""
+    if not same or read_journal(store) is not None:
+        raise Blocked(
+            f"{store.parent} was changed by another program in the meantime",
+            hint="nothing was changed; run this again",
+        )
+
+
+def undo(job: Job, layout: Layout) -> None:
+    """The packages that the last installation replaced come back, by a change like any other; what
+    came since stays."""
+    store = Path(layout.prefix, STORE)
+    with interruptible(), locked(store, job.talk):
+        known = undo_known(store, layout)
+        journal = Journal(phase="staging", keep=False, undoes=True, before=known.journal.after)
+        change = begun(store, journal)
+        with change.or_back(job):
+            change.exchange(job, layout, known.linked(), known.journal.before)
+        change.finish()
+
+
+def recover(store: Path) -> Journal | None:
+    """End what a killed change began, in the new state if it was about to be kept, else in the
+    previous one; its journal, None if nothing was left unfinished."""
+    journal = read_journal(store)
+    if journal is not None:
+        change, hint = Change(store, journal), "fix that, then run this again; nothing is lost"
+        with blocked_by_files("Cannot finish the interrupted change", hint):
+            (change.keep if journal.phase == "keeping" else change.put_back)()
+    return journal
+
+
+def begun(store: Path, journal: Journal) -> Change:
+    """A change whose journal is written, before anything is changed."""
+    change = Change(store, replace(journal, former=f"former-{secrets.token_hex(4)}"))
+    with blocked_by_files(f"{store} cannot be written", READ_ONLY):
+        (store / change.journal.former).mkdir(parents=True)
+        remove(store / STAGING)
+        (store / STAGING).mkdir(mode=0o700)
+        change.enter(journal.phase)
+        flush(store)
+    return change
+
+
+class Change:
+    """A change of the environment with this store; its journal tells how to end it either way."""
+
+    def __init__(self, store: Path, journal: Journal) -> None:
+        self.store, self.journal = store, journal
+
+    @property
+    def aside(self) -> dict[str, str]:
+        """What is moved: its place in the environment, and where it is kept."""
+        places = enumerate(paths_in(self.store, self.journal.moves))
+        return {path: str(self.former / f"{number:05d}") for number, path in places}
+
+    @property
+    def former(self) -> Path:
+        return self.store / self.journal.former
+
+    @property
+    def made(self) -> set[str]:
+        """The places of what was not there before."""
+        return {*paths_in(self.store, self.journal.made)}
+
+    def enter(self, phase: Phase, **more: Any) -> None:
+        """Note in the journal that a phase begins."""
+        self.journal = replace(self.journal, phase=phase, **more)
+        write_journal(self.store, self.journal)
+
+    def exchange(
+        self, job: Job, layout: Layout, coming: Mapping[str, str], after: Mapping[str, str]
+    ) -> None:
+        """What leaves is aside, and what comes in its place; both on the disk. `coming`: each new
+        file and where it goes; `after`: the distributions that they are."""
+        flush(self.store)
+        self._list(layout, frozenset(coming.values()), after)
+        job.talk("Installing ...")
+        aside = self.aside
+        for path, kept in aside.items():
+            os.rename(path, kept)
+        # A folder of metadata without a list would say of a package that it is there.
+        remove_empty(path for path in aside if f"-info{os.sep}" in path)
+        flush(self.store)
+        self.enter("installing")
+        for source, target in coming.items():
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.rename(source, target)
+        flush(self.store)
+        self.enter("verifying")
+
+    def _list(self, layout: Layout, made: frozenset[str], after: Mapping[str, str]) -> None:
+        """Note all files that are moved aside and made, if these come in place of the distributions
+        that `after` names, and of those that the journal takes out.
+
+        A file that would be overwritten although nothing that leaves owns it is moved aside too.
+        `Blocked` if a file lies outside, or if a folder is in its place.
+        """
+        gone, files = files_of_all({*after, *self.journal.before}, layout)
+        away = {path for path in files | made if os.path.lexists(path) and not _is_folder(path)}
+        away |= bytecode_of(away)
+        for path in filter(_is_folder, made):
+            raise Blocked(
+                f"{path} is a folder, and a file would come in its place",
+                hint="nothing was changed; move it away, then run this again",
+            )
+        require_inside(self.store, (*away, *made))
+        self.enter(
+            "moving",
+            moves=tuple(text_of(path, layout.prefix) for path in sorted(away)),
+            made=tuple(text_of(path, layout.prefix) for path in sorted(made - away)),
+            before=versions(gone),
+            after=dict(after),
+        )
+
+    def put_back(self) -> None:
+        """Bring the previous state back: remove what was made, rename what was moved aside.
+
+        May be run again after it was stopped anywhere: a file that is in the store was moved and is
+        brought back; one that is not was never moved, or is back already.
+        """
+        for name in VENV_ENTRIES if self.journal.venv else ():
+            remove(self.store.parent / name)
+        aside, made = self.aside, self.made
+        made |= bytecode_of(made | aside.keys()) - aside.keys()
+        for path in made:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                os.unlink(path)
+        for path, kept in aside.items():
+            if os.path.lexists(kept):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                os.replace(kept, path)
+        remove_empty(made)
+        remove(self.store / NEXT_RECEIPT)
+        self._forget()
+
+    def keep(self) -> None:
+        """The new state stays; what was moved aside is kept for one undo, or dropped."""
+        store, journal = self.store, self.journal
+        flush(store)
+        self.enter("keeping")
+        fresh, receipt = store / NEXT_RECEIPT, store / RECEIPT
+        if fresh.exists():
+            fresh.replace(receipt)
+        elif journal.undoes:
+            receipt.unlink(missing_ok=True)
+        if journal.keep:
+            kept = _files_in(self.former)
+            write_journal(store, replace(journal, phase="keeping", kept=kept), UNDO)
+        else:
+            (store / UNDO).unlink(missing_ok=True)
+        remove_empty(self.aside)
+        self._forget()
+
+    def _forget(self) -> None:
+        """End a change. The journal goes first: without it the rest is only left-overs."""
+        flush(self.store)
+        (self.store / JOURNAL).unlink(missing_ok=True)
+        flush(self.store)
+        drop_leftovers(self.store)
+
+    def finish(self) -> None:
+        hint = "fix that, then `gpusetup install` finishes it"
+        with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
+            self.keep()
+
+    def restore(self, job: Job) -> None:
+        """Put the previous state back; a Ctrl-C waits until it is done."""
+        if self.journal.phase != "staging":
+            job.talk("Restoring the previous state ...")
+        job.log.line("put back")
+        hint = "fix that, then run `gpusetup install` again; nothing is lost until then"
+        with uninterrupted(), blocked_by_files("Cannot restore the previous state", hint):
+            self.put_back()
+
+    @contextmanager
+    def or_back(self, job: Job) -> Iterator[None]:
+        """Where the block fails, the previous state comes back, and the hint says so."""
+        try:
+            yield
+        except BaseException as problem:
+            changed = self.journal.phase != "staging"
+            self.restore(job)
+            if isinstance(problem, OSError):
+                hint = "the previous state was restored" if changed else "nothing was changed"
+                raise refused(problem, "", hint) from problem
+            raise
+
+    def linked(self) -> dict[str, str]:
+        """What is kept, once more in the staging folder, by hard links if the disk has them: each
+        file, and where it goes."""
+        stage = self.store / STAGING
+        kept = {str(stage / os.path.basename(at)): (at, path) for path, at in self.aside.items()}
+        for copy, (at, _) in kept.items():
+            link_hard(at, copy)
+        return {copy: path for copy, (_, path) in kept.items()}
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def bytecode_of(paths: Iterable[str]) -> set[str]:
+    """The bytecode that is there of some sources."""
+    sources = {os.path.splitext(path)[0] for path in paths if path.endswith(".py")}
+    found = set()
+    for folder in {os.path.dirname(path) for path in sources}:
+        cache = os.path.join(folder, "__pycache__")
+        for name in os.listdir(cache) if _is_folder(cache) else ():
+            if os.path.join(folder, name.partition(".")[0]) in sources:
+                found.add(os.path.join(cache, name))
+    return found
+
+
+def remove_empty(files: Iterable[str]) -> None:
+    """The folders in which these files were, and those above, as far as nothing is in them."""
+    for folder in sorted({os.path.dirname(path) for path in files}, reverse=True):
+        with suppress(OSError):
+            while os.path.basename(folder) not in LIBRARIES:
+                os.rmdir(folder)
+                folder = os.path.dirname(folder)
+
+
+def drop_leftovers(store: Path) -> None:
+    """Delete what no journal names; the store itself if nothing is left in it."""
+    undo = read_journal(store, UNDO)
+    for folder in store.glob("former*"):
+        if undo is None or folder.name != undo.former:
+            remove(folder)
+    remove(store / STAGING)
+    for left in store.glob("*.new"):
+        remove(left)
+    with suppress(OSError):
+        store.rmdir()
+
+
+# --- undo -----------------------------------------------------------------------------------------
+
+
+def _files_in(former: Path) -> dict[str, tuple[int, int]]:
+    """Every file and link that is kept: its size, and the second of its last change."""
+    with os.scandir(former) as kept:
+        rows = {one.name: one.stat(follow_symlinks=False) for one in kept}
+    return {name: (row.st_size, int(row.st_mtime)) for name, row in rows.items()}
+
+
+def undo_known(store: Path, layout: Layout) -> Change:
+    """What an undo would bring back. `Blocked` if there is nothing, if others have changed these
+    packages since, or if what was kept has changed."""
+    undo = read_journal(store, UNDO)
+    if undo is None:
+        raise Blocked(
+            f"{layout.prefix} keeps nothing to undo",
+            hint="one installation is kept, until the next; none in an image build",
+        )
+    hint = "nothing was changed; `gpusetup install --torch VERSION` installs another"
+    installed, change = versions(distributions(layout)), Change(store, undo)
+    other = {n: installed.get(n) for n, v in undo.after.items() if installed.get(n) != v}
+    if other:
+        now = ", ".join(f"{name} is {version or 'gone'}" for name, version in other.items())
+        raise Blocked(f"{layout.prefix} was changed by another program since: {now}", hint=hint)
+    found = _files_in(change.former)
+    for name in sorted(found.keys() | undo.kept.keys()):
+        if found.get(name) != undo.kept.get(name):
+            said = "was changed" if name in found else "is gone"
+            raise Blocked(
+                f"The files kept for the undo have changed: {change.former / name} {said}",
+                hint=hint,
+            )
+    return change
+
+
+def _receipt(job: Job, plan: Plan, journal: Journal, verdict: Mapping[str, Any] | None) -> Receipt:
+    return Receipt(
+        installed_at=now(),
+        python=shareable(DoneStep(argv=(plan.python,))).argv[0],
+        backend=plan.choice.backend,
+        installer="uv",
+        before=journal.before,
+        after=plan.after,
+        wheels=tuple(map(receipt_wheel, plan.wheels)),
+        steps=tuple(shareable(step) for step in job.done),
+        verdict=None if verdict is None else {"verdict": verdict["verdict"]},
+    )

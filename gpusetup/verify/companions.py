@@ -1,0 +1,140 @@
+"""`--with`: packages that stand on torch, or share its GPU, are imported, each in a process of its
+own: a wheel for another torch or CUDA fails there."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from typing import Dict, NamedTuple, Optional, Sequence, Tuple
+
+from .device.importing import first_line
+from .values import FAILED, PASSED, SKIPPED, Check, Outcome, WrongQuestion
+
+VARIABLE = "GPUSETUP_VERIFY_WITH"
+"""Names the companion of the process."""
+ALL = "all"
+
+
+class Companion(NamedTuple):
+    name: str
+    module: str = ""
+    """What is imported, where that is not its name."""
+    also: Tuple[str, ...] = ()
+    """Under which names else it is installed."""
+
+
+TABLE = (
+    Companion("torchvision"),
+    Companion("torchaudio"),
+    Companion("torchcodec"),
+    Companion("torchao"),
+    Companion("torch-geometric"),
+    Companion("torch-scatter"),
+    Companion("causal-conv1d"),
+    Companion("triton"),
+    Companion("jax"),
+    Companion("tensorflow"),
+    Companion("numba"),
+    Companion("numba-cuda", "numba.cuda"),
+    Companion("transformer-engine", "transformer_engine.pytorch"),
+    Companion("cupy", also=("cupy-cuda13x", "cupy-cuda12x")),
+    Companion("flash-attn"),
+    Companion("flash-attn-3", "flash_attn_interface"),
+    Companion("flash-attn-4", "flash_attn.cute"),
+    Companion("xformers", "xformers.ops"),
+    Companion("flashinfer-python", "flashinfer"),
+    Companion("sageattention"),
+    Companion("bitsandbytes"),
+    Companion("onnxruntime", also=("onnxruntime-gpu",)),
+    Companion("vllm", "vllm._C"),
+    Companion("sglang-kernel", "sgl_kernel", ("sgl-kernel",)),
+)
+COMPANIONS = tuple(
+    Check(
+        row.name,
+        "companions:tried",
+        on=("host",),
+        needs=("import",),
+        limit_seconds=600.0,
+        environment=((VARIABLE, row.name),),
+        proves="it imports",
+        means=f"programs that use {row.name} would stop",
+        then=f"`gpusetup resolve {row.name}` names the version that goes with a torch",
+    )
+    for row in TABLE
+)
+
+
+def installed(row: Companion) -> Optional[str]:
+    """Name and version of the first distribution that is there; None where none is."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    for name in (row.name, *row.also):
+        try:
+            return f"{name} {version(name) or 'of no version'}"
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
+    """The rows that are asked for, as an index normalises a name; `all`: of what is installed.
+    WrongQuestion for another name."""
+    known: Dict[str, str] = {name: row.name for row in TABLE for name in (row.name, *row.also)}
+    wanted = set()
+    for name in names:
+        plain = re.sub(r"[-_.]+", "-", name.strip().lower())
+        if plain == ALL:
+            wanted |= {row.name for row in TABLE if installed(row)}
+        elif plain in known:
+            wanted.add(known[plain])
+        else:
+            raise WrongQuestion(
+                f"--with {name}: it is not known", "one of " + ", ".join([ALL, *sorted(known)])
+            )
+    return tuple(row for row in COMPANIONS if row.name in wanted)
+
+
+def tried(_: str) -> Outcome:
+    """Import the companion of this process; what an import raises is its failure."""
+    import torch  # noqa: F401  (its libraries first, as every program has them)
+
+    row = next(each for each in TABLE if each.name == os.environ[VARIABLE])
+    told = installed(row)
+    if told is None:
+        hint = f"`gpusetup install {row.name}`"
+        return Outcome(SKIPPED, f"{row.name} is not installed", hint=hint)
+    module = row.module or row.name.replace("-", "_")
+    try:
+        importlib.import_module(module)
+    except (Exception, SystemExit) as problem:
+        detail = f"{told}: import {module} failed: {first_line(problem)}"
+        return Outcome(FAILED, detail, hint=cause(row.name, module, problem))
+    return Outcome(PASSED, f"{told} imports")
+
+
+CAUSES: Tuple[Tuple[str, str], ...] = (
+    (
+        r"undefined symbol|Symbol not found|procedure could not be found|different CUDA version",
+        "it was built for another torch: `gpusetup resolve {0}` names the pair that fits",
+    ),
+    (r"FFmpeg|libav(util|codec)", "FFmpeg is missing: `apt install ffmpeg`, or conda's `ffmpeg`"),
+    (
+        r"lib(cudart|cublas|cudnn|nvrtc|npp)\w*\.so|cu(dart|blas|dnn)64",
+        "it was built for another CUDA: `gpusetup resolve {0}` names the pair that fits",
+    ),
+    (r"libcuda\.so|nvcuda\.dll", "there is no NVIDIA driver here: `gpusetup doctor`"),
+    (r"GLIBC\w*_[\d.]+' not found", "this system's C library is older than its wheel needs"),
+    (r"", '`python -c "import {1}"` shows the whole error'),
+)
+"""What an import says -> what it means, and the way out. First match wins."""
+
+
+def cause(name: str, module: str, problem: BaseException) -> str:
+    """What an import error means, and the way out."""
+    if isinstance(problem, ModuleNotFoundError):
+        lacking = (problem.name or "").partition(".")[0]
+        return f"it needs {lacking}, which is not installed: `gpusetup install {lacking}`"
+    found = next(meaning for words, meaning in CAUSES if re.search(words, str(problem)))
+    return found.format(name, module)

@@ -1,1 +1,0 @@
-"""What stands on torch: each companion is imported and does its smallest real computation."""
