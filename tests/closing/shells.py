@@ -140,6 +140,9 @@ def by_powershell(line: str) -> tuple[Typed, ...]:
         place = found.end()
         kind, text = found.lastgroup, found.group(found.lastgroup or 0)
         if kind == "operator":
+            if text == "&" and starts:
+                called = True
+                continue
             if text in ("&&", "||", "&"):
                 raise Refused(f"Windows PowerShell has no {text}: {line}")
             words.append(text)
@@ -153,6 +156,8 @@ def by_powershell(line: str) -> tuple[Typed, ...]:
 
 
 def _plain(kind: str | None, text: str, line: str) -> str:
+    if kind == "single":
+        return text[1:-1].replace("''", "'")
     if kind == "double":
         if "$" in text.replace("`$", ""):
             raise Refused(f"PowerShell replaces a variable in {text}: {line}")
