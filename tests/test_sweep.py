@@ -62,7 +62,7 @@ def test_the_answer_names_nodes_and_how_to_leave_them_out() -> None:
     assert found.exclude.slurm == "--exclude=n[00001-00002]"
     screen = sweep_screen(found)
     for said in (
-        "✗ slow-link: rank 4 on n00001: 12.6 GB/s with",
+        "✗ slow-link: rank 4 on n00001: 12.9 GB/s with",
         "ranks 8, 9, 10 on n00002: computing at 52%",
         "it did not come within 5 s",
         "sbatch '--exclude=n[00001-00002]' job.sh",

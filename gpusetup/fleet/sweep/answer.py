@@ -112,6 +112,7 @@ def answer(
     problems = " ".join(filter(None, (result.problem for result in sweep.results)))[:300]
     findings = tuple(_finding(group, hosts, absent, problems) for group in groups.values())
     bad = {node for one in findings if one.fault in OF_NODES for node in one.nodes}
+    compared = [*sweep.computing(), *(sweep.scores(plane.stage) for plane in sweep.planes)]
     return SweepAnswer(
         ok=not any(one.blames for one in findings),
         findings=findings,
@@ -121,7 +122,7 @@ def answer(
                 median=one.middle / _unit(one.stage),
                 sees_below=one.limit / one.middle if one.middle else 0.0,
             )
-            for one in sweep.compared()
+            for one in compared
             if one.of
         ),
         ranks=tuple(sweep.units),

@@ -8,7 +8,7 @@ rounds: what is slow in both is named (`judge.py`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gpusetup.fleet.sweep.judge import (
     PATH_AGAIN,
@@ -25,12 +25,16 @@ from gpusetup.fleet.sweep.judge import (
 )
 from gpusetup.model.frozen import Frozen
 
-COMPUTES, AGAIN = 8, 4
-"""How often each rank computes alone, and how often a slow rank meets others."""
+COMPUTES = 8
+"""How often each rank computes alone; and again, if one is slow."""
 LEAST_TURNS = 12
 """Rounds of exchanges at least: few ranks meet the same partners several times."""
 MORE_TURNS = 4
 """Matchings in addition to the logarithm of the number of ranks."""
+AGAIN = 4
+"""How often a slow rank meets other partners."""
+MOST_AGAIN = 8
+"""Rounds for that, if slow pairs share a rank and must wait for each other."""
 
 
 class Plane(Frozen):
@@ -104,32 +108,36 @@ class Sweep:
         for plane in self.planes:
             for turn in range(plane.turns):
                 if computed < COMPUTES:
-                    yield from self._alone(self.silent)
+                    yield from self._round("computing", self._alone())
                     computed += 1
                 pairs = (p for group in plane.members for p in matching(group, turn))
                 out = {*self.silent, *self.scores(plane.stage).dead}
                 yield from self._round(plane.stage, filter(out.isdisjoint, pairs))
+        yield from self._again()
+
+    def _again(self) -> Iterator[Round]:
+        """What was slow or silent, once more."""
         if self.silent or any(scores.slow for scores in self.computing()):
-            yield from self._alone(set(), again=True)
+            yield from self._round("computing", ((unit.rank,) for unit in self.units), again=True)
             for _ in range(1, COMPUTES):
-                yield from self._alone(self.silent, again=True)
+                yield from self._round("computing", self._alone(), again=True)
         for plane in self.planes:
             suspects = self.scores(plane.stage).slow
-            for turn in range(AGAIN if suspects else 0):
-                there = ([r for r in group if r not in self.silent] for group in plane.members)
-                meetings = (pair for ranks in there for pair in partners(ranks, suspects, turn))
+            for turn in range(MOST_AGAIN):
+                paths = self._open_paths(plane.stage)
+                if not paths and (turn >= AGAIN or not suspects):
+                    break
+                meetings = self._meetings(plane, (suspects, paths), turn)
                 yield from self._round(plane.stage, meetings, again=True)
-            for _ in range(PATH_AGAIN):
-                yield from self._round(plane.stage, self._slow_paths(plane.stage), again=True)
-
-    def _alone(self, out: Set[int], again: bool = False) -> Iterator[Round]:
-        groups = ((unit.rank,) for unit in self.units if unit.rank not in out)
-        return self._round("computing", groups, again)
 
     def _round(self, stage: Stage, groups: Iterable[Group], again: bool = False) -> Iterator[Round]:
         found = Round(number=len(self.results), stage=stage, again=again, groups=tuple(groups))
         if found.groups:
             yield found
+
+    def _alone(self) -> Iterator[Group]:
+        silent = self.silent
+        return ((unit.rank,) for unit in self.units if unit.rank not in silent)
 
     @property
     def silent(self) -> set[int]:
@@ -147,10 +155,6 @@ class Sweep:
             alike[unit.device].add(unit.rank)
         return tuple(scores_of(self.results, "computing", ranks) for ranks in alike.values())
 
-    def compared(self) -> tuple[Scores, ...]:
-        """The scores of all that was measured."""
-        return (*self.computing(), *(self.scores(plane.stage) for plane in self.planes))
-
     def scores(self, stage: Stage) -> Scores:
         return scores_of(self.results, stage, {unit.rank for unit in self.units} - self.silent)
 
@@ -165,13 +169,26 @@ class Sweep:
         links = [one for one in links if len(one.ranks) != 2 or ends.isdisjoint(one.ranks)]
         return (*hung, *slow, *(one for one in links if one.ranks not in known))
 
-    def _slow_paths(self, stage: Stage) -> Iterator[Pair]:
-        """Slow pairs of ranks that are not slow, no rank twice."""
+    def _open_paths(self, stage: Stage) -> list[Pair]:
+        """Slow pairs of ranks that are not slow, until they were measured often enough."""
+        scores = self.scores(stage)
+        rates = {pair: scores.pairs[pair] for pair in scores.slow_pairs}
+        again = scores.times_again
+        return [p for p, rate in rates.items() if rate < scores.limit and again[p] < PATH_AGAIN]
+
+    def _meetings(
+        self, plane: Plane, slow: tuple[Collection[int], Sequence[Pair]], turn: int
+    ) -> Iterator[Group]:
+        """Slow pairs as they are; slow ranks with others; all the rest among themselves, so that
+        the network carries as much as before."""
+        suspects, paths = slow
         taken = self.silent
-        for pair in self.scores(stage).slow_pairs:
+        for pair in paths:
             if taken.isdisjoint(pair):
                 taken.update(pair)
                 yield pair
+        for members in plane.members:
+            yield from partners([rank for rank in members if rank not in taken], suspects, turn)
 
 
 def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iterator[Pair]:

@@ -119,7 +119,7 @@ class Scores(Frozen):
         """The limit, at the speed of the sound ranks in the second series."""
         slow = {*self.slow, *(rank for pair in self.slow_pairs for rank in pair)}
         now = [median(rates) for rank, rates in self.again.items() if rank not in slow]
-        return self.limit * min(1.0, median(now) / self.middle) if now else self.limit
+        return self.limit * min(1.0, median(now) / self.middle) if now and self.limit else 0.0
 
 
 def scores_of(results: Iterable[Result], stage: Stage, ranks: Collection[int]) -> Scores:
