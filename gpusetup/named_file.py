@@ -25,13 +25,6 @@ MARKS = (
 """Byte order marks, the longer before the one that it begins with."""
 SAMPLE = 1 << 16
 """How much of a text tells its encoding."""
-KINDS = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 
 
 def shipped(name: str | Path) -> bytes:
@@ -43,12 +36,10 @@ def shipped(name: str | Path) -> bytes:
 def opened(path: str | Path) -> BinaryIO:
     """A regular file, to be read in parts. Raises OSError, and BadInput for anything else."""
     file = open(path, "rb", opener=_at_once)  # noqa: SIM115
-    kind = os.fstat(file.fileno()).st_mode
-    if stat.S_ISREG(kind):
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
     file.close()
-    what = next((words for is_one, words in KINDS if is_one(kind)), "no file")
-    raise BadInput(f"{path} is {what}, and a file is meant")
+    raise BadInput(f"{path} is a folder, a pipe or a device, and a file is meant")
 
 
 def read(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:

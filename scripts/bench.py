@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How fast is it, as ratios measured in one run beside the peers.
 
-    python scripts/bench.py                 everything, 7 runs each
-    python scripts/bench.py doctor -n 15    one group, more runs
+    python scripts/bench.py                 everything
+    python scripts/bench.py doctor tune     some groups
 
 Each row times two commands in turn (A B A B ...) as whole processes, so that a noisy machine
 disturbs both alike, and prints the median of the pairwise ratios. Peers are installed once into an
@@ -11,14 +11,13 @@ environment of their own in the user's cache folder.
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +25,7 @@ import platformdirs
 
 PYTHON = sys.executable
 ROOT = Path(__file__).resolve().parent.parent
+RUNS = 5
 PEERS = ("cuda-doctor", "env-doctor", "gpustat", "nvitop")
 
 
@@ -51,73 +51,71 @@ def cost(argv: Sequence[str]) -> tuple[float, float]:
     return time.perf_counter() - began, usage.ru_maxrss / 1024
 
 
-def paired(a: Sequence[str], b: Sequence[str], runs: int) -> tuple[float, float, float]:
+def paired(a: Sequence[str], b: Sequence[str]) -> tuple[float, float, float]:
     """Median seconds of A and of B, and the median of the ratios A/B, after one warm-up each."""
     cost(a), cost(b)
-    pairs = [(cost(a)[0], cost(b)[0]) for _ in range(runs)]
+    pairs = [(cost(a)[0], cost(b)[0]) for _ in range(RUNS)]
     ratio = statistics.median(x / y for x, y in pairs)
     return (*(statistics.median(column) for column in zip(*pairs, strict=True)), ratio)
 
 
-def at_most(name: str, ours: Sequence[str], peer: Sequence[str], most: float, runs: int) -> Row:
+def at_most(most: float, name: str, ours: Sequence[str], peer: Sequence[str]) -> Row:
     """A row that promises `ours` to take at most `most` times as long as `peer`."""
-    mine, theirs, ratio = paired(ours, peer, runs)
+    mine, theirs, ratio = paired(ours, peer)
     measured = f"{mine:.3f} s against {theirs:.3f} s: {ratio:.2f} times"
     return Row(name, measured, f"at most {most:.2g} times", ratio <= most)
 
 
-def under(name: str, ours: Sequence[str], seconds: float, runs: int, mib: float = 1e9) -> Row:
-    """A row that promises a median time and a peak memory."""
+def under(seconds: float, name: str, ours: Sequence[str]) -> Row:
+    """A row that promises a median time, and a peak memory of 60 MiB."""
     cost(ours)
-    costs = [cost(ours) for _ in range(runs)]
+    costs = [cost(ours) for _ in range(RUNS)]
     taken, peak = (statistics.median(column) for column in zip(*costs, strict=True))
-    memory = f" and {mib:g} MiB" if mib < 1e9 else ""
-    is_kept = taken < seconds and peak < mib
-    return Row(name, f"{taken:.3f} s, {peak:.1f} MiB", f"under {seconds:g} s{memory}", is_kept)
+    measured, promise = f"{taken:.3f} s, {peak:.1f} MiB", f"under {seconds:g} s and 60 MiB"
+    return Row(name, measured, promise, taken < seconds and peak < 60)
 
 
 def gpusetup(*words: str) -> list[str]:
     return [PYTHON, "-m", "gpusetup", *words]
 
 
-def doctor(runs: int) -> Iterator[Row]:
-    peers, ours = peer_folder(), gpusetup("doctor", "--json")
-    yield under("doctor --json", ours, 0.15, runs, 45)
+def doctor() -> Iterator[Row]:
+    ours = gpusetup("doctor", "--json")
+    yield under(0.15, "doctor --json", ours)
     collect_env = [PYTHON, "-m", "torch.utils.collect_env"]
-    yield at_most("doctor --json / collect_env", ours, collect_env, 1 / 15, min(runs, 5))
+    yield at_most(1 / 15, "doctor --json / collect_env", ours, collect_env)
     for name, word in (("cuda-doctor", "diagnose"), ("env-doctor", "check")):
-        peer = [str(peers / name), word]
-        yield at_most(f"doctor --json / {name} {word}", ours, peer, 0.5, runs)
+        yield at_most(0.5, f"doctor --json / {name}", ours, [str(peer_folder() / name), word])
 
 
-def start(runs: int) -> Iterator[Row]:
-    bare, ours, _ = paired([PYTHON, "-c", "pass"], [PYTHON, "-c", "import gpusetup"], 2 * runs)
+def start() -> Iterator[Row]:
+    bare, ours, _ = paired([PYTHON, "-c", "pass"], [PYTHON, "-c", "import gpusetup"])
     extra = 1000 * (ours - bare)
     yield Row("import gpusetup", f"{extra:.1f} ms over bare Python", "under 15 ms", extra < 15)
-    yield under("resolve", gpusetup("resolve", "--from", "rtx3050-laptop"), 0.15, runs)
+    yield under(0.15, "resolve", gpusetup("resolve", "--from", "rtx3050-laptop"))
 
 
-def verify(runs: int) -> Iterator[Row]:
+def verify() -> Iterator[Row]:
     ours = [PYTHON, "-m", "gpusetup.verify", "--device", "cpu"]
-    yield at_most("verify quick / import torch", ours, [PYTHON, "-c", "import torch"], 1.3, runs)
+    yield at_most(1.3, "verify quick / import torch", ours, [PYTHON, "-c", "import torch"])
 
 
-def install(runs: int) -> Iterator[Row]:
+def install() -> Iterator[Row]:
     from bench_install import install_rows
 
-    for name, measured, promise, kept in install_rows(min(runs, 3)):
+    for name, measured, promise, kept in install_rows(3):
         yield Row(f"install: {name}", measured, promise, kept)
 
 
-def plan(runs: int) -> Iterator[Row]:
+def plan() -> Iterator[Row]:
     cells = "gpusetup/data/plan/cells.csv"
     one = ("--model", "qwen3-8b", "--context", "32768", "--gpu", "A100 80GB", "--gpus", "4")
-    yield under("plan, one answer", gpusetup("plan", *one, "--predict"), 0.2, runs)
+    yield under(0.2, "plan, one answer", gpusetup("plan", *one, "--predict"))
     many = gpusetup("plan", "--cells", cells, "--predict", "--json")
-    yield under("plan --cells, 560 rows", many, 1, runs)
+    yield under(1, "plan --cells, 560 rows", many)
 
 
-def monitor(runs: int) -> Iterator[Row]:
+def monitor() -> Iterator[Row]:
     """Against the stand-in driver of the tests, which all three ask through the same library."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     import standin
@@ -128,10 +126,10 @@ def monitor(runs: int) -> Iterator[Row]:
     state = Path(tempfile.mkdtemp(prefix="gpusetup-bench-")) / "standin.state"
     state.write_text(standin.state((gpu,) * 8), encoding="utf-8")
     os.environ |= {"GPUSETUP_STANDIN": str(state), "LD_LIBRARY_PATH": str(standin.libraries())}
-    peers, ours = peer_folder(), gpusetup("monitor", "--once", "--json")
-    for name, words in (("gpustat", ("--json",)), ("nvitop", ("-1",))):
-        peer = [str(peers / name), *words]
-        yield at_most(f"monitor --once --json / {name} {words[0]}", ours, peer, 1.0, runs)
+    ours = gpusetup("monitor", "--once", "--json")
+    for name, word in (("gpustat", "--json"), ("nvitop", "-1")):
+        peer = [str(peer_folder() / name), word]
+        yield at_most(1.0, f"monitor --once --json / {name} {word}", ours, peer)
     yield watching(gpusetup("monitor", "--json", "--interval", "1"), 20)
 
 
@@ -210,7 +208,7 @@ print(open("/proc/self/status").read().split("VmPeak:")[1].split()[0])"""
 ROOM_KIB = 64 << 10
 
 
-def tune(runs: int) -> Iterator[Row]:
+def tune() -> Iterator[Row]:
     """Both as whole programs in as much address space; Lightning beside torch, Linux."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "model.py").write_text(MODEL, encoding="utf-8")
@@ -221,18 +219,10 @@ def tune(runs: int) -> Iterator[Row]:
         words = ("--batch-size", "--code", "model:build", "--device", "cpu", "--python", PYTHON)
         ours, peer = gpusetup("tune", *words), [PYTHON, "-c", LIGHTNING]
         a, b = (["bash", "-c", limit, "-", *one] for one in (ours, peer))
-        yield at_most("tune --batch-size / Lightning's tuner", a, b, 1.0, min(runs, 3))
+        yield at_most(1.0, "tune --batch-size / Lightning's tuner", a, b)
 
 
-GROUPS: dict[str, Callable[[int], Iterator[Row]]] = {
-    "start": start,
-    "doctor": doctor,
-    "verify": verify,
-    "monitor": monitor,
-    "install": install,
-    "plan": plan,
-    "tune": tune,
-}
+GROUPS = (start, doctor, verify, monitor, install, plan, tune)
 
 
 def peer_folder() -> Path:
@@ -245,18 +235,10 @@ def peer_folder() -> Path:
     return folder / "bin"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
-    parser.add_argument("-n", "--runs", type=int, default=7)
-    options = parser.parse_args()
-    groups = GROUPS
-    unknown = set(options.groups) - set(groups)
-    if unknown:
-        parser.error(f"no such group: {', '.join(sorted(unknown))}")
+def main(*names: str) -> int:
     kept = True
-    for group in options.groups or groups:
-        for row in groups[group](options.runs):
+    for group in GROUPS:
+        for row in group() if not names or group.__name__ in names else ():
             kept &= row.kept
             mark = "kept  " if row.kept else "MISSED"
             print(f"{mark}  {row.name:<40} {row.measured:<52} ({row.promise})", flush=True)
@@ -264,4 +246,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
 """Try the built page in a real browser: are its answers the command line's, does anything leave?
 
-python scripts/check_page.py --reports DIR...          every report, axe, offline, keys
-python scripts/check_page.py --short                   a few texts of tests/report_messages.py
+python scripts/check_page.py [DIR]      a built page, or one that is built
 
-A report is a .json file with the key `report`, or a .txt file. Chromium is the system's; `pip
-install playwright` drives it (no browser is fetched).
+Chromium is the system's; `pip install playwright` drives it (no browser is fetched).
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import http.server
@@ -38,7 +35,7 @@ AXE = {
     "sha256": "e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745",
 }
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
-SHORT = 5
+REPORTS = 5
 ALLOWED = ("data:", "blob:", "about:")
 FINDINGS = ("findings/index.html", "findings/nvml-mismatch.html")
 UNFOLD = "for (const one of document.querySelectorAll('details')) one.open = true"
@@ -78,18 +75,11 @@ def served(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def texts(folders: Sequence[str], *, short: bool) -> Iterator[tuple[str, bytes]]:
-    """Name and bytes of every report."""
-    if not folders:
-        from report_messages import MESSAGES
+def texts() -> list[bytes]:
+    """Some reports of the tests."""
+    from report_messages import MESSAGES
 
-        rows = [(id, text.encode()) for id, text in MESSAGES]
-        yield from rows[:: max(1, len(rows) // SHORT)] if short else rows
-    for path in sorted(p for folder in folders for p in Path(folder).iterdir()):
-        if path.suffix == ".json":
-            yield path.stem, json.loads(path.read_bytes())["report"].encode("utf-8", "replace")
-        elif path.suffix == ".txt":
-            yield path.stem, path.read_bytes()
+    return [text.encode() for _, text in MESSAGES[:: len(MESSAGES) // REPORTS]]
 
 
 def command_line(*words: str) -> str:
@@ -143,17 +133,15 @@ def chromium(address: str) -> Iterator[Chromium]:
             browser.close()
 
 
-def check_reports(page: Chromium, rows: Sequence[tuple[str, bytes]]) -> None:
+def check_reports(page: Chromium, reports: Sequence[bytes]) -> None:
     """Every report's JSON and text are the command line's."""
-    different = []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.txt"
-        for name, raw in rows:
+        for raw in reports:
             file.write_bytes(raw)
             words = ("doctor", "--report", str(file))
-            if page.read(raw) != (command_line(*words, "--json"), command_line(*words)):
-                different.append(name)
-    must(not different, f"another answer than the command line's: {', '.join(different)}")
+            same = page.read(raw) == (command_line(*words, "--json"), command_line(*words))
+            must(same, f"another answer than the command line's: {raw[:80]!r}")
 
 
 def check_nothing_leaves(page: Chromium) -> None:
@@ -172,13 +160,13 @@ def check_nothing_leaves(page: Chromium) -> None:
             must(len(Handler.asked) == before, "a request to elsewhere arrived")
 
 
-def check_offline(page: Chromium, rows: Sequence[tuple[str, bytes]]) -> None:
+def check_offline(page: Chromium, reports: Sequence[bytes]) -> None:
     """After the first visit it answers without a network."""
     page.page.evaluate("navigator.serviceWorker.ready.then(() => true)")
     page.context.set_offline(True)
     try:
         page.open()
-        check_reports(page, rows[:1])
+        check_reports(page, reports[:1])
     finally:
         page.context.set_offline(False)
 
@@ -239,40 +227,32 @@ def nothing_serious(page: Chromium, source: str) -> None:
     must(not grave, f"axe, {page.page.url}: {grave}")
 
 
-def check(address: str, rows: Sequence[tuple[str, bytes]], cache: Path) -> Iterator[str]:
-    with chromium(address) as page:
-        page.open()
-        check_reports(page, rows)
-        yield f"Chromium: {len(rows)} reports alike (JSON and text)"
-        check_nothing_leaves(page)
-        yield f"{len(page.requests)} requests, none to elsewhere"
-        check_offline(page, rows)
-        yield "answers without a network"
-        check_link(page, rows[0][1])
-        yield "a link gives the same findings"
-        check_keyboard(page)
-        yield "keyboard alone"
-        check_axe(page, cache)
-        yield "axe-core: nothing serious"
-        must(not page.faults, f"the page failed: {page.faults}")
+def check(page: Chromium, cache: Path) -> Iterator[str]:
+    reports = texts()
+    page.open()
+    check_reports(page, reports)
+    yield f"{len(reports)} reports alike (JSON and text)"
+    check_nothing_leaves(page)
+    yield f"{len(page.requests)} requests, none to elsewhere"
+    check_offline(page, reports)
+    yield "answers without a network"
+    check_link(page, reports[0])
+    yield "a link gives the same findings"
+    check_keyboard(page)
+    yield "keyboard alone"
+    check_axe(page, cache)
+    yield "axe-core: nothing serious"
+    must(not page.faults, f"the page failed: {page.faults}")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--page", type=Path, metavar="DIR", help="a built page; else one is built")
-    parser.add_argument("--reports", nargs="+", default=[], metavar="DIR")
-    parser.add_argument("--short", action="store_true")
-    parser.add_argument("--cache", type=Path, default=default_cache(), metavar="DIR")
-    options = parser.parse_args()
     os.environ["GPUSETUP_CACHE"] = tempfile.mkdtemp()  # nothing was asked before
-    rows = list(texts(options.reports, short=options.short))
+    cache = default_cache().resolve()
     try:
         with tempfile.TemporaryDirectory() as made:
-            folder = options.page or build(Path(made) / "page", options.cache.resolve())
-            with served(folder) as address:
-                for line in check(address, rows, options.cache.resolve()):
+            folder = Path(sys.argv[1]) if sys.argv[1:] else build(Path(made) / "page", cache)
+            with served(folder) as address, chromium(address) as page:
+                for line in check(page, cache):
                     print(line, flush=True)
     except (Differs, NotBuilt) as problem:
         print(f"error: {problem}", file=sys.stderr)

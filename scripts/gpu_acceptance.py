@@ -5,7 +5,8 @@ python scripts/gpu_acceptance.py --out DIR                     everything, in 8 
 python scripts/gpu_acceptance.py --out DIR --parts suspicions clean
 python scripts/gpu_acceptance.py --out DIR --device cpu --short    a rehearsal
 
-Writes DIR/evidence.json and, for each part, DIR/PART.txt (what its commands printed, redacted).
+Writes DIR/evidence.json, its rows for the docs (DIR/evidence.md) and, for each part, DIR/PART.txt
+(what its commands printed, redacted).
 It ends at once, with 2, if DIR cannot be written or holds the evidence of another card, driver,
 torch or commit, or torch is not usable (a card that torch does not compute on included). 0: every
 part is ok. 1: a part is not, because a claim is refuted or the time was not enough.

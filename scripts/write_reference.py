@@ -150,7 +150,6 @@ def known_gpus() -> Iterator[tuple[Path, str]]:
 
 PAGES = {
     "api_reference": REFERENCE / "api.md",
-    "evidence_reference": ROOT / "docs" / "explanation" / "evidence.md",
 }
 """Module of this folder, whose `page()` is the text -> the page."""
 

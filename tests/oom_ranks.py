@@ -33,7 +33,7 @@ def main() -> None:
     gc.freeze()
     dist.init_process_group("gloo", f"file://{file}", timedelta(seconds=60), 2, rank)
     told: dict[str, Any] = {name: scenario(rank, limits[rank]) for name, limits in LIMITS.items()}
-    told |= {name: scenario(rank, (5, 99)[rank], given) for name, given in GIVEN.items()}
+    told["wrapped"] = scenario(rank, (5, 99)[rank], Wrapper)
     told |= {name: refused(made) for name, made in REFUSED.items()}
     told["empty"] = empty(rank)
     print(json.dumps(told))
@@ -48,9 +48,8 @@ class Wrapper(torch.nn.Module):
         self.inner, self.own = inner, torch.nn.Parameter(torch.ones(()))
 
 
-# Scenario -> what is given as `model=`.
-GIVEN = {"wrapped": Wrapper, "inside": lambda ddp: ddp.module}
 REFUSED = {
+    "inside": net,
     "static": lambda: DistributedDataParallel(net(), static_graph=True),
     "two": lambda: torch.nn.ModuleList(DistributedDataParallel(net()) for _ in range(2)),
 }

@@ -49,17 +49,6 @@ def mlp(batch: int) -> Any:
     return model, (torch.randn(batch, 256), torch.randint(0, 10, (batch,)))
 
 
-def convnet(batch: int) -> Any:
-    layers = (
-        layer
-        for _ in range(8)
-        for layer in (nn.Conv2d(32, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU())
-    )
-    model = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), *layers, nn.AdaptiveAvgPool2d(1),
-                          nn.Flatten(), nn.Linear(32, 10))  # fmt: skip
-    return model, (torch.randn(batch, 3, 64, 64), torch.randint(0, 10, (batch,)))
-
-
 def real(function: str, batch: int, amp: str | None, *, checkpointing: bool) -> dict[str, int]:
     """The peak of each phase in the second of two steps."""
     sys.path.insert(0, str(INSIDE))

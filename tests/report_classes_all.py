@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from report_classes import CLASSES, Class
 from report_classes_evidence import EVIDENCE
-from report_classes_lacking import LACKING
 from report_classes_later import LATER
-from report_classes_titles import TITLES
 
 EVERY: dict[str, Class] = {
     **CLASSES,
     **LATER,
-    **TITLES,
-    **LACKING,
     **EVIDENCE,
 }

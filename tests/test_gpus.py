@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pytest
 from each_row import each
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.catalog.gpus import gpu_described, one_capability, one_memory, rows_named, tokens
+from gpusetup.catalog.gpus import gpu_described, one_capability, rows_named
 from gpusetup.errors import UsageError
-from gpusetup.model.units import GIB
 
 GPUS = load_catalog().gpus
 
@@ -35,12 +32,6 @@ GPUS = load_catalog().gpus
 def test_a_name_is_that_gpu(text: str, name: str) -> None:
     found = [row.name for row in rows_named(text, GPUS)]
     assert name in found and (text == "3080Ti" or found == [name])
-
-
-def test_a_size_tells_two_gpus_apart_and_without_it_both_are_meant() -> None:
-    assert one_memory(rows_named("A100 80GB", GPUS)) == 80 * GIB
-    assert one_memory(rows_named("A100", GPUS)) is None
-    assert str(one_capability("A100", rows_named("A100", GPUS))) == "8.0"
 
 
 @each(
@@ -69,14 +60,3 @@ def test_every_name_that_nvidia_smi_prints_has_one_capability() -> None:
     for row in GPUS:
         for name in (*row.smi_names, row.name):
             assert one_capability(name, rows_named(name, GPUS)) == row.capability, name
-
-
-@given(st.text(max_size=40))
-def test_any_text_gives_gpus_or_a_usage_error(text: str) -> None:
-    try:
-        rows = rows_named(text, GPUS)
-    except UsageError as problem:
-        assert problem.hint
-    else:
-        words = tokens(text) - {"geforce", "tesla", "quadro"}
-        assert all(any(words <= tokens(n) for n in (*r.smi_names, r.name)) for r in rows)

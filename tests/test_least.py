@@ -48,9 +48,6 @@ def planned(
     return code, answer.get("after", {}).get("torch", ""), said.out + said.err
 
 
-LIBRARY = {"name": "nvidia-cuda-runtime-cu12", "version": "12.1.105"}
-
-
 @each(
     "torch, host, words, code, after",
     [
@@ -106,13 +103,6 @@ def test_what_becomes_of_a_torch(
 def test_an_environment_without_torch_gets_the_newest(capsys: Said, tmp_path: Path) -> None:
     empty = {"torch": {"installed": False}, "packages": []}
     assert planned(capsys, "", empty, "", tmp_path)[:2] == (0, "2.15.0+cu130")
-
-
-def test_what_lies_beside_it_says_more_than_the_default_index(capsys: Said, tmp_path: Path) -> None:
-    for version, cuda in (("12.1.105", "cu121"), ("12.8.90", "cu124")):
-        planned(capsys, "2.5.1", {}, "", tmp_path, {**LIBRARY, "version": version})
-        main(["install", "--dry-run", "--from", str(tmp_path / "machine.json")])
-        assert f"counts as {cuda}" in " ".join(capsys.readouterr().out.split())
 
 
 XFORMERS = {"name": "xformers", "version": "0.0.28.post3", "requires": ["torch==2.5.1"]}

@@ -6,12 +6,10 @@ from pathlib import Path
 
 from each_row import each
 from machines_named import ABOUT, FOLDERS, NAMED, played
+from tapes import ReplaySystem, Tape
 
-from gpusetup.model.codec import from_json, to_json
 from gpusetup.probe.machine import read_machine
 from gpusetup.probe.saved import example_machines, machine_named
-from gpusetup.system.system import System
-from gpusetup.system.tape import RecordingSystem, ReplaySystem, Tape
 
 
 @each("name", example_machines())
@@ -49,13 +47,6 @@ def test_a_tool_environment_leaves_python_unknown_and_says_why() -> None:
     assert snapshot.torch.installed is None
     problem = next(r.problem for r in snapshot.readings if r.source == "target")
     assert problem is not None and "pipx" in problem
-
-
-def test_a_recording_of_this_machine_plays_back_as_the_same_snapshot() -> None:
-    recorder = RecordingSystem(System())
-    live = read_machine(recorder)
-    tape = from_json(to_json(recorder.tape), Tape, what="the tape")
-    assert read_machine(ReplaySystem(tape)) == live
 
 
 def test_what_a_tape_does_not_hold_is_unknown_and_never_a_crash() -> None:

@@ -257,7 +257,7 @@ def test_the_page_names_no_other_server_and_sets_no_markup(path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_page_in_a_real_browser() -> None:
-    """The short form of `scripts/check_page.py`, with the browser, npm and playwright here."""
+    """`scripts/check_page.py`, with the browser, npm and playwright here."""
     if importlib.util.find_spec("playwright") is None:
         pytest.skip("playwright is not installed: `pip install playwright`")
     browsers = script("check_page").CHROMIUMS
@@ -266,7 +266,7 @@ def test_the_page_in_a_real_browser() -> None:
     if not shutil.which("npm"):
         pytest.skip("npm is not on PATH: it fetches Python for WebAssembly")
     done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "check_page.py"), "--short"],
+        [sys.executable, str(ROOT / "scripts" / "check_page.py")],
         capture_output=True,
         text=True,
         check=False,

@@ -47,7 +47,7 @@ HOSTILE = {
     "model_name_or_path: gpt2\nmax_seq_length: -4": "line 2",
     "a: 1\nmodel: !!python/object/apply:os.system [x]\n": "line 2",
     "a: 1\nb: !include secrets.yaml\n": "line 2",
-    "a: " + "{a: " * 90 + "1" + "}" * 90: "line 1",
+    "a: " + "{a: " * 90 + "1" + "}" * 90: "nested too deeply",
     "max_seq_length: ${model.len}\nmodel:\n  len: ${max_seq_length}\n": "line ",
 }
 
@@ -73,16 +73,6 @@ def test_a_config_cannot_make_another_file_be_read(tmp_path: Path) -> None:
     big.write_bytes(b" " * (1 << 21))
     with pytest.raises(BadInput):
         model_named(str(big))
-
-
-def test_the_command_answers_for_the_file(capsys: pytest.CaptureFixture[str]) -> None:
-    file = str(CONFIGS["trl_sft.yaml"])
-    assert main(["plan", "--from-config", file, "--gpu", "RTX 4090", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["config"]["trainer"] == "trl"
-    assert found["batch"] == 4 and found["context"] == 2048
-    said = {one["key"]: one["line"] for one in found["config"]["read"]}
-    assert said["per_device_train_batch_size"] == 15
 
 
 def test_what_is_said_comes_before_the_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,6 @@ import pytest
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.plan.config_json import shape_of
-from gpusetup.plan.job import Job
-from gpusetup.plan.memory import layer_bytes
 from gpusetup.plan.models import count, model_in, model_named, table
 
 HERE = Path(__file__).resolve().parent
@@ -35,7 +33,7 @@ QWEN3_8B = {
 USUAL_KINDS = (
     "llama", "qwen2", "qwen3", "gemma", "gemma2", "gpt2", "gpt_neox", "mixtral", "qwen3_moe",
     "opt", "bloom", "falcon", "mpt", "starcoder2", "olmo2", "olmoe", "cohere", "glm4",
-    "deepseek_v3", "gpt_oss", "bert", "t5", "bart", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava",
+    "deepseek_v3", "gpt_oss", "bert", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava",
 )  # fmt: skip
 
 
@@ -50,15 +48,6 @@ def reference() -> Any:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma"])
-@pytest.mark.parametrize("mode", ["bfloat16", "float32"])
-def test_a_layer_keeps_what_autograd_keeps(kind: str, mode: str, reference: Any) -> None:
-    case = reference["kept"][kind][mode]
-    w = workload(case["config"], dtype="bf16" if mode == "bfloat16" else "fp32", amp=None)
-    assert layer_bytes(w) == pytest.approx(case["bytes"], rel=0.07)
 
 
 LLAMA = {
@@ -97,17 +86,6 @@ def planned(*words: str) -> float:
     assert done.returncode == 0, done.stdout + done.stderr
     memory = json.loads(done.stdout)["memory_gib"]
     return float(memory["total"] - memory["fragmentation"])
-
-
-def workload(config: dict[str, Any], **how: Any) -> Job:
-    return Job(
-        shape=shape_of(config),
-        context=1,
-        batch=1,
-        strategy="single",
-        checkpointing=False,
-        **how,
-    )
 
 
 def test_every_row_of_the_table_has_its_published_count_and_a_sound_shape() -> None:
@@ -177,9 +155,6 @@ def test_a_model_of_text_and_images_has_its_text_and_the_towers_weights() -> Non
                      "padded_vocab_size": 65024}, 6.244e9),
         ("falcon", {"hidden_size": 4544, "num_attention_heads": 71, "num_hidden_layers": 32,
                     "multi_query": True, "vocab_size": 65024}, 6.922e9),
-        ("t5", {"hidden_size": 768, "num_attention_heads": 12, "d_ff": 3072, "d_kv": 64,
-                "num_layers": 12, "num_heads": 12,
-                "vocab_size": 32128}, 222.9e6),
     ],
 )  # fmt: skip
 def test_a_family_without_a_row_is_read_by_the_usual_keys(

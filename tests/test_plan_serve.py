@@ -3,79 +3,67 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gpusetup.cli import main
-from gpusetup.errors import UsageError
-from gpusetup.model.frozen import replace
-from gpusetup.model.units import GIB
-from gpusetup.plan.models import model_named
-from gpusetup.plan.place import sized_gpu
-from gpusetup.plan.serve import (
-    Serving,
-    serve_plan,
-    serving,
-    token_bytes,
-    tokens_within,
-    weight_bytes,
-)
+
+Served = Callable[..., dict[str, Any]]
 
 
-def a_server(model: str = "llama-3.1-8b", **how: Any) -> Serving:
-    usual: dict[str, Any] = {"engine": "vllm", "weights": "bf16", "cache": "bf16", "gpus": 1,
-                             "capacity": 79.1 * GIB, "context": 8192, "sequences": 8}  # fmt: skip
-    return Serving(shape=model_named(model), **{**usual, **how})
+@pytest.fixture
+def served(capsys: pytest.CaptureFixture[str]) -> Served:
+    def answer(engine: str, *words: str, code: int = 0) -> dict[str, Any]:
+        assert main(["plan", "--serve", engine, *words, "--json"]) == code
+        return dict(json.loads(capsys.readouterr().out))
+
+    return answer
 
 
+# arXiv 2505.09343, table 1: 70.272 KB, 327.680 KB, 516.096 KB.
 @pytest.mark.parametrize(
     ("model", "bytes_a_token"),
     [("deepseek-v3", 70_272), ("qwen2.5-72b", 327_680), ("llama-3.1-405b", 516_096)],
 )
-def test_the_cache_of_a_token_is_the_published_one(model: str, bytes_a_token: int) -> None:
-    # arXiv 2505.09343, table 1: 70.272 KB, 327.680 KB, 516.096 KB.
-    assert token_bytes(a_server(model)) == bytes_a_token
+def test_the_cache_of_a_token_is_the_published_one(
+    model: str, bytes_a_token: int, served: Served
+) -> None:
+    found = served("vllm", "--model", model, "--gpu-mem", "2000GiB")
+    assert found["token_kib"] * 1024 == pytest.approx(bytes_a_token, rel=1e-3)
 
 
 @pytest.mark.parametrize(
     ("weights", "gib"), [("q2_k", 2.96), ("q3_k_s", 3.41), ("q4_0", 4.34), ("q8_0", 7.95)]
 )
-def test_gguf_files_have_their_published_sizes(weights: str, gib: float) -> None:
-    s = a_server(engine="llama.cpp", weights=weights, cache="fp16")
-    assert weight_bytes(s) / GIB == pytest.approx(gib, rel=0.01)
+def test_gguf_files_have_their_published_sizes(weights: str, gib: float, served: Served) -> None:
+    words = ("--model", "llama-3.1-8b", "--gpu-mem", "80GiB", "--weights", weights)
+    assert served("llama.cpp", *words)["weights_gib"] == pytest.approx(gib, rel=0.01)
 
 
-def test_the_largest_context_and_concurrency_are_just_what_fits() -> None:
-    found = serve_plan(s := a_server(), "H100")
-    assert found.fits and found.command and "--max-num-seqs 8" in found.command
-    most = replace(s, sequences=found.largest_sequences)
-    assert tokens_within(most) >= 8192 * found.largest_sequences
-    assert tokens_within(s) < 8192 * (found.largest_sequences + 1)
-    few = serve_plan(replace(s, capacity=24 * GIB), "RTX 4090")
-    assert few.largest_context < found.largest_context
-    longest = replace(s, context=found.largest_context)
-    assert tokens_within(longest) >= 8 * found.largest_context > tokens_within(s) - 8
+def test_the_largest_context_and_concurrency_are_just_what_fits(served: Served) -> None:
+    words = ("--model", "qwen3-8b", "--weights", "fp8", "--gpu-mem", "24GiB")
+    found = served("sglang", *words, "--context", "16k")
+    assert found["schema"] == "gpusetup.plan-serve/1"
+    assert "--context-length 16384" in found["command"]
+    most = found["largest_sequences"]
+    assert most >= 1
+    served("sglang", *words, "--context", "16k", "--batch", str(most))
+    served("sglang", *words, "--context", "16k", "--batch", str(most + 1), code=1)
+    served("sglang", *words, "--context", str(found["largest_context"]))
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("words", "said"),
     [
-        ({"serve": "tgi"}, "is no engine"),
-        ({"serve": "llama.cpp", "weights": "int4"}, "is no format"),
-        ({"gpus": 5}, "do not divide"),
-        ({"model": "dinov2-large"}, "does not generate text"),
+        ("tgi", "is no engine"),
+        ("llama.cpp --weights int4", "is no format"),
+        ("vllm --gpus 5", "do not divide"),
+        ("vllm --model dinov2-large", "does not generate text"),
     ],
 )
-def test_what_cannot_be_served_is_said(change: dict[str, Any], said: str) -> None:
-    asked = dict.fromkeys(("params", "context", "batch", "weights", "cache", "gpus"))
-    with pytest.raises(UsageError, match=said):
-        serving({**asked, "serve": "vllm", "model": "llama-3.1-8b", **change}, sized_gpu(GIB))
-
-
-def test_the_command_answers_with_a_document(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["plan", "--serve", "sglang", "--model", "qwen3-8b", "--context", "16k", "--gpu-mem"]
-    assert main([*words, "24GiB", "--weights", "fp8", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "gpusetup.plan-serve/1"
-    assert found["largest_sequences"] >= 1 and "--context-length 16384" in found["command"]
+def test_what_cannot_be_served_is_said(words: str, said: str, served: Served) -> None:
+    usual = ("--model", "llama-3.1-8b", "--gpu-mem", "24GiB")
+    engine, *more = words.split()
+    assert said in served(engine, *usual, *more, code=2)["message"]

@@ -10,13 +10,13 @@ import pytest
 import standin
 from standin import A100, RTX_3050
 from standin.machine import WithDriver
+from tapes import ReplaySystem, Tape
 
 from gpusetup.model.machine import PciDevice, Snapshot
 from gpusetup.probe.gpu import read_gpu_side
 from gpusetup.probe.pci import WMI_QUERY
 from gpusetup.system.processes import Output
 from gpusetup.system.system import Stat
-from gpusetup.system.tape import ReplaySystem, Tape
 
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
 ML_LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from tapes import system
 
-from gpusetup.model.machine import Memory
 from gpusetup.model.units import GIB
 from gpusetup.probe.container import read_container
 from gpusetup.probe.environment import library_events
-from gpusetup.probe.host import SECURE_BOOT, read_os
+from gpusetup.probe.host import read_os
 from gpusetup.probe.machine import wanted_by
-from gpusetup.probe.memory import read_cgroup_limit, read_memory
+from gpusetup.probe.memory import read_cgroup_limit
 
 DEBIAN = (
     'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
@@ -42,38 +39,6 @@ def test_a_distribution_is_known_by_the_release_files_of_its_tape_alone(
     assert found[2] is None or made.name == found[2]
 
 
-def test_a_machine_without_release_files_says_so() -> None:
-    readings = read_os(system({})).readings
-    assert readings[0].problem == "no os-release file in /etc or /usr/lib"
-
-
-@pytest.mark.parametrize(
-    ("files", "facts", "libc"),
-    [
-        ({}, {"libc": "glibc 2.39"}, "glibc 2.39"),
-        ({"/lib/ld-musl-aarch64.so.1": ""}, {"libc": ""}, "musl"),
-        ({}, {"libc": ""}, None),
-    ],
-)
-def test_the_c_library(files: dict[str, str], facts: dict[str, Any], libc: str | None) -> None:
-    assert read_os(system(files, facts=facts)).os.libc == libc
-
-
-@pytest.mark.parametrize(
-    ("files", "on"),
-    [
-        ({SECURE_BOOT: "\x06\0\0\0\x01"}, True),
-        ({SECURE_BOOT: "\x06\0\0\0\0"}, False),
-        ({}, None),
-    ],
-)
-def test_secure_boot(files: dict[str, str], on: bool | None) -> None:
-    assert read_os(system(files)).os.secure_boot is on
-
-
-# --- the CPU --------------------------------------------------------------------------------------
-
-
 # --- containers -----------------------------------------------------------------------------------
 
 
@@ -94,23 +59,6 @@ def test_secure_boot(files: dict[str, str], on: bool | None) -> None:
 )
 def test_the_kind_of_container(files: dict[str, str], environ: dict[str, str], kind: str) -> None:
     assert read_container(system(files, environ=environ)).container.kind == kind
-
-
-@pytest.mark.parametrize(
-    ("nodes", "given"),
-    [
-        (("nvidiactl", "nvidia0"), True),
-        (("dxg",), True),
-        (("nvidia-caps",), False),
-        (("null",), False),
-    ],
-)
-def test_only_device_nodes_tell_that_a_container_was_given_gpus(
-    nodes: tuple[str, ...], given: bool
-) -> None:
-    files = {"/.dockerenv": "", **{f"/dev/{name}": "" for name in nodes}}
-    machine = system(files, environ={"NVIDIA_VISIBLE_DEVICES": "all"})
-    assert read_container(machine).container.nvidia_requested is given
 
 
 @pytest.mark.parametrize(
@@ -164,26 +112,6 @@ def test_uvs_own_choice_of_a_backend_is_a_request() -> None:
     assert wanted_by({"UV_TORCH_BACKEND": "auto"}).backend is None
 
 
-# --- toolkit and conda ----------------------------------------------------------------------------
-
-
-# --- memory and disks -----------------------------------------------------------------------------
-
-
-def test_memory_and_its_limits() -> None:
-    machine = system(
-        {"/proc/meminfo": "MemTotal: 1024 kB\nMemAvailable: 512 kB\nHugePages_Total: 0\n"},
-        facts={"limits": {"memlock": 65536}, "memory_total": 7},
-        space={"/dev/shm": GIB},
-    )
-    assert read_memory(machine) == Memory(
-        total_bytes=1 << 20,
-        available_bytes=1 << 19,
-        shm_total_bytes=2 * GIB,
-        memlock_bytes=65536,
-    )
-
-
 @pytest.mark.parametrize(
     ("files", "limit"),
     [
@@ -201,6 +129,3 @@ def test_memory_and_its_limits() -> None:
 )
 def test_the_memory_limit_of_our_own_cgroup(files: dict[str, str], limit: int | None) -> None:
     assert read_cgroup_limit(system(files)) == limit
-
-
-# --- this machine ---------------------------------------------------------------------------------

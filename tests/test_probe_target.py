@@ -79,40 +79,12 @@ def test_a_named_interpreter_that_is_none_is_a_wrong_question() -> None:
     assert r"`.venv\Scripts\python.exe`" in str(problem.value.hint)
 
 
-def test_an_interpreter_that_may_not_be_reached_is_blocked() -> None:
-    machine = system(OWN_FILES, facts=OWN)
-    machine.tape.stat["/root/python"] = 13
-    with pytest.raises(Blocked, match="permission denied"):
-        choose_target(machine, "/root/python")
-
-
-def test_a_command_name_is_looked_up_on_path() -> None:
-    machine = system(
-        {**OWN_FILES, "/usr/bin/python3.10": ""},
-        facts=OWN,
-        which={"python3.10": "/usr/bin/python3.10"},
-        ask={"read_python /usr/bin/python3.10": {"python": "3.10.12", "prefix": "/usr"}},
-    )
-    assert choose_target(machine, "python3.10").version == "3.10.12"
-
-
-def test_our_own_environment_is_read_without_a_child() -> None:
-    target = choose_target(system(OWN_FILES, facts=OWN, environ={"VIRTUAL_ENV": "/opt/own"}))
-    assert (target.version, target.manager) == ("3.12.3", "uv")
-    assert target.path == ("/opt/own/lib/python3.12/site-packages",)
-
-
 def test_an_environment_that_cannot_run_is_read_from_its_files() -> None:
     files = {**ENV, "/venv/lib/python3.11/site-packages/": ""}
     target = choose_target(system(files, facts=OWN, environ={"VIRTUAL_ENV": "/venv"}))
     assert (target.version, target.manager) == ("3.11.9", "venv")
     assert target.path == ("/venv/lib/python3.11/site-packages",)
     assert target.problem == "not asked"
-
-
-def test_a_conda_environment_tells_its_python_by_its_file_names() -> None:
-    target = choose_target(system(CONDA, facts=OWN, environ={"CONDA_PREFIX": "/conda"}))
-    assert (target.version, target.manager) == ("3.10.14", "conda")
 
 
 @pytest.mark.parametrize("named", ["C:\\env", "C:/env", "C:/env\\"])

@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tapes import system
+from tapes import ReplaySystem, system
 
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.target import Target, choose_target
 from gpusetup.probe.torch import asked_itself, read_torch
 from gpusetup.system.system import System
-from gpusetup.system.tape import ReplaySystem
 
 SITE, USER = "/env/lib/python3.11/site-packages", "/home/user/.local/lib/python3.11/site-packages"
 TARGET = Target(
@@ -51,11 +50,6 @@ def test_nothing_installed_is_false_and_an_unreadable_environment_is_unknown() -
     nowhere = read_torch(system({}, facts={}), TARGET)
     assert nowhere.torch.installed is None and nowhere.packages is None
     assert nowhere.readings[0].problem == "the target's folders cannot be listed"
-
-
-def test_of_two_listed_versions_in_one_folder_the_files_decide() -> None:
-    files = {**torch_files(version="2.4.0", installer="conda"), **torch_files(installer="uv")}
-    assert read(files).torch.installer == "uv"
 
 
 def test_an_install_without_its_version_file_is_there_but_cut() -> None:
@@ -126,20 +120,3 @@ def test_a_torch_that_cannot_be_imported_says_why() -> None:
     assert side.torch.import_error == "OSError: libcudart.so.12"
     assert side.torch.version == "2.5.1+cu124"
     assert side.readings[-1].problem == "OSError: libcudart.so.12"
-
-
-# --- a torch whose CUDA cannot be read -----------------------------------------------------------
-
-
-def without_a_version(record: str, text: str | None = None) -> Snapshot:
-    """A torch whose `version.py` is not there, or says only this."""
-    files = torch_files(version="2.9.1", text=text or "")
-    files[f"{SITE}/torch-2.9.1.dist-info/RECORD"] = record
-    if text is None:
-        del files[f"{SITE}/torch/version.py"]
-    return read(files)
-
-
-def test_a_version_file_that_says_nothing_of_cuda_is_no_cpu_build() -> None:
-    assert without_a_version(RECORD, "__version__ = '2.9.1'\n").torch.backend is None
-    assert without_a_version(RECORD, "__version__ = '2.9.1'\ncuda = None\n").torch.backend == "cpu"

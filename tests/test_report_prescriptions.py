@@ -40,15 +40,6 @@ def test_what_decides_is_a_command_of_this_system_and_this_program(text: str, co
     assert command in (judged(text).next_reading or "")
 
 
-def test_an_empty_libcuda_need_not_be_a_containers() -> None:
-    empty = "ImportError: libcuda.so.1: file too short"
-    bare = judged(f"OS: Ubuntu 22.04.4 LTS (x86_64)\n{empty}")
-    inside = judged(f"root@4f5e6d7c8b9a:/workspace# python x.py\n{empty}")
-    assert (bare.cause, bare.certainty) == ("container-no-gpu", "likely")
-    assert (inside.cause, inside.certainty) == ("container-no-gpu", "certain")
-    assert "On a host" in fix_of(f"OS: Ubuntu 22.04.4 LTS (x86_64)\n{empty}").text
-
-
 IN_CONDA = 'File "/home/u/miniconda3/envs/x/lib/python3.10/site-packages/torch/cuda/__init__.py"'
 NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
 

@@ -65,7 +65,6 @@ def facts_of(answer: dict[str, Any]) -> str:
         ("--gpu T4 --python 3.13t", "2.12.0 cu130", ""),
         ("--gpu T4 --python 3.6", "", '"change": "python", "to": "3.11"'),
         ("--gpu T4 --python 3.15 --torch 2.5.1", "", '"to": "3.13", "gives": "torch 2.5.1'),
-        ("--gpu T4 --python 3.14.1", "2.15.0 cu130", "torchvision 0.29.2 excludes Python 3.14.1"),
         (f"{PASCAL} --torch 9.9", "", '"to": "2.14.1", "gives": "torch 2.14.1 (cu126)"'),
         ("--gpu T4 --torch 2.5", "2.5.1 cu124", ""),
         ("--gpu T4 --torch '>=2.5,<2.6'", "2.5.1 cu124", ""),

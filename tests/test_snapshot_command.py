@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tapes import system
+from tapes import ReplaySystem, system
 
 from gpusetup.cli import main
 from gpusetup.probe.saved import dump_snapshot, load_snapshot, machine_named
 from gpusetup.system.system import System
-from gpusetup.system.tape import ReplaySystem
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -126,22 +126,16 @@ def test_generated_configs_keep_every_byte_outside_the_values(facts: Facts) -> N
 
 def test_without_a_key_for_accumulation_a_smaller_batch_is_only_advised() -> None:
     raw = b"batch_size: 64\nseq_len: 99\n"
-    new, proposal = tuned(raw, "c.yaml", LAPTOP)
+    new, proposal = tuned(raw, "c.yaml", LAPTOP, Option(measured=16))
     assert new == raw
     assert any("a smaller batch alone is another experiment" in word for word in proposal.words)
 
 
-def test_a_larger_effective_batch_comes_only_when_asked_for_with_its_word_on_the_rate() -> None:
+def test_a_larger_effective_batch_is_another_experiment() -> None:
     raw = b"base_channels: 64\nbatch_size: 16\nlr: 1e-4\n"
     same, proposal = tuned(raw, "c.yaml", BIG, Option(measured=64))
     assert same == raw
-    assert any("--grow-batch" in word for word in proposal.words)
-    assert tuned(raw, "c.yaml", BIG, Option(grow=True))[0] == raw, "nothing was measured"
-    grown, said = tuned(raw, "c.yaml", BIG, Option(grow=True, measured=64))
-    assert grown == b"base_channels: 64\nbatch_size: 64\nlr: 1e-4\n"
-    assert any(
-        word.startswith("lr is not written: a batch 4 times as large") for word in said.words
-    )
+    assert any("a batch 4 times as large is another experiment" in one for one in proposal.words)
 
 
 # --- what the machine allows ----------------------------------------------------------------------
@@ -214,7 +208,7 @@ def test_what_an_anchor_shares_is_left_as_a_whole() -> None:
 
 def test_validation_and_other_texts_are_not_taken_for_training() -> None:
     raw = b"val:\n  batch_size: 640\nnote: |\n  batch_size: 640\ntest_loader: {num_workers: 0}\n"
-    assert propose(read_config(raw, "c.yaml"), LAPTOP).found == 0
+    assert propose(read_config(raw, "c.yaml"), LAPTOP).changes == ()
 
 
 def test_a_new_key_is_a_line_of_its_own_with_the_indent_of_its_neighbour() -> None:

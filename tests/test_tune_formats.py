@@ -48,10 +48,8 @@ ROWS = (
     ("toml text that looks like it", "c.toml",
      'num_workers = 0\nnote = """\nnum_workers = 3\n"""\n', None),
     ("nanogpt", "c.py",
-     "batch_size = 64\nblock_size = 1024\ngradient_accumulation_steps = 1 # é\neval_iters = 200\n"
-     "max_iters = 600000\n",
-     "batch_size = 16\nblock_size = 1024\ngradient_accumulation_steps = 4 # é\neval_iters = 800\n"
-     "max_iters = 600000\n"),
+     "batch_size = 64\nblock_size = 1024\ngradient_accumulation_steps = 1 # é\n",
+     "batch_size = 16\nblock_size = 1024\ngradient_accumulation_steps = 4 # é\n"),
     ("mmengine", "c.py",
      "train_dataloader = dict(batch_size=8, num_workers=2, persistent_workers=False)\n"
      "val_dataloader = dict(batch_size=1, num_workers=2)\nmodel = dict(norm=dict(type='BN'))\n",
@@ -88,7 +86,7 @@ ROWS = (
     ("name", "before", "after"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
 )
 def test_only_the_values_change(name: str, before: str, after: str | None) -> None:
-    assert tuned(before, name) == (before if after is None else after)
+    assert tuned(before, name, measured=16) == (before if after is None else after)
 
 
 @pytest.mark.parametrize(

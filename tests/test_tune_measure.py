@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpusetup.cli import main
-from gpusetup.errors import BadInput
+from gpusetup.errors import BadInput, UsageError
 from gpusetup.system.processes import run
 from gpusetup.tune import BatchSizeOptimizer, bench
 from gpusetup.tune.bench import Bench, Job, judged
@@ -271,36 +268,10 @@ def test_a_model_that_no_child_can_load_is_refused() -> None:
         BatchSizeOptimizer(Local(2, 2)).find_optimal_batch_size(torch.ones(1, 2))
 
 
-RANK = """
-import os, sys
-sys.path.insert(0, os.environ["HERE"])
-from gpusetup.tune.optimizer import STORES, agreed
-rank = int(os.environ["RANK"])
-for sizes in ((48, 32), (16, 0)):
-    print(agreed(sizes[rank]))
-STORES[0].add("gone", 1)
-import time
-while rank == 0 and int(STORES[0].add("gone", 0)) < 2:
-    time.sleep(0.05)
-"""
-
-
-@pytest.mark.slow
-def test_ranks_that_torchrun_started_agree_by_themselves() -> None:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2",
-            "HERE": str(Path(bench.__file__).parents[2])}  # fmt: skip
-    ranks = [
-        subprocess.Popen(
-            (sys.executable, "-c", RANK), text=True, env={**os.environ, **told, "RANK": str(rank)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )
-        for rank in range(2)
-    ]  # fmt: skip
-    said = [rank.communicate(timeout=120) for rank in ranks]
-    assert [out.split() for out, _ in said] == [["32", "0"], ["32", "0"]], said
+def test_ranks_that_torchrun_started_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="each would find another batch size"):
+        BatchSizeOptimizer(None)
 
 
 def test_without_torch_the_import_is_one_clear_sentence() -> None:

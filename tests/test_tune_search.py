@@ -111,18 +111,6 @@ def test_an_error_above_a_size_that_ran_bounds_the_search(fails_from: int, detai
     assert len(trials) <= 14 and detail in (stopped(trials, goal) or "")
 
 
-def test_a_size_that_ran_above_the_limit_is_not_answered_and_tells_where_the_limit_is() -> None:
-    goal = Goal(limit_bytes=10 * GIB)
-
-    def probe(batch: int) -> Trial:
-        return straight(GIB, GIB // 4, 12 * GIB, batch)
-
-    over = [probe(40)]
-    trials = search(probe, goal, probe(8), *over)
-    assert answer(trials, goal) == 36
-    assert len(trials) <= 5
-
-
 def test_max_is_tried_itself_where_memory_is_no_limit() -> None:
     goal = Goal(limit_bytes=80 * GIB, largest=24)
     trials = search(lambda batch: straight(GIB, 1, 80 * GIB, batch), goal)

@@ -8,8 +8,5 @@ MAKER = Maker(
     id="apple",
     name="Apple",
     words=("apple",),
-    models=r"\b(apple|m[1-9](\s?(pro|max|ultra))?)\b",
-    instead="that is Apple's: torch's macOS build uses it and needs no name "
-    "(`gpusetup resolve --os macos`)",
     device="mps",
 )

@@ -19,8 +19,6 @@ class Maker(Frozen):
     """Words in the names of its GPUs that no other maker's have."""
     models: Text = None
     """What its GPUs are called, as a pattern over a whole description."""
-    instead: Text = None
-    """What to do with such a name where one of NVIDIA's is asked for."""
     index: Text = None
     """Where torch's builds for it are, which are not proven here."""
     label: Text = None

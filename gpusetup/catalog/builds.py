@@ -4,7 +4,7 @@ A build is a row of torch x backend x platform; GPUs are found by name (`gpus.py
 and the floors follow from the driver's branch.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal
 
@@ -191,7 +191,7 @@ def _by_place(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
 
 
 def with_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
-    """A snapshot completed from the catalog, each value with a reading that says so.
+    """A snapshot completed from the catalog, with a reading of what it said, or does not know.
 
     Filled where no source answered: torch's kernels from its row, a GPU's capability and memory
     from its name, the driver's CUDA from its version.
@@ -205,23 +205,11 @@ def with_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
         gpus=tuple(identified(gpu) for gpu, _ in gpus) or snapshot.gpus,
     )
     problems = ((f"gpu {gpu.name}", problem) for gpu, problem in gpus if problem)
-    said = (
-        *(Reading(subject=who, source="catalog", problem=why) for who, why in problems),
-        *(Reading(subject=n, source="catalog", value=v) for n, v in _added(snapshot, full)),
-    )
+    said = [Reading(subject=who, source="catalog", problem=why) for who, why in problems]
+    if full.torch.kernels != snapshot.torch.kernels:
+        codes = " ".join(full.torch.kernels or ()) or "none (CPU build)"
+        said.append(Reading(subject="torch.kernels", source="catalog", value=codes))
     return replace(full, readings=(*snapshot.readings, *said))
-
-
-def _added(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, str]]:
-    """What was filled, in words."""
-    if after.torch.kernels != before.torch.kernels:
-        yield "torch.kernels", " ".join(after.torch.kernels or ()) or "none (CPU build)"
-    for old, new in zip(before.gpus or (), after.gpus or (), strict=True):
-        for name in ("compute_capability", "memory_total_bytes"):
-            if getattr(old, name) is None and getattr(new, name) is not None:
-                yield f"gpu {new.name} {name}", str(getattr(new, name))
-    if after.driver.cuda != before.driver.cuda:
-        yield "driver.cuda", f"{after.driver.cuda} (from {after.driver.version})"
 
 
 def _torch(snapshot: Snapshot, catalog: Catalog) -> Torch:

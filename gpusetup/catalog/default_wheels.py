@@ -1,13 +1,9 @@
 """Which backend a torch without a label is of: what the default package index has for each
-platform, and what lies beside it."""
+platform."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-
 from gpusetup.catalog.builds import Catalog
-from gpusetup.model.machine import Package
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import cuda_of, parsed
 
@@ -40,20 +36,3 @@ def usual_major(catalog: Catalog, build: TorchBuild) -> str:
     """The CUDA major of the default index's wheel of a build's torch; "" for one without CUDA."""
     backend = default_backend(catalog, build.torch, build.os, build.machine)
     return ((cuda_of(backend) if backend else None) or "").partition(".")[0]
-
-
-RUNTIME = r"nvidia-cuda-runtime(-cu1[12])?"
-
-
-def backend_beside(packages: Iterable[Package]) -> str | None:
-    """The backend that the CUDA runtime of the same environment is of: torch's wheel brings it.
-
-    >>> backend_beside([Package(name="nvidia-cuda-runtime-cu12", version="12.4.127")])
-    'cu124'
-    """
-    found = {
-        "cu" + "".join(map(str, parsed(package.version).release[:2]))
-        for package in packages
-        if re.fullmatch(RUNTIME, package.name) and len(parsed(package.version).release) > 1
-    }
-    return found.pop() if len(found) == 1 else None

@@ -1,6 +1,6 @@
 """Facts that no release of torch changes (`data/facts.json`): boards, PCI ids, distributions.
 
-Read when somebody asks, and once.
+Each group of rows has its class's name, is read when somebody asks, and once.
 """
 
 from collections.abc import Mapping
@@ -123,19 +123,6 @@ class Extension(Frozen):
 
 Row = TypeVar("Row", bound=Frozen)
 
-TABLES: dict[type[Frozen], str] = {
-    PciName: "pci_names",
-    Generation: "generations",
-    Switched: "nvswitch",
-    Integrated: "integrated",
-    JetPack: "jetpacks",
-    Undeclared: "undeclared",
-    DriverBranch: "driver_branches",
-    Debian: "debian",
-    Repository: "nvidia_repositories",
-    Extension: "extensions",
-}
-
 
 @cache
 def _document() -> dict[str, Any]:
@@ -144,13 +131,26 @@ def _document() -> dict[str, Any]:
 
 @cache
 def _rows(kind: type[Frozen]) -> tuple[Any, ...]:
-    rows = _document()[TABLES[kind]]["rows"]
-    return tuple(from_plain(row, kind, what=f"the table {TABLES[kind]}") for row in rows)
+    rows = _document()[kind.__name__]["rows"]
+    return tuple(from_plain(row, kind, what=f"the table {kind.__name__}") for row in rows)
 
 
 def facts(kind: type[Row]) -> tuple[Row, ...]:
     """The rows of one kind; each table is read when it is first asked for."""
     return _rows(kind)  # type: ignore[arg-type]
+
+
+@cache
+def pci_name(device_id: str | None) -> str | None:
+    """The name of an NVIDIA GPU by its PCI device id; None if the table has none.
+
+    >>> pci_name("2504"), pci_name("1EB8"), pci_name("ffff"), pci_name(None)
+    ('NVIDIA GeForce RTX 3060', 'Tesla T4', None, None)
+    """
+    known = (row.name for row in facts(PciName) if (device_id or "").lower() in row.ids.split())
+    name = next(known, None)
+    apart = name is None or name.startswith(("Tesla", "Quadro"))
+    return name if apart else f"NVIDIA {name}"
 
 
 @cache

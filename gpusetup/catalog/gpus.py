@@ -140,9 +140,6 @@ def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
     import difflib
 
     plain = text.strip().lower()
-    for maker in MAKERS:
-        if maker.models and maker.instead and re.search(maker.models, plain):
-            return maker.instead
     names = {row.name.lower().removeprefix("geforce ").removeprefix("tesla "): row for row in rows}
     close = difflib.get_close_matches(plain.removeprefix("nvidia "), names, 3, 0.5)
     if not close:

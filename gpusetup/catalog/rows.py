@@ -17,8 +17,6 @@ class Release(Frozen):
     torchvision: str | None = None
     torchvision_needs: str | None = None
     """The torch that this torchvision accepts where that is a range: `>=2.14.0`."""
-    torchvision_excludes: str | None = None
-    """The one Python that its torchvision refuses: `3.14.1`."""
     torchaudio: str | None = None
 
 

@@ -61,7 +61,7 @@ CXX_STANDARD_TOO_OLD = Cause(
 
 
 def _has_torch(context: RuleContext) -> bool:
-    return bool(context.snapshot.torch.version)
+    return bool(context.torch.version)
 
 
 BESIDE = (

@@ -105,7 +105,7 @@ def toolkit_commands(context: RuleContext) -> Lines:
     """How the host gets the toolkit, from the repository on, and who then uses it."""
     if ON_WINDOWS(context):
         return BY_DESKTOP
-    os = context.snapshot.os
+    os = context.os
     family = packages.distribution(context) or ("" if os.id or os.name else "ubuntu")
     repository = REPOSITORY.get(family, ())
     package = packages.package_of(family, "nvidia-container-toolkit")

@@ -29,7 +29,7 @@ CUDA_VISIBLE_DEVICES_HIDDEN = Cause(
         Alike(
             causes=("torch-sees-no-gpu", "invalid-device-ordinal"),
             asks=alike.LIST_GPUS,
-            unless=alike.saw_no_gpu,
+            settled_by=("program",),
         ),
     ),
     events=("gpus-not-given",),
@@ -88,9 +88,7 @@ CONTAINER_NVML_LOST = Cause(
     stage="running",
     alike=(
         Alike(
-            causes=("nvml-mismatch", "gpu-fell-off-bus"),
-            asks="nvidia-smi",
-            unless=alike.nvml_says_it,
+            causes=("nvml-mismatch", "gpu-fell-off-bus"), asks="nvidia-smi", settled_by=("program",)
         ),
     ),
     by_check=True,
@@ -137,9 +135,7 @@ CONTAINER_DRIVER_CAPABILITY_MISSING = Cause(
     way_out="Add compute",
     source="NVIDIA Container Toolkit documentation, troubleshooting",
     explains=(*NO_DRIVER, "driver-missing"),
-    alike=(
-        Alike(causes=("container-no-gpu",), asks=alike.LIBCUDA_IN_IT, unless=alike.cuda_failed),
-    ),
+    alike=(Alike(causes=("container-no-gpu",), asks=alike.LIBCUDA_IN_IT, settled_by=("program",)),),
     by_check=True,
     message=Message(
         title="The container did not get the driver's compute libraries: nvidia-smi works, "
@@ -183,13 +179,11 @@ CONTAINER_NO_GPU = Cause(
             causes=("driver-missing", "container-toolkit-missing"),
             asks=alike.ON_THE_HOST,
             settled_by=("gpus", "driver", "bus"),
-            unless=alike.is_told,
         ),
         Alike(
             causes=("driver-missing",),
             asks=alike.ON_THE_HOST,
             settled_by=("gpus", "driver", "bus"),
-            unless=alike.host_matters_not,
         ),
     ),
     by_check=True,

@@ -23,7 +23,7 @@ def _beside_torch(context: RuleContext, text: str) -> Fix:
 
 def _not_torchs(context: RuleContext) -> bool:
     """Whether torch brings cuDNN 9, as far as is known."""
-    version = (context.snapshot.torch.version or "99").partition("+")[0]
+    version = (context.torch.version or "99").partition("+")[0]
     return parsed(version) >= parsed(context.catalog.milestone("torch with cudnn 9"))
 
 
@@ -51,7 +51,7 @@ CUDA_LIB_MISSING = Cause(
     way_out="Reinstall it",
     source="RECORD of the distribution",
     explains=("torch-import-failed", "gpu-check-failed"),
-    by_check=True,
+    but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
     message=Message(
         title="{library} is missing or incomplete: programs that need it cannot load",
         plain="A CUDA library is missing or incomplete: programs that need it cannot load",
@@ -122,15 +122,12 @@ CUDA_LIB_MISSING = Cause(
     ),
     alike=(
         Alike(
-            causes=("extension-not-built",),
-            asks="python -m bitsandbytes",
-            unless=alike.is_cudas,
+            causes=("extension-not-built",), asks="python -m bitsandbytes", settled_by=("program",)
         ),
         Alike(
             causes=("driver-missing",),
             asks="nvidia-smi",
             settled_by=("gpus", "driver"),
-            unless=alike.leaves_no_driver_open,
         ),
     ),
     says=(

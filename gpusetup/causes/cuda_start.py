@@ -51,7 +51,7 @@ LIBCUDA_MISSING = Cause(
 
 
 def where_libcuda_is(context: RuleContext) -> tuple[str, str]:
-    wsl = context.snapshot.os.wsl
+    wsl = context.os.wsl
     return "LD_LIBRARY_PATH", "/usr/lib/wsl/lib" if wsl else "/usr/lib/x86_64-linux-gnu"
 
 
@@ -69,7 +69,7 @@ def _compute_libraries(context: RuleContext, text: str) -> Fix:
     """The libraries of the driver that CUDA needs, where only the others are installed."""
     if in_container(context):
         return WITH_COMPUTE
-    if on(context, "windows") or context.snapshot.os.wsl:
+    if on(context, "windows") or context.os.wsl:
         return drivers.driver(context, "Install the NVIDIA driver again")
     return Fix(text=text, commands=drivers.driver_commands(context), needs_root=True)
 
@@ -150,7 +150,7 @@ SYSTEM_NOT_READY_FABRIC_MANAGER = Cause(
         Alike(
             causes=("fabric-unhealthy",),
             asks="nvidia-smi -q | grep -A 3 Fabric",
-            unless=alike.refused,
+            settled_by=("program",),
         ),
     ),
     says=any_of(

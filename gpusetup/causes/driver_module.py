@@ -91,8 +91,7 @@ DRIVER_BUILD_FAILED = Cause(
     # No order: a text may list the GPU that it bought; one that answers has its driver shown too.
     holds=(
         lambda context: (
-            not (answering(context) and context.snapshot.driver.version)
-            and not context.snapshot.torch.cuda_available
+            not (answering(context) and context.driver.version) and not context.torch.cuda_available
         ),
     ),
     message=Message(

@@ -194,7 +194,7 @@ GPU_INIT_FAILED = Cause(
         Alike(
             causes=("gpu-fell-off-bus", "gpu-not-supported-by-driver", "device-permission"),
             asks=alike.KERNEL_LOG,
-            unless=alike.kernel_says_it,
+            settled_by=("program",),
         ),
     ),
     by_check=True,
@@ -257,7 +257,7 @@ GPU_NOT_SUPPORTED_BY_DRIVER = Cause(
         Alike(
             causes=("driver-not-loaded", "gpu-init-failed"),
             asks=alike.KERNEL_LOG,
-            unless=alike.driver_says_it,
+            settled_by=("program",),
         ),
     ),
     by_check=True,

@@ -17,7 +17,7 @@ from gpusetup.model.versions import parsed
 def serves_every_torch(context: RuleContext) -> bool:
     """Whether the driver starts the CUDA of every build."""
     newest = max(parsed(build.cuda or "0").major for build in context.catalog.builds)
-    return parsed(context.snapshot.driver.cuda or "0").major >= newest
+    return parsed(context.driver.cuda or "0").major >= newest
 
 
 DRIVER_TOO_OLD = Cause(

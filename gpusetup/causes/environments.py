@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
+import re
+
 from gpusetup.causes.layers import BROKEN_TORCH, Layer
 from gpusetup.causes.record import Alike, Cause, Message
 from gpusetup.causes.sources import PIP
@@ -10,6 +11,14 @@ from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste
 from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix, Severity
+
+
+def _for_the_target(context: RuleContext, text: str) -> Fix:
+    said = events(context, "conda-cuda-virtual-missing")[0].values.get("needed", "")
+    needed = re.search(r"\d+(\.\d+)?", said)
+    cuda = needed[0] if needed else context.driver.cuda or "12"
+    return Fix(text=text, commands=(paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),))
+
 
 CONDA_CUDA_VIRTUAL_MISSING = Cause(
     id="conda-cuda-virtual-missing",
@@ -21,6 +30,14 @@ CONDA_CUDA_VIRTUAL_MISSING = Cause(
     way_out="Unset it, or name the driver's CUDA",
     source="conda documentation, virtual packages",
     explains=("resolver-conflict",),
+    message=Message(
+        title="conda sees no CUDA driver here (the virtual package __cuda is missing), and the build "
+        "needs one",
+        detail="The machine that solves need not be the one that computes.",
+        text="On a host without a GPU (an image build, a login node) say which CUDA the target "
+        "supports; else install the driver",
+        way=_for_the_target,
+    ),
     says=(
         says(
             "__cuda",
@@ -196,7 +213,7 @@ def _does_no_harm(context: RuleContext) -> bool:
     """No order: a text quotes the file because an import failed; live it may do no harm."""
     said = events(context, MODULE_SHADOWED.id)
     ours = any(e.values.get("module", "").startswith("torch") for e in said)
-    return not (ours or context.snapshot.torch.import_error or is_report(context))
+    return not (ours or context.torch.import_error or is_report(context))
 
 
 NAMES = (
@@ -242,7 +259,7 @@ MODULE_SHADOWED = Cause(
         Alike(
             causes=("torch-half-installed",),
             asks='python -c "import torch; print(torch.__file__, torch.__path__)"',
-            unless=alike.names_the_file,
+            settled_by=("program",),
         ),
     ),
     says=(

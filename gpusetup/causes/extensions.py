@@ -103,7 +103,7 @@ GPU_TOO_OLD_FOR_FLASH_ATTENTION = Cause(
 
 
 def _is_for_intel(context: RuleContext) -> bool:
-    return maker_of(context.snapshot.torch.backend) == "intel"
+    return maker_of(context.torch.backend) == "intel"
 
 
 def _is_no_companions(context: RuleContext) -> bool:
@@ -294,7 +294,6 @@ EXTENSION_ARCH_MISMATCH = Cause(
             causes=("arch-too-old-for-wheel", "arch-too-new-for-wheel"),
             asks=alike.TORCHS_KERNELS,
             settled_by=("gpus", "kernels"),
-            unless=alike.raised_by_an_extension,
         ),
     ),
     by_check=True,

@@ -53,7 +53,7 @@ GPU_FELL_OFF_BUS = Cause(
         Alike(
             causes=("hardware-fault", "gpu-does-not-answer"),
             asks=alike.KERNEL_LOG,
-            unless=alike.says_lost,
+            settled_by=("program",),
         ),
     ),
     says=(

@@ -166,7 +166,6 @@ NO_NVIDIA_GPU = Cause(
             causes=("driver-missing", "container-no-gpu"),
             asks=alike.ON_THE_BUS,
             settled_by=("gpus", "bus"),
-            unless=alike.is_a_notebooks,
         ),
     ),
     says=(

@@ -18,7 +18,7 @@ SHM_TOO_SMALL = Cause(
     proven_by="1 GiB or less in a container",
     way_out="--shm-size",
     source="torch's message on a bus error",
-    alike=(Alike(causes=("pip-cache-disk-full",), asks="df -h", unless=IN_A_CONTAINER),),
+    alike=(Alike(causes=("pip-cache-disk-full",), asks="df -h", settled_by=("program",)),),
     explains=("dataloader-worker-killed", "nccl-shm-error", *NCCL_SAYS),
     message=Message(
         title="A small /dev/shm: DataLoader workers and NCCL need more",

@@ -64,9 +64,7 @@ HOST_OUT_OF_MEMORY = Cause(
     ),
     alike=(
         Alike(
-            causes=("dataloader-worker-killed",),
-            asks=alike.HOST_MEMORY,
-            unless=alike.killed_for_it,
+            causes=("dataloader-worker-killed",), asks=alike.HOST_MEMORY, settled_by=("program",)
         ),
     ),
     says=(

@@ -55,6 +55,14 @@ LIBRARY_MISSING = Cause(
     not_when="cuda-lib-missing, driver-missing (libcuda)",
     way_out="Install the system package that has it",
     source="manual page of ld.so",
+    but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-)"},
+    message=Message(
+        title="{library} is not on this system",
+        plain="A shared library is not on this system",
+        detail="It belongs neither to torch nor to CUDA.",
+        text="Install the system package that holds it (libGL: libgl1, mesa-libGL; libgthread: "
+        "libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, numactl-libs)",
+    ),
     says=(
         says(
             ".so",
@@ -104,7 +112,7 @@ def _of_two_cudas(context: RuleContext) -> bool:
 
 def _does_no_harm(context: RuleContext) -> bool:
     """No order: a folder on the path may be found first, or not at all."""
-    return not (context.snapshot.torch.import_error or events(context, LD_LIBRARY_PATH_CONFLICT.id))
+    return not (context.torch.import_error or events(context, LD_LIBRARY_PATH_CONFLICT.id))
 
 
 LD_LIBRARY_PATH_CONFLICT = Cause(
@@ -127,8 +135,8 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
     holds=(
         lambda context: bool(
             events(context, "ld-library-path-conflict")
-            or context.snapshot.torch.installed
-            or context.snapshot.torch.import_error
+            or context.torch.installed
+            or context.torch.import_error
         ),
     ),
     message=Message(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.layers import NCCL_SAYS, Layer
 from gpusetup.causes.record import Alike, Cause, Message
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
@@ -12,7 +11,7 @@ from gpusetup.messages.row import any_of, says
 
 def _on_a_jetson(context: RuleContext) -> bool:
     said = events(context, OUT_OF_MEMORY.id)
-    return bool(context.snapshot.os.jetson or any(e.values.get("engine") == "Jetson" for e in said))
+    return bool(context.os.jetson or any(e.values.get("engine") == "Jetson" for e in said))
 
 
 def _no_segments(context: RuleContext) -> bool:
@@ -108,9 +107,7 @@ OUT_OF_MEMORY = Cause(
     ),
     alike=(
         Alike(
-            causes=("wsl-driver", "cuda-lib-missing"),
-            asks="nvidia-smi",
-            unless=alike.memory_is_said,
+            causes=("wsl-driver", "cuda-lib-missing"), asks="nvidia-smi", settled_by=("program",)
         ),
     ),
     says=(

@@ -27,7 +27,7 @@ NCCL_NO_SOCKET_INTERFACE = Cause(
         see="list the interfaces of this machine",
     ),
     stage="distributed",
-    alike=(Alike(causes=("nccl-error",), asks=alike.NCCL_LOG, unless=alike.interface_is_said),),
+    alike=(Alike(causes=("nccl-error",), asks=alike.NCCL_LOG, settled_by=("program",)),),
     says=any_of(
         {
             "no socket interface found": "",
@@ -70,7 +70,7 @@ NCCL_P2P_FAILURE = Cause(
         Alike(
             causes=("nccl-timeout", "nccl-shm-error"),
             asks=f"export NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO  {alike.RUN_AGAIN}",
-            unless=alike.p2p_is_said,
+            settled_by=("program",),
         ),
     ),
     says=(
@@ -290,7 +290,7 @@ NCCL_ERROR = Cause(
         Alike(
             causes=("nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure"),
             asks=alike.NCCL_LOG,
-            unless=lambda context: not alike.is_the_systems(context),
+            settled_by=("program",),
         ),
         Alike(causes=("nccl-p2p-failure", "nccl-shm-error"), asks=alike.NCCL_LOG),
     ),

@@ -23,6 +23,7 @@ UNORDERED = max(Layer) + 1
 """The place of what is never a root: after every layer."""
 
 
+Words = tuple[str, ...]
 Question = Callable[[Any], bool]
 """A question about a machine: it is given the rules' context."""
 
@@ -38,18 +39,18 @@ class Message(Frozen):
     text: str = ""
     """What to do."""
     detail: str = ""
-    commands: tuple[str, ...] = ()
+    commands: Words = ()
     """The way, in order. `pip`, `python`, `gpusetup install`, `export` and `unset` are written for
     the target and its shell; `{name}` is a value of the event."""
-    windows: tuple[str, ...] | None = None
+    windows: Words | None = None
     """The commands on Windows, where they differ."""
-    then: tuple[str, ...] = ()
+    then: Words = ()
     """What follows the commands on every system."""
-    look: tuple[str, ...] = ()
+    look: Words = ()
     """What shows more and changes nothing."""
     see: str = "see first what there is"
     """What `look` is for: it follows the word "or"."""
-    other: tuple[str, ...] = ()
+    other: Words = ()
     """Another way, and what it does: it follows the word "or"."""
     other_title: str = ""
     needs_root: bool = False
@@ -69,12 +70,13 @@ class Message(Frozen):
 class Alike(Frozen):
     """What a message of a cause may mean as well, and the command whose answer decides."""
 
-    causes: tuple[str, ...]
+    causes: Words
     asks: str
-    settled_by: tuple[Literal["gpus", "driver", "kernels", "python", "bus"], ...] = ()
-    """What a text may show that tells them apart already."""
-    unless: Question = lambda _: False
-    """Whether the message itself leaves nothing open."""
+    settled_by: tuple[
+        Literal["gpus", "driver", "torch", "kernels", "python", "bus", "program"], ...
+    ] = ()
+    """What a text may show that tells them apart already; `program`: a program says it, and not a
+    person alone."""
 
 
 class Likelier(Frozen):
@@ -109,10 +111,14 @@ class Cause(Frozen):
     way_out: str
     source: str
     """Where it is known from."""
-    explains: tuple[str, ...] = ()
+    explains: Words = ()
     """The findings that are its consequences where both are there, beside those of its layer."""
-    events: tuple[str, ...] = ()
+    events: Words = ()
     """The kinds of event that `message` is found from; none: the one that has the cause's name."""
+    codes: tuple[int, ...] = ()
+    """CUDA's own codes that say the same."""
+    but: Mapping[str, str] = {}
+    """An event with such a value does not count: it is another cause's."""
     holds: tuple[Question, ...] = ()
     """What must hold for `message` to be a finding."""
     message: Message | None = None
@@ -121,9 +127,9 @@ class Cause(Frozen):
     """Whether a check decides it, with the message's words."""
     says: tuple[Row, ...] = ()
     """The messages of programs that say it; each becomes an event of the cause's name."""
-    examples: tuple[str, ...] = ()
+    examples: Words = ()
     """Texts that show it and nothing else, one for each of its messages."""
-    not_examples: tuple[str, ...] = ()
+    not_examples: Words = ()
     """Texts that come near its messages, and show nothing."""
     alike: tuple[Alike, ...] = ()
     """What looks alike in a text: the first that is open counts."""
@@ -153,7 +159,7 @@ class Cause(Frozen):
             raise ValueError(f"two records have the id {self.id}")
 
     @property
-    def kinds(self) -> tuple[str, ...]:
+    def kinds(self) -> Words:
         """The kinds of event that `message` is found from."""
         return self.events or (self.id,)
 

@@ -255,7 +255,7 @@ REPORT_EMPTY = Cause(
 
 
 def _older_cuda(context: RuleContext, text: str) -> Fix:
-    cuda = context.snapshot.driver.cuda
+    cuda = context.driver.cuda
     older = f"CUDA {cuda} or older" if cuda else "an older CUDA, or with kernels for this GPU"
     newer = drivers.driver(context, "Update the driver")
     return Fix(
@@ -276,7 +276,7 @@ PTX_UNSUPPORTED_TOOLCHAIN = Cause(
     way_out="An older CUDA for the extension, or a newer driver",
     source="NVIDIA, CUDA Compatibility",
     stage="first-kernel",
-    by_check=True,
+    codes=(218, 222),
     message=Message(
         title="A kernel is PTX from a newer CUDA toolkit than the driver can compile",
         detail="Minor-version compatibility covers binary kernels, not PTX: PTX needs a driver for "
@@ -319,7 +319,7 @@ KERNEL_IMAGE_INVALID = Cause(
     source="CUDA Driver API reference, CUDA_ERROR_INVALID_IMAGE",
     stage="first-kernel",
     alike=(Alike(causes=("driver-too-old", "extension-arch-mismatch"), asks=alike.COLLECT_ENV),),
-    by_check=True,
+    codes=(200,),
     message=Message(
         title="The driver cannot load a compiled kernel: its image is invalid (error 200)",
         detail="It was compiled by a newer toolkit than the driver supports (Triton takes the "
@@ -344,9 +344,9 @@ CUDA_PROGRAM_ERROR = Cause(
     way_out="CUDA_LAUNCH_BLOCKING=1 to find the line",
     source=CUDA_RUNTIME,
     failure=5,
-    by_check=True,
+    codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),
     message=Message(
-        title="A kernel failed: {what} (error {code})",
+        title="A kernel failed: {name} (error {code})",
         detail="Usually an index or a label out of range in the program (for an embedding: token "
         "ids beyond the model's vocabulary), seldom the hardware (then the kernel log holds an "
         "Xid). Later errors of cuBLAS or the allocator only follow from it.",

@@ -21,7 +21,7 @@ from gpusetup.model.versions import parsed
 def one_cuda(context: RuleContext, text: str) -> Fix:
     """The toolkit of torch's CUDA where it knows the GPU, else the first one that does."""
     said = {**_last(context, "jit-arch-rejected"), **_last(context, TOOLKIT_MISMATCH.id)}
-    torch = said.get("torch") or cuda_needed(context.snapshot.torch)
+    torch = said.get("torch") or cuda_needed(context.torch)
     row = context.catalog.compiler_for(said.get("arch", ""))
     first = row.from_cuda if row and not row.until_cuda else None
     best = max(torch, first, key=parsed) if torch and first else torch
@@ -52,7 +52,20 @@ TOOLKIT_MISMATCH = Cause(
         title="nvcc and torch have different CUDA versions: an extension built here would not fit",
         text="Build with the nvcc of torch's CUDA: set CUDA_HOME to that toolkit",
         way=one_cuda,
+        cases=(
+            Message(
+                having={"compiler": "^nvcc$"},
+                title="nvcc does not compile for {arch}",
+                detail="A toolkit that is older than a GPU does not know it; for GPUs before Turing it must be "
+                "older than 13.0. An extension needs a toolkit of torch's CUDA major which knows the GPU.",
+                text="Build with a toolkit of torch's CUDA that knows the GPU: let CUDA_HOME name it and its "
+                "nvcc be first on PATH; or build for the GPU that is there only (TORCH_CUDA_ARCH_LIST)",
+                way=one_cuda,
+            ),
+        ),
     ),
+    events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
+    but={"compiler": "^(?!nvcc$)"},
     stage="build",
     beside_torch="See which nvcc the build takes (`which -a nvcc`, `nvcc --version`): an older "
     "toolkit does not know a newer GPU. Put the bin folder of a newer toolkit first on PATH, delete "
@@ -96,7 +109,7 @@ TOOLKIT_MISMATCH = Cause(
 
 
 def _toolkit(context: RuleContext, text: str) -> Fix:
-    cuda = cuda_needed(context.snapshot.torch) or ""
+    cuda = cuda_needed(context.torch) or ""
     commands = toolkit_commands(context, ".".join(cuda.split(".")[:2]))
     text = text.replace("NAME", _last(context, TOOLKIT_MISSING.id).get("package", "NAME"))
     looks = () if cuda else paste.look("see which CUDA torch has", paste.ask_torch(context))
@@ -108,7 +121,7 @@ def _is_idle(context: RuleContext) -> bool:
     """A torch that sees its GPU needs no nvcc."""
     # No order: a missing nvcc is a failure only beside the message of one.
     alone = says_nothing_else(context, TOOLKIT_MISSING.id)
-    return bool(alone and context.snapshot.torch.cuda_available)
+    return bool(alone and context.torch.cuda_available)
 
 
 TOOLKIT_MISSING = Cause(
@@ -121,7 +134,7 @@ TOOLKIT_MISSING = Cause(
     way_out="The toolkit of torch's CUDA, CUDA_HOME",
     source=CPP_EXTENSION,
     explains=("build-isolation-no-torch",),
-    holds=(lambda context: not (context.snapshot.torch.backend or "").startswith("rocm"),),
+    holds=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
     message=Message(
         title="A build of CUDA code finds no toolkit",
         detail="torch's wheels have CUDA's libraries, not its compiler.",

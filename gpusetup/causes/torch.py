@@ -98,7 +98,7 @@ TORCH_MISSING = Cause(
 
 def _install(context: RuleContext) -> Fix:
     """The way, and the Python on PATH that has a torch, where there is one."""
-    if context.snapshot.os.jetson:
+    if context.os.jetson:
         return jetson_fix(context)
     way = paste.install_torch(context)
     others = [

@@ -130,7 +130,7 @@ TORCH_SEES_NO_GPU = Cause(
         Alike(
             causes=("torch-cpu-build", "driver-too-old", "driver-not-loaded", "container-no-gpu"),
             asks=alike.ASK_TORCH,
-            unless=alike.shows_its_cuda,
+            settled_by=("torch",),
         ),
         Alike(
             causes=("cuda-visible-devices-hidden", "container-no-gpu", "driver-not-loaded"),

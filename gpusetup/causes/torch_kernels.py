@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import Alike, Cause, Likelier, Message
@@ -16,7 +17,7 @@ from gpusetup.model.versions import parsed
 
 def _no_newer_cuda(context: RuleContext) -> bool:
     """Whether the build to be installed brings no newer CUDA than the torch that is there."""
-    build, own = context.resolution.build, cuda_needed(context.snapshot.torch)
+    build, own = context.resolution.build, cuda_needed(context.torch)
     return own is not None and not (build and build.cuda and parsed(build.cuda) > parsed(own))
 
 
@@ -37,7 +38,7 @@ JIT_ARCH_REJECTED = Cause(
     source="NVRTC documentation; Triton's and XLA's sources",
     explains=("cuda-init-failed",),
     stage="first-kernel",
-    by_check=True,
+    but={"compiler": "^nvcc$"},
     message=Message(
         title="{compiler} does not know the architecture {arch}",
         plain="The run-time compiler does not know the architecture of this GPU",
@@ -140,9 +141,7 @@ ARCH_TOO_NEW_FOR_WHEEL = Cause(
         "cuda-library-error",
     ),
     stage="first-kernel",
-    alike=(
-        Alike(causes=("cuda-lib-missing",), asks=alike.BESIDE_TORCH, unless=alike.kernels_are_said),
-    ),
+    alike=(Alike(causes=("cuda-lib-missing",), asks=alike.BESIDE_TORCH, settled_by=("program",)),),
     by_check=True,
     message=Message(
         title="{who} has no kernels for {gpu}: the GPU is too new for it",
@@ -179,7 +178,7 @@ ARCH_TOO_OLD_FOR_WHEEL = Cause(
 def _other_wheel(context: RuleContext) -> Fix:
     """The torch that serves the GPU; where none does, what can be done without."""
     build = paste.chosen(context)
-    if build.backend != "cpu" if build else context.resolution.advice:
+    if build.backend != "cpu" if build else context.resolution.advice or board_of(context.snapshot):
         return paste.install_torch(context)
     return Fix(
         text="No wheel in the catalog supports this GPU: use the CPU build, a newer or a rented "

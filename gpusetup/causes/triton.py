@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
-from gpusetup.causes import alike
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import Alike, Cause, Message
 from gpusetup.evidence.context import RuleContext
@@ -15,7 +14,7 @@ from gpusetup.model.finding import Fix
 
 
 def _triton_windows(context: RuleContext, text: str) -> Fix:
-    build, torch = companion_table().project("triton-windows"), context.snapshot.torch.version
+    build, torch = companion_table().project("triton-windows"), context.torch.version
     pinned = releases_for(build, torch)[:1] if build and torch else ()
     install = (paste.pip(context, "install", f"triton-windows{one}") for one in pinned)
     return Fix(text=text, commands=tuple(install))
@@ -214,7 +213,7 @@ TRITON_NO_COMPILER = Cause(
         ),
     ),
     stage="first-kernel",
-    alike=(Alike(causes=("compiler-missing",), asks="gcc --version", unless=alike.is_tritons),),
+    alike=(Alike(causes=("compiler-missing",), asks="gcc --version", settled_by=("program",)),),
     says=(
         *any_of(
             {

@@ -84,6 +84,14 @@ REQUIREMENT_BROKEN = Cause(
     not_when="torchvision-mismatch, torchaudio-mismatch",
     way_out="Versions that fit each other",
     source=PIP,
+    but={"package": "^torch(?:vision|audio)?"},
+    message=Message(
+        title="{package} requires {needs}, {have} is installed",
+        plain="An installed package requires another version of its neighbour",
+        text="Install versions that fit each other; it matters only when that package is used",
+        look=("pip check",),
+        see="see what does not fit",
+    ),
     says=(
         says(
             "numba needs numpy",
@@ -192,11 +200,7 @@ NO_WHEEL_FOR_PLATFORM = Cause(
         ),
     ),
     alike=(
-        Alike(
-            causes=("wrong-index", "python-no-wheel"),
-            asks=alike.BITS,
-            unless=alike.installer_says_it,
-        ),
+        Alike(causes=("wrong-index", "python-no-wheel"), asks=alike.BITS, settled_by=("program",)),
     ),
     says=(
         *any_of(
@@ -251,7 +255,7 @@ def no_platform_way(context: RuleContext) -> str:
 
 
 def _has_no_gpu(context: RuleContext) -> bool:
-    return has_nvidia(context) is False or context.snapshot.torch.backend == "cpu"
+    return has_nvidia(context) is False or context.torch.backend == "cpu"
 
 
 GLIBC_TOO_OLD = Cause(

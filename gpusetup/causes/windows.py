@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
 from gpusetup.causes.layers import BROKEN_TORCH, NO_TORCH, Layer
 from gpusetup.causes.record import Alike, Cause, Message
 from gpusetup.evidence.context import RuleContext, events
@@ -46,7 +45,7 @@ WINDOWS_DLL_MISSING = Cause(
         Alike(
             causes=("cuda-lib-missing", "extension-abi-mismatch"),
             asks='python -c "import torch"',
-            unless=alike.names_a_dll,
+            settled_by=("program",),
         ),
     ),
     says=(

@@ -30,7 +30,7 @@ WSL_DRIVER = Cause(
         cases=(
             Message(
                 # WSL 1 names a kernel 4.4.0 with the build of Windows: WSL 2 has no such old one.
-                where=(lambda context: (context.snapshot.os.kernel or "").startswith("4.4.0-"),),
+                where=(lambda context: (context.os.kernel or "").startswith("4.4.0-"),),
                 title="This is WSL 1, which has no GPU",
                 text="In PowerShell convert the distribution to WSL 2: `wsl --set-version NAME 2` "
                 "(the command lists the names)",

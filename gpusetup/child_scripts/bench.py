@@ -255,7 +255,6 @@ def run_steps(request: Answer) -> Answer:
         seconds, busy = trial.timed(batches, max(2, count, ROUNDS * workers))
         seconds = in_rounds(seconds, workers)
     return {**summary(rows, seconds, request["batch"]), "static_bytes": stands[0],
-            "leak_bytes": sibling("bench_memory").leaked(stands),
             "utilization_percent": busy, **last_of(trial.losses)}  # fmt: skip
 
 

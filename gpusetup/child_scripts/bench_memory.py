@@ -57,20 +57,6 @@ def text(place: str, name: str) -> str:
         return file.read()
 
 
-def leaked(stands: List[Optional[int]]) -> Optional[int]:
-    """By how many bytes a step what stands after it grows; None if it does not in nearly all.
-
-    >>> leaked([0, 2 << 20, 4 << 20, 6 << 20, 8 << 20]), leaked([0, 9 << 20, 9 << 20, 9 << 20])
-    (2097152, None)
-    """
-    known = [one for one in stands if one is not None]
-    grown = sorted(known[i + 1] - known[i] for i in range(len(known) - 1))
-    if len(grown) < 4 or sum(one > 0 for one in grown) < 0.9 * len(grown):
-        return None
-    middle = grown[len(grown) // 2]
-    return middle if middle >= LEAK_LEAST else None
-
-
 def steady(rows: List[Dict[str, Optional[int]]], stands: List[Optional[int]]) -> bool:
     """Whether one more step would tell nothing new.
 

@@ -8,23 +8,21 @@ Python 3.8 syntax.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib.util
 import json
 import os
 import sys
 import traceback
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, List, Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OLDEST = {"single": (2, 4), "fsdp": (2, 6)}
 """The oldest torch that has what is needed here; FSDP2's public name is younger."""
+PARTS = ("trace_storages", "trace_step", "trace_guard", "trace_patches")
 PHASES = ("forward", "backward", "optimizer")
 GROWS = ("@forward", "@backward", "batch")
 """What grows with the batch, of what stands in forward and backward."""
-NEAR = 0.03
-"""A trace this near to the limit, as a share of it, needs no further one."""
 FARTHEST = 1 << 16
 """How many times the batch that was asked for a further trace may be."""
 KINDS = {
@@ -58,21 +56,19 @@ class Tracer:
 
         self.torch = torch
         self.request = request
-        self.storages = sibling("trace_storages")
-        self.steps = sibling("trace_step")
-        self.guards = sibling("trace_guard")
-        self.patches = sibling("trace_patches")
-        self.patches.install()
+        self.storages, self.steps, self.guards, patches = map(sibling, PARTS)
+        patches.install()
         if request["as_on"] == "cuda":
-            self.patches.dropout_as_on_cuda()
+            patches.dropout_as_on_cuda()
+            self.rules = sibling("trace_amp").as_on_cuda() if request["amp"] else None
         self.mesh = self.fake_mesh() if request["strategy"] == "fsdp" else None
         torch.cuda._lazy_init = self.guards.no_cuda
-        if request["amp"] and request["as_on"] == "cuda":
-            self.rules = sibling("trace_amp").as_on_cuda()
         self.function = self.steps.function_named(request["code"])
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.ledger = self.storages.Ledger()
         self.guard = self.guards.Guard(torch)
+        self.counting = self.storages.Counting(self.ledger, self.guard)
+        self.compiled = patches.compiled
         self.job: Any = None
 
     def fake_mesh(self) -> Any:
@@ -87,7 +83,7 @@ class Tracer:
 
     def trace(self, batch: int) -> Dict[str, Any]:
         """What one step with this batch takes."""
-        with self.fake, self.storages.Counting(self.ledger, self.guard):
+        with self.fake, self.counting:
             job = self.steps.made(self.function, batch)
             self.guards.masks_as_in_training()
             if self.job is None or self.shape != shape_of(job.model):
@@ -106,10 +102,11 @@ class Tracer:
         before = steps.names_of(job.model)
         job.model.train()
         if request["checkpointing"] and not steps.checkpoint(job.model):
-            raise self.steps.Question("the model has no repeated block to checkpoint")
+            raise steps.Question("the model has no repeated block to checkpoint")
         if self.mesh is not None:
-            with first_chunk_only(self.torch):
-                steps.shard(job.model, self.mesh, request["amp"])
+            whole, self.torch.chunk = self.torch.chunk, first_chunk
+            steps.shard(job.model, self.mesh, request["amp"])
+            self.torch.chunk = whole
         self.now = {name: local(one) for name, one in job.model.named_parameters()}
         name, foreach = request["optimizer"], request["foreach"]
         self.optimizer = steps.optimizer_of(job, name, foreach, before, self.now)
@@ -118,8 +115,11 @@ class Tracer:
 
     def run(self, job: Any, ledger: Any) -> None:
         self.name_what_stands(job, ledger)
-        if self.request["accumulate"] > 1:
-            self.gradients_of_earlier_batches(job.model, ledger)
+        if self.request["accumulate"] > 1:  # gradients stand since the first micro-batch
+            for name, parameter in job.model.named_parameters():
+                if parameter.requires_grad:
+                    parameter.grad = self.torch.zeros_like(parameter)
+                    ledger.label(parameter.grad, "gradients", name)
         amp = None if self.mesh is not None else self.request["amp"]
         with self.storages.following(job.model, ledger):
             self.steps.step(job, self.optimizer, amp, ledger.begin, self.hand_over)
@@ -134,13 +134,6 @@ class Tracer:
             ledger.label(parameter, "parameters", name)
             ledger.label(self.optimizer.state.get(parameter, {}), "optimizer", name)
 
-    def gradients_of_earlier_batches(self, model: Any, ledger: Any) -> None:
-        """The last micro-batch of a step adds to gradients that stand since the first."""
-        for name, parameter in model.named_parameters():
-            if parameter.requires_grad:
-                parameter.grad = self.torch.zeros_like(parameter)
-                ledger.label(parameter.grad, "gradients", name)
-
     def hand_over(self) -> None:
         """The gradients stand: name them, and give those of the shards to the optimizer."""
         for name, parameter in self.job.model.named_parameters():
@@ -150,25 +143,23 @@ class Tracer:
 
     def report(self, batch: int, ledger: Any) -> Dict[str, Any]:
         peaks = ledger.peaks()
-        top = max(PHASES, key=lambda phase: peaks[phase][0])
-        rows = ledger.standing_at(peaks[top][1])
-        busy = max(PHASES[:2], key=lambda phase: peaks[phase][0])
+        model, sizes = self.job.model, {phase: peaks[phase][0] for phase in PHASES}
+        top, busy = (max(phases, key=lambda phase: sizes[phase]) for phases in (PHASES, PHASES[:2]))
         grows = ledger.standing_at(peaks[busy][1])
         trained = [one for one in self.now.values() if one.requires_grad]
-        layers = [type(one).__name__ for one in self.job.model.modules()]  # a ViT has a Conv2d
+        layers = [type(one).__name__ for one in model.modules()]  # a ViT has a Conv2d
         return {
             "batch": batch,
-            "phases": {phase: peaks[phase][0] for phase in PHASES},
+            "phases": sizes,
             "grows": sum(size for (kind, _), size in grows.items() if kind in GROWS),
-            "parameters": sum(one.numel() for one in self.job.model.parameters()),
+            "parameters": sum(one.numel() for one in model.parameters()),
             "trained_bytes": sum(one.numel() * one.element_size() for one in trained),
             "values_read": self.guard.values_read,
-            "compiled": bool(self.patches.compiled[0]),
+            "compiled": bool(self.compiled[0]),
             "convolves": sum("Conv2d" in one for one in layers) > layers.count("Linear"),
-            "peak_phase": top,
             "standing": [
                 {"kind": KINDS.get(kind, kind), "module": module, "bytes": size}
-                for (kind, module), size in sorted(rows.items(), key=lambda row: -row[1])
+                for (kind, module), size in ledger.standing_at(peaks[top][1]).items()
             ],
         }
 
@@ -192,24 +183,14 @@ def shape_of(model: Any) -> List[Any]:
     return [(name, tuple(one.shape), one.dtype) for name, one in named]
 
 
-@contextlib.contextmanager
-def first_chunk_only(torch: Any) -> Iterator[None]:
-    """While FSDP2 cuts parameters, only this process's piece is cut off: the first.
+def first_chunk(tensor: Any, chunks: int, dim: int = 0) -> Any:
+    """`torch.chunk` while FSDP2 cuts parameters: only this process's piece is cut off, the first.
 
     The others, one for every GPU, would be tensors that nobody looks at.
     """
-    whole = torch.chunk
-
-    def chunk(tensor: Any, chunks: int, dim: int = 0) -> Any:
-        length = tensor.shape[dim]
-        each = -(-length // chunks)
-        return [tensor.narrow(dim, 0, each)] * -(-length // max(each, 1))
-
-    torch.chunk = chunk
-    try:
-        yield
-    finally:
-        torch.chunk = whole
+    length = tensor.shape[dim]
+    each = -(-length // chunks)
+    return [tensor.narrow(dim, 0, each)] * -(-length // max(each, 1))
 
 
 # --- which batches tell most -------------------------------------------------------------------
@@ -232,26 +213,6 @@ def second_batch(first: Dict[str, Any], limit: Optional[int]) -> int:
     return max(1, guess)
 
 
-def third_batch(one: Dict[str, Any], two: Dict[str, Any], limit: Optional[int]) -> Optional[int]:
-    """Where the line through two traces meets the limit; None if the second is near enough.
-
-    >>> def said(batch, peak):
-    ...     return {"batch": batch, "phases": {"forward": 0, "backward": peak}}
-    >>> third_batch(said(1, 100), said(4, 160), 1000), third_batch(said(1, 100), said(4, 160), 165)
-    (46, None)
-    >>> third_batch(said(10, 100), said(20, 160), 100)  # the first again
-    """
-    if limit is None:
-        return None
-    low, high = (max(said["phases"].values()) for said in (one, two))
-    slope = (high - low) / (two["batch"] - one["batch"])
-    if slope <= 0 or abs(high - limit) <= NEAR * limit:
-        return None
-    batch = int(two["batch"] + (limit - high) / slope)
-    known = (one["batch"], two["batch"])
-    return batch if 1 <= batch <= one["batch"] * FARTHEST and batch not in known else None
-
-
 # --- the program -------------------------------------------------------------------------------
 
 
@@ -268,37 +229,19 @@ def answer(request: Dict[str, Any]) -> Dict[str, Any]:
     problem = None
     try:
         if request["line"]:
-            traces.extend(more_traces(tracer, traces[0], request["limit_bytes"]))
+            traces.append(tracer.trace(second_batch(traces[0], request["limit_bytes"])))
     except Exception as trouble:  # the code of the user may refuse a batch it was not asked about
         problem = "%s: %s" % (type(trouble).__name__, " ".join(str(trouble).split())[:200])
     return {"torch": version, "traces": traces, "refused": problem}
 
 
-def more_traces(
-    tracer: Tracer, first: Dict[str, Any], limit: Optional[int]
-) -> Iterator[Dict[str, Any]]:
-    """One or two more, that show how memory grows with the batch up to the limit."""
-    second = tracer.trace(second_batch(first, limit))
-    yield second
-    third = third_batch(first, second, limit)
-    if third is not None:
-        yield tracer.trace(third)
-
-
 def where(problem: BaseException) -> str:
     """`train.py:12 in forward`: the innermost line that is neither a library's nor ours."""
-    frames = traceback.extract_tb(problem.__traceback__)
-    own = [one for one in frames if not foreign(one.filename)]
-    return (
-        "%s:%s in %s" % (os.path.basename(own[-1].filename), own[-1].lineno, own[-1].name)
-        if own
-        else ""
-    )
-
-
-def foreign(path: str) -> bool:
-    library = os.path.dirname(os.__file__)
-    return path.startswith((HERE, library, "<")) or "site-packages" in path
+    foreign = (HERE, os.path.dirname(os.__file__), "<")
+    for frame in reversed(traceback.extract_tb(problem.__traceback__)):
+        if not frame.filename.startswith(foreign) and "site-packages" not in frame.filename:
+            return "%s:%s in %s" % (os.path.basename(frame.filename), frame.lineno, frame.name)
+    return ""
 
 
 def told(problem: BaseException) -> Dict[str, str]:

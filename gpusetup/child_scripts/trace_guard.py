@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict
+from typing import Any, Dict, Iterator
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -77,23 +77,24 @@ class Guard:
         return 1.0
 
 
-def loads_data() -> bool:
-    """Whether a DataLoader or a sampler of torch asks."""
+def asking() -> Iterator[str]:
+    """The files of what runs, the innermost first."""
     frame: Any = sys._getframe(1)
     while frame is not None:
-        if os.path.basename(frame.f_code.co_filename) in ("dataloader.py", "sampler.py"):
-            return True
+        yield frame.f_code.co_filename
         frame = frame.f_back
-    return False
+
+
+def loads_data() -> bool:
+    """Whether a DataLoader or a sampler of torch asks."""
+    return any(os.path.basename(file) in ("dataloader.py", "sampler.py") for file in asking())
 
 
 def asked_by(name: str) -> bool:
     """Whether the nearest caller outside torch is a file of this name."""
-    frame: Any = sys._getframe(1)
     inner = (HERE, os.path.dirname(sys.modules["torch"].__file__ or ""))
-    while frame is not None and frame.f_code.co_filename.startswith(inner):
-        frame = frame.f_back
-    return frame is not None and os.path.basename(frame.f_code.co_filename) == name
+    caller = next((file for file in asking() if not file.startswith(inner)), "")
+    return os.path.basename(caller) == name
 
 
 def masks_as_in_training() -> None:

@@ -22,9 +22,9 @@ def install() -> None:
     FakeTensor.__deepcopy__ = copied
     for name in dir(nn.init):
         if name.endswith("_") and not name.startswith("_"):
-            setattr(nn.init, name, filled)
+            setattr(nn.init, name, lambda tensor, *_, **__: tensor)  # there is nothing to fill
     torch.compile = leave_out
-    nn.Module.compile = compile_in_place
+    nn.Module.compile = leave_out
 
 
 def apply(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
@@ -67,19 +67,10 @@ def copied(tensor: Any, memo: Dict[int, Any]) -> Any:
     return memo[id(tensor)]
 
 
-def filled(tensor: Any, *_: Any, **__: Any) -> Any:
-    """An init function: there is nothing to fill, and some look at what they drew."""
-    return tensor
-
-
 def leave_out(model: Any = None, *_: Any, **__: Any) -> Any:
     """`torch.compile`, as a function and as a decorator: the model itself."""
     compiled[0] += 1
     return (lambda function: function) if model is None else model
-
-
-def compile_in_place(module: Any, *_: Any, **__: Any) -> None:
-    compiled[0] += 1
 
 
 # --- dropout ------------------------------------------------------------------------------------
@@ -95,25 +86,16 @@ def dropout_as_on_cuda() -> None:
     attend = nn.functional.scaled_dot_product_attention
 
     def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-        fused = training and not inplace and 0 < p < 1 and input.is_floating_point()
-        if fused:
+        if training and not inplace and 0 < p < 1 and input.is_floating_point():
             return torch.native_dropout(input, p, True)[0]
         return whole(input, p, training, inplace)
 
     def attention(
-        query: Any,
-        key: Any,
-        value: Any,
-        attn_mask: Any = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        **more: Any,
+        query: Any, key: Any, value: Any, mask: Any = None, p: float = 0.0, *more: Any, **named: Any
     ) -> Any:
-        return attend(query, key, value, attn_mask, 0.0, is_causal, **more)
-
-    def short(input: Any, p: float, train: bool) -> Any:
-        return dropout(input, p, train)
+        named.pop("dropout_p", None)
+        return attend(query, key, value, named.pop("attn_mask", mask), 0.0, *more, **named)
 
     nn.functional.dropout = dropout
     nn.functional.scaled_dot_product_attention = attention
-    torch.dropout = short
+    torch.dropout = lambda input, p, train: dropout(input, p, train)

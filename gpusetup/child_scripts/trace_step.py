@@ -8,15 +8,17 @@ memory (tests/real_steps.py) runs it on real ones. Python 3.8 syntax.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint as recompute
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 OPTIMIZERS: Dict[str, Callable[..., Any]] = {
@@ -122,7 +124,7 @@ def job_of(returned: Any) -> Job:
         raise Contract("it returned %s" % described(returned))
     if not isinstance(job.model, nn.Module):
         raise Contract("the model is %s, no torch.nn.Module" % described(job.model))
-    if not list(tensors(job.batch)):
+    if not tensors(job.batch):
         raise Contract("the batch is %s, without any tensor" % described(job.batch))
     if job.loss is not None and not callable(job.loss):
         raise Contract("the loss is %s, nothing to call" % described(job.loss))
@@ -143,16 +145,11 @@ def described(value: Any) -> str:
     return "None" if value is None else "a value of type %s" % type(value).__name__
 
 
-def tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors(value: Any) -> List[torch.Tensor]:
     """Every tensor in a nest of dicts, lists and tuples."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from tensors(inner)
-    elif isinstance(value, (tuple, list)):
-        for inner in value:
-            yield from tensors(inner)
+    found: List[Any] = []
+    mapped(value, found.append)
+    return [one for one in found if isinstance(one, torch.Tensor)]
 
 
 def sized(value: Any, batch: int) -> Any:
@@ -255,23 +252,13 @@ def checkpoint(model: nn.Module) -> int:
 
     A Hugging Face model is asked to do it itself.
     """
-    own = getattr(model, "gradient_checkpointing_enable", None)
+    parts, own = blocks(model), getattr(model, "gradient_checkpointing_enable", None)
     if own is not None:
         own(gradient_checkpointing_kwargs={"use_reentrant": False})
-        return len(blocks(model))
-    parts = blocks(model)
+        return len(parts)
     for part in parts:
-        part.forward = _recomputed(part.forward)
+        part.forward = functools.partial(recompute, part.forward, use_reentrant=False)
     return len(parts)
-
-
-def _recomputed(forward: Callable[..., Any]) -> Callable[..., Any]:
-    from torch.utils.checkpoint import checkpoint as recompute
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return recompute(forward, *args, use_reentrant=False, **kwargs)
-
-    return run
 
 
 def shard(model: nn.Module, mesh: Any, amp: Optional[str]) -> None:
@@ -306,7 +293,8 @@ def optimizer_of(
         raise Untrained("the model has no parameter that is trained")
     given = job.optimizer
     if isinstance(given, torch.optim.Optimizer):
-        moved(given, before, now)
+        for group in given.param_groups:
+            group["params"] = [now.get(before.get(id(one), ""), one) for one in group["params"]]
     else:
         given = (given or OPTIMIZERS[name])(trained)
     for group in given.param_groups:
@@ -315,20 +303,13 @@ def optimizer_of(
     return given
 
 
-def moved(optimizer: Any, before: Dict[int, str], now: Dict[str, Any]) -> None:
-    """Point an optimizer at the parameters that took the place of those it was made with."""
-    for group in optimizer.param_groups:
-        group["params"] = [now.get(before.get(id(one), ""), one) for one in group["params"]]
-
-
 def warm(optimizer: Any) -> None:
     """Make the optimizer's states, as they stand from the second step on."""
-    parameters = [one for group in optimizer.param_groups for one in group["params"]]
-    for one in parameters:
-        one.grad = torch.empty_like(one) if one.requires_grad else None
+    for group in optimizer.param_groups:
+        for one in group["params"]:
+            one.grad = torch.empty_like(one) if one.requires_grad else None
     optimizer.step()
-    for one in parameters:
-        one.grad = None
+    optimizer.zero_grad()
 
 
 def step(

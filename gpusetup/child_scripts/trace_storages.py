@@ -28,10 +28,8 @@ class Ledger:
     """The changes of memory, in order, and who made each storage."""
 
     def __init__(self) -> None:
-        self.changes: List[Tuple[int, int]] = []
-        """(number of the storage, bytes more or less)."""
-        self.marks: List[Tuple[int, str]] = []
-        """(how many changes came before, phase that begins)."""
+        self.changes: List[Tuple[int, int, str]] = []
+        """(number of the storage, bytes more or less, phase); 0 bytes where a phase begins."""
         self.sizes: List[int] = []
         """The present bytes of each storage, 0 once it is gone."""
         self.labels: List[Tuple[str, str]] = []
@@ -44,13 +42,13 @@ class Ledger:
     def begin(self, phase: str) -> None:
         self.phase = phase
         self.modules[:] = [""]
-        self.marks.append((len(self.changes), phase))
+        self.changes.append((0, 0, phase))
 
     def restart(self) -> None:
         """Forget the past: what is alive now is what stands before the next step."""
-        self.changes = [(number, size) for number, size in enumerate(self.sizes) if size]
-        self.marks = []
         self.phase = STANDING
+        alive = ((number, size) for number, size in enumerate(self.sizes) if size)
+        self.changes = [(number, size, STANDING) for number, size in alive]
 
     def see(self, value: Any) -> None:
         """Count the storages of every tensor in `value` that is not known yet."""
@@ -70,10 +68,7 @@ class Ledger:
 
     def passing(self, size: int) -> None:
         """Something of `size` bytes came and went within one operator."""
-        number = len(self.sizes)
-        self.sizes.append(0)
-        self.labels.append(("@" + self.phase, self.modules[-1]))
-        self._change(number, size)
+        number = self._new(size)
         self._change(number, -size)
 
     def _see(self, storage: Any) -> int:
@@ -81,44 +76,41 @@ class Ledger:
         known = self._alive.get(key)
         if known is not None:
             return known[0]
-        number = len(self.sizes)
-        self._alive[key] = (number, weakref.ref(storage, self._farewell(key, number)))
-        self.sizes.append(0)
-        self.labels.append(("@" + self.phase, self.modules[-1]))
-        self._change(number, storage.nbytes())
-        return number
+        number = self._new(storage.nbytes())
 
-    def _farewell(self, key: int, number: int) -> Callable[[Any], None]:
         def gone(_: Any) -> None:
             del self._alive[key]
             self._change(number, -self.sizes[number])
 
-        return gone
+        self._alive[key] = (number, weakref.ref(storage, gone))
+        return number
+
+    def _new(self, size: int) -> int:
+        self.sizes.append(0)
+        self.labels.append(("@" + self.phase, self.modules[-1]))
+        self._change(len(self.sizes) - 1, size)
+        return len(self.sizes) - 1
 
     def _change(self, number: int, difference: int) -> None:
         if difference:
             self.sizes[number] += difference
-            self.changes.append((number, difference))
+            self.changes.append((number, difference, self.phase))
 
     # --- what it says at the end ---------------------------------------------------------------
 
     def peaks(self) -> Dict[str, Tuple[int, int]]:
         """Phase -> (most bytes at once in it, after how many changes)."""
         found: Dict[str, Tuple[int, int]] = {}
-        marks = dict_of_lists(self.marks)
-        total, phase = 0, STANDING
-        for done, (_, difference) in enumerate((*self.changes, (0, 0))):
-            for phase in marks.get(done, ()):
-                found[phase] = max(found.get(phase, (0, 0)), (total, done))
+        total = 0
+        for done, (_, difference, phase) in enumerate(self.changes, 1):
             total += difference
-            if total > found.get(phase, (0, 0))[0]:
-                found[phase] = (total, done + 1)
+            found[phase] = max(found.get(phase, (0, 0)), (total, done), key=lambda one: one[0])
         return found
 
     def standing_at(self, done: int) -> Dict[Tuple[str, str], int]:
         """(kind, module) -> bytes, after the first `done` changes."""
         held: Dict[Tuple[str, str], int] = defaultdict(int)
-        for number, difference in self.changes[:done]:
+        for number, difference, _ in self.changes[:done]:
             held[self.labels[number]] += difference
         return {label: size for label, size in held.items() if size}
 
@@ -134,18 +126,6 @@ def workspace(function: Any, arguments: Any) -> int:
         return 0
     sizes: List[int] = [one.numel() * one.element_size() for one in arguments[:2]]
     return sum(sizes)
-
-
-def dict_of_lists(pairs: List[Tuple[int, str]]) -> Dict[int, List[str]]:
-    """The values of each key, in their order.
-
-    >>> dict_of_lists([(1, "a"), (2, "b"), (1, "c")])
-    {1: ['a', 'c'], 2: ['b']}
-    """
-    found: Dict[int, List[str]] = {}
-    for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
@@ -169,24 +149,14 @@ def following(model: Any, ledger: Ledger) -> Iterator[None]:
 
     def leave(module: Any, _: Any, output: Any) -> None:
         name = ledger.modules.pop() if len(ledger.modules) > 1 else ""
-        if ledger.phase == "forward" and not module._modules:
-            _call_in_backward(output, lambda _: ledger.modules.__setitem__(0, name))
+        is_leaf = isinstance(output, torch.Tensor) and not module._modules
+        if is_leaf and ledger.phase == "forward" and output.requires_grad:
+            # When the gradient of its output is known, its own backward begins.
+            output.register_hook(lambda _: ledger.modules.__setitem__(0, name))
 
-    hooks = (
-        register_module_forward_pre_hook(enter),
-        register_module_forward_hook(leave, always_call=True),
-    )
-    try:
+    before = register_module_forward_pre_hook(enter)
+    with before, register_module_forward_hook(leave, always_call=True):
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _call_in_backward(output: Any, call: Callable[[Any], None]) -> None:
-    """When the gradient of a module's output is known, its own backward begins."""
-    if isinstance(output, torch.Tensor) and output.requires_grad:
-        output.register_hook(call)
 
 
 class Counting(TorchDispatchMode):  # type: ignore[misc]
@@ -198,26 +168,15 @@ class Counting(TorchDispatchMode):  # type: ignore[misc]
 
     def __init__(self, ledger: Ledger, guard: Callable[..., Any]) -> None:
         super().__init__()
-        self.ledger = ledger
-        self.guard = guard
-        self._resize: Any = None
-
-    def __enter__(self) -> "Counting":
-        original = self._resize = torch.UntypedStorage.resize_
-        ledger = self.ledger
+        self.ledger, self.guard = ledger, guard
+        original = torch.UntypedStorage.resize_
 
         def resize_(storage: Any, size: int) -> Any:
             result = original(storage, size)
             ledger.resized(storage)
             return result
 
-        torch.UntypedStorage.resize_ = resize_
-        super().__enter__()
-        return self
-
-    def __exit__(self, *problem: Any) -> None:
-        torch.UntypedStorage.resize_ = self._resize
-        super().__exit__(*problem)
+        torch.UntypedStorage.resize_ = resize_  # the child ends with it
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -225,10 +184,7 @@ class Counting(TorchDispatchMode):  # type: ignore[misc]
             return NotImplemented  # the wrapper's own tensors come by here next
         instead = self.guard(func, args, kwargs)
         result = func(*args, **kwargs) if instead is None else instead
-        if isinstance(result, torch.Tensor):
-            self.ledger._see(result.untyped_storage())
-        else:
-            self.ledger.see(result)
+        self.ledger.see(result)
         size = workspace(func, args)
         if size:
             self.ledger.passing(size)

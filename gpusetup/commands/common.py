@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
-from os import strerror
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import UsageError
@@ -17,7 +16,6 @@ from gpusetup.verify import streams
 
 if TYPE_CHECKING:
     from gpusetup.system.system import System
-    from gpusetup.system.tape import RecordingSystem
 
 
 class _ListMachines(argparse.Action):
@@ -95,11 +93,9 @@ def add_limit(group: argparse._ActionsContainer, what: str) -> None:
 
 
 def seconds_named(text: str, least: float = 0.1, most: float = 3600) -> float:
-    """A time with its unit or without."""
-    from gpusetup.model.durations import seconds_in
-
+    """A time in seconds."""
     try:
-        seconds = seconds_in(text)
+        seconds = float(text)
     except ValueError:
         seconds = -1.0
     if not least <= seconds <= most:
@@ -165,40 +161,22 @@ def _live(
 ) -> Snapshot:
     from gpusetup.probe.machine import read_machine
 
-    def read(system: System) -> Snapshot:
-        return read_machine(
-            system,
-            named=python,
-            need_target=need_target,
-            deep=deep,
-            notify=out.talk,
-            limit=limit,
-        )
-
-    return told(read, out)
+    return read_machine(
+        system_for(out),
+        named=python,
+        need_target=need_target,
+        deep=deep,
+        notify=out.talk,
+        limit=limit,
+    )
 
 
-def told(read: Callable[[System], Snapshot], out: Console) -> Snapshot:
-    """What is read of this machine; under `-v` with every question to it."""
+def system_for(out: Console) -> System:
+    """This machine; under `-v` every question to it is shown."""
     from gpusetup.system.system import System
-    from gpusetup.system.tape import RecordingSystem
+    from gpusetup.system.told import ToldSystem
 
-    system = System()
-    recorder = RecordingSystem(system) if out.verbose else None
-    snapshot = read(recorder or system)
-    if recorder:
-        tell(recorder, out)
-    return snapshot
-
-
-def tell(recorder: RecordingSystem, out: Console) -> None:
-    """What was asked of the machine, and the answers, under `-v`."""
-    tape = recorder.tape
-    for kind in ("read", "list", "stat", "link", "space", "which", "run", "ask"):
-        for question, answer in tuple(getattr(tape, kind).items()):  # a late answer may come
-            known = f"no answer ({strerror(answer)})" if type(answer) is int else str(answer)
-            said = " ".join(known.split())
-            out.debug(f"{kind} {question}: {said[:160]}{'...' if len(said) > 160 else ''}")
+    return ToldSystem(out.debug) if out.verbose else System()
 
 
 def add_file_options(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_timeout, tell
+from gpusetup.commands.common import add_timeout, system_for
 from gpusetup.errors import Unsatisfiable
 from gpusetup.render.console import Console
 
@@ -41,15 +41,10 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace, out: Console) -> int:
     from gpusetup.probe.node import LIMIT_SECONDS
-    from gpusetup.system.system import System
-    from gpusetup.system.tape import RecordingSystem
 
     expected = expected_of(options.profile)
-    recorder = RecordingSystem(System()) if out.verbose else None
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
-    answer = looked(expected, options.gpus, recorder or System(), limit)
-    if recorder:
-        tell(recorder, out)
+    answer = looked(expected, options.gpus, system_for(out), limit)
     from gpusetup.render.language import ERROR, GOOD, Row, Screen
 
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)

@@ -71,14 +71,14 @@ def configure(parser: ArgumentParser) -> None:
 def length(text: str) -> float:
     """Seconds; a word here is most likely a command without its `--`."""
     try:
-        return seconds_named(text, 0, float("inf"))
+        return seconds_named(text, 0, 366 * 86400)
     except ArgumentTypeError:
         problem = f"{text!r} is no number of seconds; a command comes after `--`"
         raise ArgumentTypeError(problem) from None
 
 
 def interval(text: str) -> float:
-    """Seconds between two samples, with a unit or without."""
+    """Seconds between two samples."""
     return seconds_named(text, FASTEST_SECONDS, 86400)
 
 

@@ -271,10 +271,9 @@ def from_config(file: str, said: Question) -> Any:
         raise UsageError(
             f"{file} does not say which model is trained", hint="\n".join((*lines, hint))
         )
-    by_file = said.batch is None and said.solve != "batch"
-    return replace(
-        found, question=question, **({} if by_file else {"per_gpu": None, "total": None})
-    )
+    if said.batch is not None or said.solve == "batch":
+        found = replace(found, per_gpu=None, total=None)
+    return replace(found, question=question)
 
 
 def place_of(options: Namespace, out: Console) -> Place:

@@ -43,7 +43,7 @@ def run_code(options: Namespace, out: Console, place: Place) -> int:
 def asked_of(options: Namespace, place: Place) -> CodeAsked:
     """The words of the command line, checked."""
     from gpusetup.model.frozen import replace
-    from gpusetup.plan.code import CodeAsked, room
+    from gpusetup.plan.code import CodeAsked, CodeRequest
 
     is_open = options.solve == "batch"
     if options.solve not in (None, "batch") or options.format == "yaml":
@@ -53,21 +53,13 @@ def asked_of(options: Namespace, place: Place) -> CodeAsked:
             "`--code` takes one of `--batch` and `--max-batch`",
             hint="`--batch 32`; `--max-batch` finds the largest that fits",
         )
-    request = request_of(options, place)
-    asked = CodeAsked(request=request, place=place, limits=place.limits(), solved=is_open)
-    return replace(asked, request=replace(request, limit_bytes=max(room(asked), 1)))
-
-
-def request_of(options: Namespace, place: Place) -> CodeRequest:
-    from gpusetup.plan.code import CodeRequest
-
     alone = options.strategy in (None, "single")
     gpus = options.gpus or (1 if alone else place.count or 1)
     if options.strategy == "single" and gpus > 1:
         raise UsageError(f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}")
-    return CodeRequest(
+    request = CodeRequest(
         code=options.code,
-        batch=FIRST_BATCH if options.batch is None else -(-options.batch // max(gpus, 1)),
+        batch=FIRST_BATCH if is_open else -(-options.batch // max(gpus, 1)),
         amp=None if options.amp == "none" else options.amp,
         checkpointing=options.checkpointing not in (None, "none"),
         strategy=options.strategy or ("ddp" if gpus > 1 else "single"),
@@ -75,6 +67,9 @@ def request_of(options: Namespace, place: Place) -> CodeRequest:
         optimizer=options.optimizer or "adamw",
         accumulate=1 if options.accumulate is None else options.accumulate,
     )
+    asked = CodeAsked(request=request, place=place, solved=is_open)
+    limit = max(round(place.capacity - asked.overhead), 1)
+    return replace(asked, request=replace(request, limit_bytes=limit))
 
 
 def traced(asked: CodeAsked) -> tuple[Trace, int | None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog, with_catalog
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.common import gather, told
+from gpusetup.commands.common import gather, system_for
 from gpusetup.diagnosis.request import chosen_request, decision_for
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.credentials import without_credentials
@@ -126,7 +126,7 @@ def _machine(options: Namespace, given: Description, out: Console) -> Snapshot:
         return gather(options, out)
     from gpusetup.probe.host import read_os
 
-    return told(read_os, out)
+    return read_os(system_for(out))
 
 
 def _decision(asked: Asked, *, is_described: bool) -> Decision:

@@ -52,16 +52,6 @@ def _write_options(parser: ArgumentParser) -> None:
     )
     group.add_argument("--preset", choices=PRESETS, help="print a config to start from (no CONFIG)")
     group.add_argument("--undo", action="store_true", help="restore what --in-place replaced")
-    group.add_argument(
-        "--grow-batch",
-        action="store_true",
-        help="allow a larger effective batch, which changes results",
-    )
-    group.add_argument(
-        "--allow-batchnorm",
-        action="store_true",
-        help="split the batch of a model with BatchNorm, which changes its statistics",
-    )
 
 
 def _measure_options(parser: ArgumentParser) -> None:
@@ -183,7 +173,6 @@ def _asked(options: Namespace) -> Asked:
         job=job,
         speed=options.objective == "speed",
         most=options.max,
-        grow=options.grow_batch,
     )
 
 
@@ -219,7 +208,6 @@ def _config(options: Namespace, out: Console) -> int:
 
         showing = partial(measuring, out.talk)
         answer, option = measure(_asked(options), showing, start_of(config))
-    option = replace(option, grow=options.grow_batch, batchnorm=options.allow_batchnorm)
     proposal = propose(config, facts, option)
     tuned, written_to = changed(config, proposal.edits), None
     if options.target or options.in_place:

@@ -63,7 +63,10 @@ def read_config(raw: bytes, name: str) -> Config:
     bom = text.startswith(BOM)
     text = text[1:] if bom else text
     kind = FORMATS.get(name.lower().rpartition(".")[2], "yaml")
-    settings = tuple(READERS[kind](text, name))
+    try:
+        settings = tuple(READERS[kind](text, name))
+    except (RecursionError, MemoryError) as problem:
+        raise BadInput(f"{name}: nested too deeply") from problem
     return Config(
         name=name,
         text=text,

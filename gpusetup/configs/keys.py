@@ -4,7 +4,9 @@ A row of `keys` has names as they stand in a config, their role, and whose they 
 names that are common elsewhere (`compile`, `workers`); a row with a narrower `under` comes first.
 `added`: next to which key a missing one may be written, by a trainer that is known to read it.
 `loops`: trainers by names that only their configs have, and what their steps count. `batches`:
-`plan`'s trainers, all of which count updates, by the names of their batch.
+`plan`'s trainers, all of which count updates, by the names of their batch. `words`: what the values
+of some roles mean, as transformers, accelerate, Lightning, DeepSpeed, bitsandbytes, torchao, NeMo,
+torchtune, litgpt, LLaMA-Factory and verl spell them.
 """
 
 from __future__ import annotations
@@ -12,34 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from gpusetup.configs.settings import plain, words_of
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
 
 ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "keys.json"
-
-# The roles that `plan` asks for by name.
-BATCH, ACCUMULATION, TOTAL, COMPILE = "batch", "accumulation", "total", "compile"
-AMP, PRECISION, BF16, FP16 = "amp", "precision", "bf16", "fp16"
-ROLLOUT, LENGTH, TOKENS, NAMED = "rollout-batch", "length", "tokens", "named-model"
-ADAPTER, RANK, TARGETS, FOUR_BIT = "adapter", "rank", "targets", "four-bit"
-EIGHT_BIT, QUANTIZE, DOUBLE, CHECKPOINTS = "eight-bit", "quantize", "double-quantize", "checkpoints"
-NO_CHECKPOINTS, OPTIMIZER, ZERO, FSDP = "no-checkpoints", "optimizer", "zero", "fsdp"
-STRATEGY, OFFLOAD, OPTIMIZER_OFFLOAD, CHECKPOINT_OFFLOAD = (
-    "strategy",
-    "offload",
-    "optimizer-offload",
-    "checkpoint-offload",
-)
-GPUS, NODES, TP, PP = "gpus", "nodes", "tp", "pp"
-CP, SP, EP, REPLICAS = "cp", "sp", "ep", "replicas"
-ATTENTION, DTYPE, PURE, LOSS_KERNEL = "attention", "dtype", "pure-16-bit", "loss-kernel"
-KERNELS, IN_BACKWARD, TRAINED_TOO, PROMPT = "kernels", "step-in-backward", "trained-too", "prompt"
-RESPONSE, TOTAL_LENGTH, DYNAMIC, STAGE = "response", "total-length", "dynamic", "stage"
-FLAVOR, BESIDE_MLP, DISTRIBUTED, TP_SP = "flavor", "beside-mlp", "distributed-optimizer", "tp-sp"
-TRAINED_LAYERS = "trained-layers"
 
 
 class Key(Frozen):
@@ -88,6 +69,8 @@ class Table(Frozen):
     added: tuple[Added, ...]
     loops: tuple[Loop, ...]
     batches: Mapping[str, str]
+    words: Mapping[str, Mapping[str, Any]]
+    """Kind -> text in small letters and digits -> what it means (`configs/values.py`)."""
 
 
 @lru_cache(maxsize=1)

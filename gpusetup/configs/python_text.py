@@ -12,11 +12,10 @@ import re
 import warnings
 from collections.abc import Iterator
 
-from gpusetup.configs.settings import Path, Setting
+from gpusetup.configs.settings import Path, Setting, below
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
 
-MOST_DEPTH = 64
 LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -25,12 +24,12 @@ def read_python(text: str, name: str) -> Iterator[Setting]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
-            found = list(_Walk(text, name).body(ast.parse(text, name).body, ()))
+            found = list(_Walk(text).body(ast.parse(text, name).body, ()))
     except SyntaxError as problem:
         line = problem.lineno or 1
         raise BadInput(f"{name}, line {line}: not Python: {problem.msg}") from problem
-    except (ValueError, RecursionError, MemoryError) as problem:
-        raise BadInput(f"{name}: not Python, or nested too deeply") from problem
+    except ValueError as problem:
+        raise BadInput(f"{name}: not Python: {problem}") from problem
     last = {one.path: one for one in found}
     many = {one.path for one in found if last[one.path] is not one}
     for one in found:  # what is assigned twice is what the last one says, and is changed by hand
@@ -41,22 +40,20 @@ def read_python(text: str, name: str) -> Iterator[Setting]:
 class _Walk:
     """One file: nodes say line and byte, settings say characters from the start."""
 
-    def __init__(self, text: str, name: str) -> None:
-        self.text, self.name = text, name
+    def __init__(self, text: str) -> None:
+        self.text = text
         self.starts = [0, *(found.end() for found in LINE_END.finditer(text))]
 
     def body(self, nodes: list[ast.stmt], path: Path) -> Iterator[Setting]:
         for node in nodes:
             if isinstance(node, ast.ClassDef):
-                yield from self.body(node.body, (*path, node.name))
+                yield from self.body(node.body, below(path, node.name))
             elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 for target in node.targets if isinstance(node, ast.Assign) else (node.target,):
                     if place := _target(target):
                         yield from self.value(node.value, (*path, *place))
 
     def value(self, node: ast.expr, path: Path) -> Iterator[Setting]:
-        if len(path) > MOST_DEPTH:
-            raise BadInput(f"{self.name}, line {node.lineno}: nested too deeply")
         inner = list(_inside(node))
         kind = "list" if isinstance(node, SEQUENCES) else "scalar"
         kind = "map" if isinstance(node, ast.Dict) or (inner and kind == "scalar") else kind
@@ -65,7 +62,7 @@ class _Walk:
         text = self.text[start:end] if kind == "scalar" else ""
         yield Setting(path=path, kind=kind, text=text, start=start, end=end, line=node.lineno)  # type: ignore[arg-type]
         for key, one in inner:
-            yield from self.value(one, (*path, key))
+            yield from self.value(one, below(path, key))
 
     def _at(self, line: int, column: int) -> int:
         """The character at a line's byte."""

@@ -15,6 +15,16 @@ FALSE = ("false", "False", "FALSE", "no", "No", "off", "Off", "n", "N")
 NOTHING = ("", "null", "Null", "NULL", "None", "~")
 
 
+MOST_DEPTH = 64
+
+
+def below(path: Path, key: str | int) -> Path:
+    """The path of what stands under a key; RecursionError if a file is nested too deeply."""
+    if len(path) >= MOST_DEPTH:
+        raise RecursionError
+    return (*path, key)
+
+
 class Setting(Frozen):
     """A value somewhere in the file; `text` is a scalar exactly as it is written."""
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from gpusetup.configs.settings import Path, Setting
+from gpusetup.configs.settings import Path, Setting, below
 from gpusetup.errors import BadInput
 
 if sys.version_info >= (3, 11):
@@ -15,7 +15,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-MOST_DEPTH = 64
 TABLE = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
 KEY = re.compile(r"""\s*([\w.\"'-]+)\s*=\s*((?:"[^"\\]*"|'[^']*'|[^\s#"'\[{]+)\s*(?:#.*)?$)?""")
 VALUE = re.compile(r"""["']?([^"'#]*[^"'#\s])""")
@@ -27,8 +26,6 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
     """Every value with its line; `BadInput` names the place that is no TOML."""
     try:
         values = tomllib.loads(text)
-    except RecursionError as problem:
-        raise BadInput(f"{name}: nested too deeply") from problem
     except ValueError as problem:  # also a number too long for Python
         raise BadInput(f"{name}: not TOML: {problem}") from problem
     places = _places(text)
@@ -36,8 +33,6 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
         words = [part for part in path if isinstance(part, str)]
         around = (".".join(words[:depth]) for depth in range(len(words), 0, -1))
         line, start, end = next((places[name] for name in around if name in places), (1, 0, 0))
-        if len(path) > MOST_DEPTH:
-            raise BadInput(f"{name}, line {line}: nested too deeply")
         kind = "map" if isinstance(value, dict) else "list" if isinstance(value, list) else "scalar"
         said = str(value).lower() if isinstance(value, bool) else str(value)
         if kind != "scalar" or said != text[start:end]:
@@ -50,7 +45,7 @@ def _inside(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     yield path, value
     inner = value.items() if isinstance(value, dict) else ()
     for key, one in enumerate(value) if isinstance(value, list) else inner:
-        yield from _inside(one, (*path, key))
+        yield from _inside(one, below(path, key))
 
 
 def _places(text: str) -> dict[str, Place]:

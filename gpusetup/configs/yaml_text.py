@@ -10,14 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from itertools import repeat
 from json.decoder import JSONDecodeError
 from typing import Any
 
-from gpusetup.configs.settings import Path, Setting
+from gpusetup.configs.settings import Path, Setting, below
 from gpusetup.errors import BadInput
 
-MOST_DEPTH = 64
 COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
 LAST_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=[ \t\r\n]*[\]}])')
 
@@ -47,8 +45,6 @@ def read_json(text: str, name: str) -> Iterator[Setting]:
     except JSONDecodeError as problem:
         place = f"line {problem.lineno}, column {problem.colno}"
         raise BadInput(f"{name}, {place}: not JSON: {problem.msg}") from problem
-    except RecursionError as problem:
-        raise BadInput(f"{name}: nested too deeply") from problem
     yield from read_yaml(text, name)
 
 
@@ -64,11 +60,9 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
     except MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         raise BadInput(_where(name, mark, str(problem.problem or "not YAML"))) from problem
-    except RecursionError as problem:
-        raise BadInput(f"{name}: nested too deeply") from problem
     except (YAMLError, ValueError) as problem:
         raise BadInput(f"{name}: not YAML: {' '.join(str(problem).split())[:200]}") from problem
-    found = list(_Walk(text, name, root).settings(root, ())) if root else []
+    found = list(_Walk(text, name).settings(root, ())) if root else []
     yield from found if len(found) > 1 or (found and found[0].text) else ()
 
 
@@ -83,41 +77,28 @@ def _where(name: str, mark: Any, what: str) -> str:
 
 
 def _inside(node: Any) -> Iterator[tuple[Any, Any]]:
-    """The nodes in a map or list, with their keys (None in a list)."""
+    """The nodes in a map or list, with their keys (their place in a list)."""
     kind = KINDS.get(type(node).__name__)
-    yield from node.value if kind == "map" else zip(repeat(None), node.value if kind else ())
+    yield from node.value if kind == "map" else enumerate(node.value if kind else ())
 
 
 KINDS = {"MappingNode": "map", "SequenceNode": "list"}
 
 
 class _Walk:
-    """A file's nodes: what an alias points to is shared, with all that is in it."""
+    """A file's nodes: what has an anchor is shared, with all that is in it."""
 
-    def __init__(self, text: str, name: str, root: Any) -> None:
-        self.text, self.name = text, name
-        self.aliased, self.done = set[int](), set[int]()
-        waiting, seen = [root], set[int]()
-        while waiting:
-            node = waiting.pop()
-            if id(node) in seen:
-                self.aliased.add(id(node))
-                continue
-            seen.add(id(node))
-            waiting += [one for pair in _inside(node) for one in pair if one is not None]
+    def __init__(self, text: str, name: str) -> None:
+        self.text, self.name, self.done = text, name, set[int]()
 
     def settings(
         self, node: Any, path: Path, key: Any = None, shared: bool = False, flow: bool = False
     ) -> Iterator[Setting]:
-        if len(path) > MOST_DEPTH:
-            raise BadInput(_where(self.name, node.start_mark, "nested too deeply"))
         again, start, end = id(node) in self.done, node.start_mark.index, node.end_mark.index
         self.done.add(id(node))
-        shared = shared or id(node) in self.aliased
-        kind, block = (
-            KINDS.get(type(node).__name__, "scalar"),
-            getattr(node, "style", None) in ("|", ">"),
-        )
+        shared = shared or bool(node.anchor)
+        kind = KINDS.get(type(node).__name__, "scalar")
+        block = getattr(node, "style", None) in ("|", ">")
         text = str(node.value) if block else self.text[start:end]  # a block by what it means
         yield Setting(
             path=path,
@@ -132,9 +113,9 @@ class _Walk:
         )
         lines: dict[str, int] = {}
         for index, (name, inner) in enumerate(() if again else _inside(node)):
-            word = index if kind == "list" else self.word(name, lines, index)
+            word = name if kind == "list" else self.word(name, lines, index)
             named = name if isinstance(word, str) and type(name).__name__ == "ScalarNode" else None
-            yield from self.settings(inner, (*path, word), named, shared, bool(node.flow_style))
+            yield from self.settings(inner, below(path, word), named, shared, bool(node.flow_style))
 
     def word(self, key: Any, lines: dict[str, int], index: int) -> str:
         """The word of a key; no word appears twice."""

@@ -14,7 +14,7 @@ from gpusetup.diagnosis.ok import computed, may_be_ok, proof
 from gpusetup.diagnosis.pasted import pasted
 from gpusetup.diagnosis.precedence import linked, place_of, root_of, unexplained
 from gpusetup.diagnosis.request import build_case
-from gpusetup.diagnosis.rules import found, rules_for
+from gpusetup.diagnosis.rules import FILES, found, rules_of
 from gpusetup.diagnosis.system import on_this_system
 from gpusetup.evidence.context import Rule, RuleContext, is_report
 from gpusetup.evidence.wording import once
@@ -74,7 +74,7 @@ def diagnose(
 ) -> Diagnosis:
     """Judge one machine. `request` is what the person asked for; else what the machine shows."""
     context, answer = build_case(snapshot, catalog, request, other_host=other_host)
-    seen = found(context, rules_for(snapshot) if rules is None else rules)
+    seen = found(context, rules_of(FILES) if rules is None else rules)
     findings = linked(merged(fitted(context, one) for one in seen))
     shown = root_of(findings) or failure_of(context, findings)
     # A live machine was asked all there is to ask: its answer names where that ended.

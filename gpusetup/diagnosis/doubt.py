@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.record import RECORDS, Alike
-from gpusetup.evidence.context import is_report
+from gpusetup.evidence.context import events, is_report
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import replace
 
@@ -34,20 +34,20 @@ def left_open(
 
 def _doubt(context: RuleContext, about: Finding) -> Alike | None:
     """The first row that a text leaves open; None where it shows what decides."""
-    machine = context.snapshot
+    machine, record = context.snapshot, RECORDS[about.id]
     if not is_report(context):
         return None
     shown = {
         "gpus": machine.gpus,
         "driver": machine.driver.version,
+        "torch": machine.torch.version or machine.torch.cuda,
         "kernels": machine.torch.kernels,
         "python": machine.python.version,
         "bus": machine.pci_devices,
+        "program": any("said" not in e.values for e in events(context, *record.kinds)),
     }
-    for row in RECORDS[about.id].alike:
-        if not any(shown[name] for name in row.settled_by) and not row.unless(context):
-            return row
-    return None
+    rows = (row for row in record.alike if not any(shown[name] for name in row.settled_by))
+    return next(rows, None)
 
 
 def cause_behind(context: RuleContext, symptom: Finding) -> Finding | None:

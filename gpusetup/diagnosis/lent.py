@@ -53,7 +53,7 @@ def _there(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> 
     if record.lacks == "gpu":
         return Fix(text=lender.gives_a_gpu)
     why = f"The driver is {lender.name}'s, and you cannot update it there"
-    if record.lacks == "driver" and context.snapshot.driver.version and context.resolution.build:
+    if record.lacks == "driver" and context.driver.version and context.resolution.build:
         fix = paste.install_torch(context, f"{why}. ")
     elif record.lacks == "driver":
         return Fix(

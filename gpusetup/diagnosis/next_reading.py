@@ -83,7 +83,7 @@ def reading_here(context: RuleContext, asks: str | None, *, undecided: bool) -> 
         return settings_in_powershell(ON_WINDOWS.get(asks, asks))
     if lender_of(context):
         return in_a_cell(IN_A_NOTEBOOK.get(asks, asks))
-    named = ON_MACS if on(context, "macos") else IN_WSL if context.snapshot.os.wsl else {}
+    named = ON_MACS if on(context, "macos") else IN_WSL if context.os.wsl else {}
     return (IN_A_CONTAINER if in_container(context) else named).get(asks, asks)
 
 
@@ -101,7 +101,7 @@ def reading_of_unknown(context: RuleContext) -> str | None:
         return INSTALLS
     if program and program.reading:
         return program.reading
-    torch = context.snapshot.torch.version
+    torch = context.torch.version
     if torch or driver_answers(context):
         shown = torch and context.snapshot.python.version and driver_answers(context)
         return None if shown else COLLECT_ENV

@@ -62,7 +62,7 @@ def says_false(machine: Snapshot) -> bool:
 def _said_healthy(context: RuleContext) -> bool:
     """Whether a text shows it: something computed, or all that it shows is in order. That a build
     fits a driver is no proof of a torch that nobody saw computing."""
-    torch = context.snapshot.torch
+    torch = context.torch
     asked = torch.version or torch.installed is not None or context.snapshot.failing.program
     in_order = _listed(context) and not asked and not events(context, *IN_VAIN)
     return computed(context) or _warned_in_vain(context) or in_order
@@ -72,7 +72,7 @@ def computed(context: RuleContext) -> bool:
     """Whether a program is said to have computed on the GPU, or torch to see it."""
     ran = events(context, "gpu-computes") or cuda_errors(context, *BY_PROGRAMS)
     xids = (e.values.get("number") for e in events(context, "xid") if not _is_of_pictures(e))
-    return bool(context.snapshot.torch.cuda_available or ran or KERNELS_XIDS.intersection(xids))
+    return bool(context.torch.cuda_available or ran or KERNELS_XIDS.intersection(xids))
 
 
 def _is_of_pictures(xid: Event) -> bool:
@@ -108,7 +108,7 @@ def _measured(context: RuleContext) -> bool:
 
 def proof(context: RuleContext) -> str:
     """What was seen, in one line, and nothing that was not."""
-    torch, seen = context.snapshot.torch, visible_gpus(context.snapshot)
+    torch, seen = context.torch, visible_gpus(context.snapshot)
     build = f"torch {torch.version}" if torch.version else "torch"
     names = ", ".join(dict.fromkeys(gpu.name for gpu in seen)) or "the GPU"
     kernels = torch.version and seen and all(serving(context, gpu) for gpu in seen)

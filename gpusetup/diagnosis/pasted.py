@@ -191,7 +191,7 @@ def _holds(context: RuleContext, fix: Fix) -> str:
         return ""
     if lender_of(context):
         return ". It holds until the session ends; set it before torch is imported"
-    family = context.snapshot.os.family
+    family = context.os.family
     if context.snapshot.failing.program == "ollama" and family != "windows":
         return (
             ". Where ollama runs as a service, no shell's variables reach it: write them as "

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from gpusetup.causes.wheels import NO_WHEEL_FOR_PLATFORM, WRONG_INDEX
+from gpusetup.causes.wheels import WRONG_INDEX
 from gpusetup.evidence.context import RuleContext
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
@@ -66,7 +66,6 @@ def chosen_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Decisi
     asked = _wanted(machine, catalog)
     requests = [asked]
     if machine.origin == "report":
-        machine = _on_its_platform(machine, catalog, asked)
         near = [replace(asked, backend=one) for one in _backends(machine, catalog)]
         newest = [replace(one, torch=None) for one in near]
         own = Request(torch=_installed(machine))
@@ -142,20 +141,6 @@ def _beside(machine: Snapshot, catalog: Catalog) -> str | None:
             if of and (found := releases_with(catalog, [(one, f"=={of.partition('+')[0]}")])):
                 return f"=={found[-1]}"
     return None
-
-
-def _on_its_platform(machine: Snapshot, catalog: Catalog, asked: Request) -> Snapshot:
-    """A text in which an installer has no wheel for "this platform", which it does not name.
-
-    Where x86_64 has that wheel and aarch64 has none, it was written on aarch64.
-    """
-    refused = any(event.kind == NO_WHEEL_FOR_PLATFORM.id for event in machine.events)
-    if not refused or machine.os.machine is not None or machine.os.family not in (None, "linux"):
-        return machine
-    sought = ("linux", asked.backend, (asked.torch or "").strip("= ").partition("+")[0])
-    has = {row.machine for row in catalog.builds if (row.os, row.backend, row.torch) == sought}
-    arm = replace(machine.os, family="linux", machine="aarch64")
-    return replace(machine, os=arm) if has == {"x86_64"} else machine
 
 
 def installer_of(machine: Snapshot) -> str:

@@ -39,7 +39,7 @@ RESTART_WINDOWS = "Restart Windows, which holds the GPU. If it comes back: "
 
 def on_this_system(context: RuleContext, finding: Finding) -> Finding:
     """The finding with what can be done under the system that it is about."""
-    os, fix = context.snapshot.os, finding.fix
+    os, fix = context.os, finding.fix
     if os.wsl and fix and any(map(re.compile(OF_KERNEL_MODULES).search, (fix.text, *typed(fix)))):
         return replace(finding, fix=_in_wsl(context, finding, fix))
     if os.wsl or os.family not in LISTS_OF_FOLDERS:

@@ -15,7 +15,17 @@ from gpusetup.accelerators.makers import judged_on, other_maker
 from gpusetup.catalog.kernels import served_by_codes
 from gpusetup.model.finding import Evidence, Findings
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Events, Gpu, Package, PciDevice, Reading, Snapshot, Torch
+from gpusetup.model.machine import (
+    Driver,
+    Events,
+    Gpu,
+    Os,
+    Package,
+    PciDevice,
+    Reading,
+    Snapshot,
+    Torch,
+)
 from gpusetup.model.resolution import Request, Resolution
 from gpusetup.model.units import GIB
 from gpusetup.readings.packages import normalised
@@ -43,6 +53,18 @@ class RuleContext(Frozen):
     """What was asked for, by a person or by what the machine shows."""
     other_host: bool = False
     """The GPUs and the driver were named (`--gpu`), not read: what is not named is unasked."""
+
+    @property
+    def torch(self) -> Torch:
+        return self.snapshot.torch
+
+    @property
+    def os(self) -> Os:
+        return self.snapshot.os
+
+    @property
+    def driver(self) -> Driver:
+        return self.snapshot.driver
 
 
 Rule = Callable[[RuleContext], Findings]
@@ -131,8 +153,8 @@ def cuda_errors(context: RuleContext, *codes: int) -> Events:
 
 def asked_for_cuda(context: RuleContext) -> bool:
     """Whether a program looked for CUDA and did not get it."""
-    in_vain = context.snapshot.torch.cuda_available is False or context.snapshot.cuda_api.init_code
-    beside = context.snapshot.torch.backend == "cpu" and any(
+    in_vain = context.torch.cuda_available is False or context.snapshot.cuda_api.init_code
+    beside = context.torch.backend == "cpu" and any(
         event.values.get("built_cuda") for event in events(context, "extension-abi-mismatch")
     )
     said = events(context, "torch-not-compiled-with-cuda", "cuda-unavailable")
@@ -221,7 +243,7 @@ def has_nvidia(context: RuleContext) -> bool | None:
 
 def driver_answers(context: RuleContext) -> bool:
     """Whether a kernel driver is there and talks: it gave a version or listed GPUs."""
-    driver = context.snapshot.driver
+    driver = context.driver
     return driver.module_loaded is not False and (
         driver.version is not None or bool(answering(context))
     )
@@ -246,7 +268,7 @@ def kernel_driver_spoke(context: RuleContext) -> bool:
 
 
 def on(context: RuleContext, family: str) -> bool:
-    return context.snapshot.os.family == family
+    return context.os.family == family
 
 
 def in_container(context: RuleContext) -> bool:
@@ -277,11 +299,11 @@ def serving(context: RuleContext, gpu: Gpu) -> str | None:
 
     A driver that is not known is taken to compile this build's PTX.
     """
-    torch = context.snapshot.torch
+    torch = context.torch
     if gpu.compute_capability is None or torch.kernels is None:
         return None
     cuda = cuda_needed(torch)
-    by_driver = context.snapshot.driver.cuda or cuda
+    by_driver = context.driver.cuda or cuda
     return served_by_codes(torch.kernels, gpu.compute_capability, cuda, by_driver)
 
 

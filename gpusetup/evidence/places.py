@@ -34,7 +34,7 @@ def in_a(kind: str) -> Question:
 
 
 def in_wsl(context: RuleContext) -> bool:
-    return bool(context.snapshot.os.wsl)
+    return bool(context.os.wsl)
 
 
 def in_windows_itself(context: RuleContext) -> bool:
@@ -62,7 +62,7 @@ def lists_none_in_wsl(context: RuleContext) -> bool:
 
 def torch_was_not_shown_on_windows(context: RuleContext) -> bool:
     """A driver that answers on Windows, where pip's own torch is the one without CUDA."""
-    torch = context.snapshot.torch
+    torch = context.torch
     return ON_WINDOWS(context) and not (torch.version or torch.cuda) and driver_answers(context)
 
 

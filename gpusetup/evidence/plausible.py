@@ -31,7 +31,6 @@ is_a_kernel = _like(r"[0-9][A-Za-z0-9._+~-]*", 80)
 """What `uname -r` prints."""
 is_an_identifier = _like(r"[A-Za-z0-9][A-Za-z0-9:._/@-]*", 120)
 """A UUID, a bus address, an interface, an image: one word."""
-_is_a_repository = _like(r"git\+https://github\.com/[\w.-]+/[\w.-]+", 200)
 
 
 def is_a_path(text: str) -> bool:
@@ -42,15 +41,6 @@ def is_a_path(text: str) -> bool:
     """
     plain = text.isprintable() and not set(text) & set('"`$|<>;&*?!')
     return 0 < len(text) <= 500 and plain and text[0] not in "-="
-
-
-def is_a_source(text: str) -> bool:
-    """What pip installs: a name, or a repository that our own table names.
-
-    >>> is_a_source("flash-attn"), is_a_source("git+https://github.com/NVIDIA/apex.git")
-    (True, True)
-    """
-    return is_a_name(text) or _is_a_repository(text)
 
 
 def exactly(pairs: Iterable[tuple[str | None, str | None]]) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def companions(context: RuleContext) -> Findings:
         if said or differs:
             alone = said != image or says_nothing_else(context, IMAGE_WARNING)
             # A torch that computes although versions differ: the companion fails when it is used.
-            works = not alone if said else context.snapshot.torch.cuda_available
+            works = not alone if said else context.torch.cuda_available
             pair = f"{name} does not belong to this torch{differs}"
             fix = _companion_fix(context, name)
             only = Severity.WARNING if works else None
@@ -60,14 +60,14 @@ NAMES: tuple[tuple[Name, Cause], ...] = (
 
 def _differs(context: RuleContext, name: Name) -> str:
     """A companion of another release, of another CUDA, or of another backend."""
-    torch, here = context.snapshot.torch, package(context, name)
+    torch, here = context.torch, package(context, name)
     known = torch.version and context.catalog.release_of(torch.version)
     if here is None:
         return ""
     if known and serves_torch(context.catalog, name, here.version, known.torch) is False:
         return f" {torch.version}: {name} {here.version}"
     # No order: a text may not show the platform that an unlabelled wheel depends on.
-    os, shows = context.snapshot.os, not is_report(context) and here.installer != "conda"
+    os, shows = context.os, not is_report(context) and here.installer != "conda"
     platform = f"{os.family}-{os.machine}" if shows else None
     backend = torch.backend
     fits = backend and serves_backend(context.catalog, name, here.version, backend, platform)
@@ -76,9 +76,9 @@ def _differs(context: RuleContext, name: Name) -> str:
 
 def _companion_fix(context: RuleContext, name: Name) -> Fix:
     """The companion of the torch that is there; both together if that torch has to change too."""
-    torch = context.snapshot.torch
+    torch = context.torch
     given = not torch.version and "/usr/" in (torch.location or "") and not lender_of(context)
-    if context.snapshot.os.jetson or given:
+    if context.os.jetson or given:
         return Fix(
             text=f"Keep the torch from the maker of this board or image: get {name} "
             "from the same place, or build it for the release that the command prints",
@@ -105,7 +105,7 @@ WHICH_COPY = "import torch; print(torch.__version__, torch.__file__)"
 
 def pairs(context: RuleContext) -> Findings:
     """Packages beside a torch that they do not take."""
-    torch = context.snapshot.torch.version or ""
+    torch = context.torch.version or ""
     for one in context.snapshot.packages or () if torch else ():
         project = companion_table().project(normalised(one.name))
         if project is None or project.wheels == "torch index" or one.installer == "conda":
@@ -129,7 +129,7 @@ PIN = r"(?<!\S)([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.+!]*)(?!\S)"
 def guarded_set_changed(context: RuleContext) -> Findings:
     """The versions that differ, in one finding; what is no longer there is another's subject."""
     here = {normalised(one.name): one.version for one in context.snapshot.packages or ()}
-    here["torch"] = context.snapshot.torch.version or here.get("torch", "")
+    here["torch"] = context.torch.version or here.get("torch", "")
     for event in events(context, "guarded-set")[:1]:
         said = event.values
         pins = re.findall(PIN, said.get("pins", ""))

@@ -50,15 +50,15 @@ NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "c
 
 def _text_without_driver(context: RuleContext) -> bool:
     """A text in which a CUDA build of torch finds nothing."""
-    torch = is_cuda_build(context.snapshot.torch) and asked_for_cuda(context)
+    torch = is_cuda_build(context.torch) and asked_for_cuda(context)
     messages = events(context, *NO_DRIVER_IN_WSL[:2]) or says_only_no_smi(context)
     return is_report(context) and bool(messages or torch)
 
 
 def wsl_linux_driver(context: RuleContext) -> Findings:
     """A Linux driver library inside WSL stands before Windows' own."""
-    path = context.snapshot.driver.libcuda_path or ""
-    if context.snapshot.os.wsl and path.startswith("/") and WSL_LIBRARIES not in path:
+    path = context.driver.libcuda_path or ""
+    if context.os.wsl and path.startswith("/") and WSL_LIBRARIES not in path:
         works = None if context.snapshot.cuda_api.init_code else Severity.WARNING
         about = "driver.libcuda_path"
         yield seen(context, WSL_LINUX_DRIVER, about, path, severity=works, path=path)
@@ -71,7 +71,7 @@ def container_no_gpu(context: RuleContext) -> Findings:
     """A container that was started without its host's GPU."""
     said = (*events(context, CONTAINER_NO_GPU.id), *_blind_beside_a_driver(context))
     # A text with an error that needs a GPU: nvidia-smi is only not in the image.
-    computed = context.snapshot.torch.cuda_available or events(context, "out-of-memory", "xid")
+    computed = context.torch.cuda_available or events(context, "out-of-memory", "xid")
     if context.other_host or (is_report(context) and computed):
         return
     if said or _given_none(context):
@@ -108,7 +108,7 @@ def _given_none(context: RuleContext) -> bool:
 
 def _blind_beside_a_driver(context: RuleContext) -> Events:
     """A program that finds no driver, in a text whose nvidia-smi shows that the host's works."""
-    in_wsl = context.snapshot.os.wsl and not in_container(context)
+    in_wsl = context.os.wsl and not in_container(context)
     # No order: TensorFlow says so of its own libraries as well, in a container or not.
     if in_wsl or not driver_answers(context) or events(context, *OTHERWISE):
         return ()
@@ -156,7 +156,7 @@ def container_nvml_lost(context: RuleContext) -> Findings:
     """A running container whose GPU access was taken away (a systemd reload on the host)."""
     said = events(context, CONTAINER_NVML_LOST.id)
     if in_container(context):
-        driver, starts = context.snapshot.driver, context.snapshot.cuda_api.init_code == 0
+        driver, starts = context.driver, context.snapshot.cuda_api.init_code == 0
         if driver.nvml_code == NVML_UNKNOWN and not starts and not is_report(context):
             said += (shown(context, "driver.nvml_code", "999: Unknown Error"),)
     if said:

@@ -94,11 +94,11 @@ def fabric_not_completed(context: RuleContext) -> Findings:
 def libcuda_missing(context: RuleContext) -> Findings:
     """A driver runs or its library is there, and that does not start CUDA: server packages, a
     container, an installation that broke off."""
-    driver, os = context.snapshot.driver, context.snapshot.os
+    driver, os = context.driver, context.os
     works = driver.nvml_code == 0
     there = driver.module_loaded or (driver.library_found and has_nvidia(context) is not False)
     said = events(context, LIBCUDA_MISSING.id) if (works or there) and not os.jetson else ()
-    only = None if is_cuda_build(context.snapshot.torch) or not works else Severity.WARNING
+    only = None if is_cuda_build(context.torch) or not works else Severity.WARNING
     if blind := () if in_container(context) or os.wsl else events(context, "cuda-version-err"):
         said, only = blind, None
     if said := (*said, *events(context, "libcuda-unlinked")):
@@ -112,10 +112,9 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
     said = (*told, *children, *events(context, DRIVER_DOES_NOT_ANSWER.id))
     if said:
         values = {"asked": "The driver", "problem": "it gets no answer", **said[0].values}
-        at = f" in {values['step']}" if "step" in values else ""
-        at += f" of {named_gpu(context, said[0])}" if told else ""
-        works = not children and driver_answers(context)
+        at = f" of {named_gpu(context, said[0])}" if told else ""
         first = replace(said[0], values={**values, "problem": f"{values['problem']}{at}"})
+        works = not children and driver_answers(context)
         only = Severity.WARNING if works else None
         yield finding(context, DRIVER_DOES_NOT_ANSWER, (first, *said[1:]), severity=only)
 
@@ -129,29 +128,27 @@ def named_gpu(context: RuleContext, event: Event) -> str:
     return f"GPU {number} {event.values.get('bus', '')}"
 
 
-MEASURED = {"temperature_celsius", "power_watts"}
-
-
 NOT_SUPPORTED = "3"
 
 
 def gpu_does_not_answer(context: RuleContext) -> Findings:
-    """A GPU fails to tell what it should; what no GPU here has is no fault of one."""
+    """A GPU fails to tell what it should."""
     failed: dict[str, list[Event]] = {}
     for event in events(context, "gpu-read-failed"):
         if event.values.get("code") != NOT_SUPPORTED:
             failed.setdefault(named_gpu(context, event), []).append(event)
     for gpu, said in failed.items():
         fields = {event.values.get("field", "") for event in said}
-        codes = [e.values.get("code") for e in said if e.values.get("asked") == "nvml"]
-        known = (NVML[n] for code in codes if (n := whole_number(code) or 0) in NVML)
-        others = [one for one in gpus(context) if in_full(one) != gpu]
-        nowhere = not any(getattr(one, name, None) for one in others for name in fields)
         title = f"{gpu} does not answer when it is asked for its {', '.join(sorted(fields))}"
         message = Message(title=title, look=(alike.KERNEL_LOG,), needs_root=True)
+        codes = [e.values.get("code") for e in said if e.values.get("asked") == "nvml"]
+        known = (NVML[n] for code in codes if (n := whole_number(code) or 0) in NVML)
+        only = Severity.WARNING if fields <= MEASURED else None
         cause = next(known, GPU_DOES_NOT_ANSWER)
-        only = Severity.WARNING if nowhere and fields <= MEASURED else None
         yield from_message(context, cause, message, tuple(said), severity=only)
+
+
+MEASURED = {"temperature_celsius", "power_watts"}
 
 
 NVML = {
@@ -215,7 +212,7 @@ SLOW_SECONDS = 5.0
 
 def driver_slow(context: RuleContext) -> Findings:
     """The driver took long to answer."""
-    seconds = context.snapshot.driver.seconds or 0.0
+    seconds = context.driver.seconds or 0.0
     if seconds > SLOW_SECONDS:
         text = f"{seconds:.0f}"
         yield seen(context, DRIVER_SLOW, "driver.seconds", f"{text} s", seconds=text)

@@ -27,7 +27,7 @@ from gpusetup.model.shell import Lines, filled, lines
 
 def fabric_manager(context: RuleContext, text: str) -> Fix:
     """The Fabric Manager of exactly the driver's version."""
-    version = context.snapshot.driver.version or ""
+    version = context.driver.version or ""
     family = None if in_container(context) else packages.distribution(context)
     row = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
     branch = version.partition(".")[0]
@@ -58,7 +58,7 @@ FABRIC_PACKAGE = {
 
 def drivers_own(context: RuleContext, text: str) -> Fix:
     """What stands before the driver's libcuda goes: a compat folder, or a stale copy."""
-    driver = context.snapshot.driver
+    driver = context.driver
     path, version = driver.libcuda_path or "", driver.version or ""
     compat = context.snapshot.container.cuda_compat_path
     commands = without_folder(context, compat) if compat else ()

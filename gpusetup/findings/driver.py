@@ -45,7 +45,7 @@ from gpusetup.model.versions import parsed
 
 def driver_not_loaded(context: RuleContext) -> Findings:
     """The driver's packages are here, its kernel module does not answer."""
-    driver = context.snapshot.driver
+    driver = context.driver
     kinds = (*NOT_LOADED, "module-not-found")
     said = [e for e in events(context, *kinds) if "uvm" not in e.values.get("module", "")]
     installed = driver.library_found or driver.module_version or driver.library_version
@@ -79,7 +79,7 @@ INSUFFICIENT_DRIVER = 35
 
 def driver_too_old(context: RuleContext) -> Findings:
     """The driver serves less CUDA than the installed torch, or any torch, needs."""
-    driver = context.snapshot.driver
+    driver = context.driver
     said = (
         *events(context, DRIVER_TOO_OLD.id, "image-needs-newer-driver"),
         *cuda_errors(context, INSUFFICIENT_DRIVER),
@@ -93,7 +93,7 @@ def driver_too_old(context: RuleContext) -> Findings:
     needed, floor = _need(context, unmet)
     # A Jetson's driver is numbered apart: its JetPack decides; in WSL and with cuda-compat the
     # driver says itself that it serves this CUDA.
-    serves = context.snapshot.torch.cuda_available or (
+    serves = context.torch.cuda_available or (
         needed and driver.cuda and not _is_older(driver.cuda, needed)
     )
     short = not serves and not board_of(context.snapshot) and _is_older(driver.version, floor)
@@ -112,7 +112,7 @@ def _is_older(version: str | None, floor: str | None) -> bool:
 
 
 def _too_old(context: RuleContext, who: str, floor: str | None, said: Events) -> Finding:
-    has = context.snapshot.driver.version
+    has = context.driver.version
     read = (shown(context, "driver.version", f"driver {has}"),) if has else ()
     fix = _newer_or_another(context, said, floor)
     needs = f"driver {floor}" if floor else "a newer driver"
@@ -122,14 +122,14 @@ def _too_old(context: RuleContext, who: str, floor: str | None, said: Events) ->
 
 def _family(context: RuleContext) -> str:
     """Whose driver numbers count: WSL uses the driver of Windows."""
-    return "windows" if context.snapshot.os.wsl else context.snapshot.os.family or "linux"
+    return "windows" if context.os.wsl else context.os.family or "linux"
 
 
 def _is_met(context: RuleContext, event: Event) -> bool:
     """Whether the driver that was read is as new as what a message asks for."""
-    driver, values = context.snapshot.driver, event.values
+    driver, values = context.driver, event.values
     has, needs = driver.version, values.get("needs_driver") or values.get("needed")
-    cuda = cuda_needed(context.snapshot.torch)
+    cuda = cuda_needed(context.torch)
     if values.get("refused") and not (has or needs) and cuda and driver.cuda:
         return not _is_older(driver.cuda, cuda)
     if not needs and "cuda" in values:
@@ -151,7 +151,7 @@ def _need(context: RuleContext, said: Events) -> tuple[str | None, str | None]:
             return values.get("cuda"), driver
     cuda = next((one.values["cuda"] for one in said if one.values.get("cuda")), None)
     by_triton = any(event.kind == "triton-image-invalid" for event in said)
-    needed = cuda if by_triton else cuda_needed(context.snapshot.torch) or cuda
+    needed = cuda if by_triton else cuda_needed(context.torch) or cuda
     needed = needed or _above(context, said)
     if not needed or board_of(context.snapshot):
         return needed, None
@@ -187,8 +187,8 @@ TRITONS_CUDA = "12.0"
 def _of_tritons_assembler(context: RuleContext) -> Events:
     """Kernels of Triton that a driver of CUDA 11 cannot load, whatever CUDA torch has."""
     first = context.catalog.driver_floor(TRITONS_CUDA, _family(context))
-    older = _is_older(context.snapshot.torch.version or "0", "2.1")
-    if older or not _is_older(context.snapshot.driver.version, first):
+    older = _is_older(context.torch.version or "0", "2.1")
+    if older or not _is_older(context.driver.version, first):
         return ()
     said = events(context, "triton-image-invalid")
     return tuple(replace(one, values={**one.values, "cuda": TRITONS_CUDA}) for one in said)
@@ -197,7 +197,7 @@ def _of_tritons_assembler(context: RuleContext) -> Events:
 def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> Fix:
     """A newer driver; or what this one serves: an image, a torch, a program's build."""
     newer = drivers.driver(context, f"Update the driver to {floor or 'the newest'}", floor)
-    build, driver = context.resolution.build, context.snapshot.driver
+    build, driver = context.resolution.build, context.driver
     if any(event.kind == "image-needs-newer-driver" for event in said):
         text = f"Use an image for an older CUDA; or on the host: {newer.text}"
         return Fix(text=text, min_driver=floor)
@@ -206,12 +206,12 @@ def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> 
         return newer
     torch = f"torch {build.torch} from {build.backend}"
     # Where torch has no kernel for the GPU, a newer driver is not enough.
-    kernels = context.snapshot.torch.kernels
+    kernels = context.torch.kernels
     serves = kernels is None or all(serving(context, gpu) for gpu in gpus(context))
     or_newer = newer.text[:1].lower() + newer.text[1:]
     update = paste.other(or_newer, *newer.commands) if serves else ()
     torchs = any("found" in event.values for event in said)
-    if context.snapshot.torch == Torch() and is_report(context) and not torchs:
+    if context.torch == Torch() and is_report(context) and not torchs:
         other = paste.other(f"for torch: {torch}", *paste.install_commands(context))
         text = f"Use the program's build for an older CUDA; or: {newer.text}"
         return Fix(text=text, alternatives=(*other, *update), min_driver=newer.min_driver)
@@ -225,8 +225,8 @@ def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> 
 
 def floor_for_the_other_host(context: RuleContext) -> Findings:
     """A GPU was named, no driver: what driver this torch needs there."""
-    needed = cuda_needed(context.snapshot.torch)
-    if context.other_host and needed and not context.snapshot.driver.version:
+    needed = cuda_needed(context.torch)
+    if context.other_host and needed and not context.driver.version:
         least = context.catalog.driver_floor(needed, _family(context)) or _newest_of(context)[1]
         fix = Fix(text="Check it with `--driver VERSION`", min_driver=least)
         said = (shown(context, "gpus", f"CUDA {needed}"),)
@@ -238,7 +238,7 @@ NVML_LIBRARY_MISMATCH = 18
 
 def nvml_mismatch(context: RuleContext) -> Findings:
     """The kernel module in memory and the driver's libraries on disk are of two versions."""
-    machine, driver = context.snapshot, context.snapshot.driver
+    machine, driver = context.snapshot, context.driver
     kernel, library = driver.version or driver.module_version, driver.library_version
     # A table that nvidia-smi prints later in a text proves that its library fits by then.
     printed = max(map(_line, _tables(context)), default=0)
@@ -289,7 +289,7 @@ def gpu_init_failed(context: RuleContext) -> Findings:
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     """The loaded driver does not know the GPU: dropped as legacy, too new, or the wrong flavour."""
-    said, driver = events(context, GPU_NOT_SUPPORTED_BY_DRIVER.id), context.snapshot.driver
+    said, driver = events(context, GPU_NOT_SUPPORTED_BY_DRIVER.id), context.driver
     opened, want = driver.open_module, drivers.wanted_driver(context)
     wrong = (want.only_open and opened is False) or (opened and not want.is_open)
     # No order: that no GPU is listed is proven live only; a text may leave the list out.

@@ -90,7 +90,7 @@ def device_faults(context: RuleContext) -> Findings:
             e for e in said if e.values["number"] != FOLLOWS or not (found or _past(e, recommended))
         ]
         # In WSL somebody's "fell off the bus" is no word of a kernel.
-        wsl = context.snapshot.os.wsl
+        wsl = context.os.wsl
         said += [e for e in events(context, *cause.kinds) if not (wsl and e.values.get("said"))]
         said += cuda_errors(context, UNCORRECTABLE) if cause is ECC_ERROR else ()
         bad = [gpu for gpu in gpus(context) if any(_marks(gpu, name) for name in fields)]

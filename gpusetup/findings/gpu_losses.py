@@ -90,7 +90,7 @@ def memory_taken(context: RuleContext) -> Findings:
 
 def no_bfloat16(context: RuleContext) -> Findings:
     old = _below(context, Capability(8, 0))
-    if old and is_cuda_build(context.snapshot.torch):
+    if old and is_cuda_build(context.torch):
         evidence = marked(context, old, "name", "compute_capability")
         name = old[0].name
         yield finding(context, BF16_UNSUPPORTED, evidence, severity=Severity.NOTE, gpus=name)
@@ -102,7 +102,7 @@ def _below(context: RuleContext, least: Capability) -> list[Gpu]:
 
 
 def too_old_for_triton(context: RuleContext) -> Findings:
-    old, torch = _below(context, Capability(7, 0)), context.snapshot.torch
+    old, torch = _below(context, Capability(7, 0)), context.torch
     first = parsed(context.catalog.milestone("torch.compile"))
     if old and is_cuda_build(torch) and parsed(torch.version or "99") >= first:
         said = marked(context, old, "compute_capability")

@@ -38,8 +38,7 @@ from gpusetup.evidence.context import (
     package,
 )
 from gpusetup.evidence.plausible import exactly
-from gpusetup.findings.message_rules import case_of, finding, from_message, seen, shown
-from gpusetup.findings.presence import DRIVER_LIBRARIES
+from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import paste
 from gpusetup.fixes.disk_space import short_disks
 from gpusetup.model.finding import Findings, Fix, Severity
@@ -51,7 +50,7 @@ from gpusetup.resolver.situation import python_tag
 
 def misled(context: RuleContext) -> Findings:
     """Another library than torch's own, or than the driver's, is what the loader finds first."""
-    path, about = context.snapshot.driver.libcuda_path or "", "driver.libcuda_path"
+    path, about = context.driver.libcuda_path or "", "driver.libcuda_path"
     if "stub" in path:
         yield seen(context, LIBCUDA_STUB, about, path)
 
@@ -70,19 +69,10 @@ def cuda_lib_missing(context: RuleContext) -> Findings:
         again = Fix(text="Reinstall these packages", commands=(paste.pip(context, *exact),))
         found = seen(context, CUDA_LIB_MISSING, "packages", files, library=names)
         yield replace(found, fix=again)
-        return
-    messages = tuple(
-        e
-        for e in events(context, CUDA_LIB_MISSING.id)
-        if not e.values.get("library", "").startswith(DRIVER_LIBRARIES)
-    )
-    if messages and CUDA_LIB_MISSING.message:
-        case = case_of(context, CUDA_LIB_MISSING.message, messages)
-        yield from_message(context, CUDA_LIB_MISSING, *case)
 
 
 def numeric(context: RuleContext) -> Findings:
-    torch, numpy = context.snapshot.torch, package(context, "numpy")
+    torch, numpy = context.torch, package(context, "numpy")
     version = parsed((torch.version or "99").partition("+")[0])
     first = context.catalog.milestone("torch for numpy 1 and 2")
     if version < parsed(first) and numpy and parsed(numpy.version).major >= 2:
@@ -102,7 +92,7 @@ def triton(context: RuleContext) -> Findings:
 
 def interpreter(context: RuleContext) -> Findings:
     """Whether any torch can be installed: into this Python, on this system, with this libc."""
-    os, python, torch = context.snapshot.os, context.snapshot.python, context.snapshot.torch
+    os, python, torch = context.os, context.snapshot.python, context.torch
     named = context.snapshot.packages or ()
     # A torch that answered, or that an installer lists, is 64-bit, and so is its Python.
     answered = torch.cuda_available is not None or any(one.name == "torch" for one in named)

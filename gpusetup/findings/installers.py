@@ -6,21 +6,17 @@ import re
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes.environments import CONDA_CUDA_VIRTUAL_MISSING
-from gpusetup.causes.libraries import LIBRARY_MISSING
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause
 from gpusetup.causes.wheels import (
     NO_WHEEL_FOR_PLATFORM,
     PACKAGE_NOT_FOUND,
     PYTHON_NO_WHEEL,
-    REQUIREMENT_BROKEN,
     WRONG_INDEX,
     good_python,
     no_platform_way,
 )
 from gpusetup.evidence.context import RuleContext, event_evidence, events
 from gpusetup.evidence.plausible import is_a_version
-from gpusetup.findings.message_rules import from_message
 from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.finding import Finding, Findings, Fix
@@ -30,57 +26,6 @@ from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import FAMILY, normalised
 from gpusetup.resolver.situation import python_tag
-
-
-def _for_the_target(context: RuleContext, text: str) -> Fix:
-    said = events(context, CONDA_CUDA_VIRTUAL_MISSING.id)[0].values.get("needed", "")
-    needed = re.search(r"\d+(\.\d+)?", said)
-    cuda = needed[0] if needed else context.snapshot.driver.cuda or "12"
-    return Fix(text=text, commands=(paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),))
-
-
-UNSEEN = Message(
-    title="conda sees no CUDA driver here (the virtual package __cuda is missing), and the build "
-    "needs one",
-    detail="The machine that solves need not be the one that computes.",
-    text="On a host without a GPU (an image build, a login node) say which CUDA the target "
-    "supports; else install the driver",
-    way=_for_the_target,
-)
-
-
-BROKEN = Message(
-    title="{package} requires {needs}, {have} is installed",
-    plain="An installed package requires another version of its neighbour",
-    text="Install versions that fit each other; it matters only when that package is used",
-    look=("pip check",),
-    see="see what does not fit",
-)
-
-
-ABSENT = Message(
-    title="{library} is not on this system",
-    plain="A shared library is not on this system",
-    detail="It belongs neither to torch nor to CUDA.",
-    text="Install the system package that holds it (libGL: libgl1, mesa-libGL; libgthread: "
-    "libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, numactl-libs)",
-)
-
-
-OF_THE_DRIVER = ("libcuda.so", "nvcuda.dll", "libnvidia-")
-
-
-def installer_messages(context: RuleContext) -> Findings:
-    filtered = (
-        (CONDA_CUDA_VIRTUAL_MISSING, UNSEEN, "", ("-",)),
-        (REQUIREMENT_BROKEN, BROKEN, "package", FAMILY),
-        (LIBRARY_MISSING, ABSENT, "library", OF_THE_DRIVER),
-    )
-    for cause, message, name, but in filtered:
-        said = events(context, cause.id)
-        if kept := tuple(e for e in said if not e.values.get(name, "").startswith(but)):
-            yield from_message(context, cause, message, kept)
-
 
 KINDS = (
     *(PYTHON_NO_WHEEL.id, NO_WHEEL_FOR_PLATFORM.id, WRONG_INDEX.id, "conda-not-found"),
@@ -159,12 +104,9 @@ def _way(context: RuleContext, cause: Cause, asked: str, event: Event) -> Fix:
     return paste.install_torch(context, "Ask for what exists. ")
 
 
-OLD_WHEELS = "https://download.pytorch.org/whl/torch_stable.html"
-
-
 def _other_python(context: RuleContext, asked: str) -> Fix:
     """A Python that this torch has wheels for; or the torch that this Python has."""
-    name, exact, label = requirement(asked)
+    name, exact, _ = requirement(asked)
     version = _torch_of(context, name, exact)
     if version is None and context.snapshot.python.version and paste.chosen(context):
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
@@ -179,13 +121,10 @@ def _other_python(context: RuleContext, asked: str) -> Fix:
         f"Make an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
         "for this one",
     )
-    if not is_a_version(asked := "+".join(filter(None, (version, label)))):
+    if not version or not is_a_version(version):
         return way
     folder = paste.fresh(context, python)
-    by = paste.command(context, "gpusetup", "install", "--venv", folder, "--torch", version or "")
-    if not rows:
-        words = ("--python", folder, "--find-links", OLD_WHEELS, f"torch=={asked}")
-        by = paste.command(context, "uv", "pip", "install", *words)
+    by = paste.command(context, "gpusetup", "install", "--venv", folder, "--torch", version)
     return replace(way, commands=(way.commands[0], by))
 
 
@@ -208,13 +147,13 @@ def _rows(context: RuleContext, version: str | None, label: str | None = None) -
 
 def _here(context: RuleContext, version: str | None, label: str | None = None) -> list[TorchBuild]:
     """Those of them that are for this system."""
-    os, rows = context.snapshot.os, _rows(context, version, label)
+    os, rows = context.os, _rows(context, version, label)
     return [r for r in rows if os.family in (None, r.os) and os.machine in (None, r.machine)]
 
 
 def _why(context: RuleContext, event: Event, asked: str) -> Cause | None:
     """Which of index, system and Python an installer's message is about."""
-    os, (name, version, label) = context.snapshot.os, requirement(asked)
+    os, (name, version, label) = context.os, requirement(asked)
     if event.kind == WRONG_INDEX.id:
         return WRONG_INDEX
     if event.kind == "conda-not-found":  # its channels end early on some systems
@@ -254,11 +193,7 @@ def _why(context: RuleContext, event: Event, asked: str) -> Cause | None:
     # A release inside the range of those offered was never made with that label or number; files of
     # older or newer ones only: the Python (or the platform) is another one's.
     inside = offered and offered[0] <= number <= offered[-1]
-    unlisted = label and not offered and not event.values.get("index")
-    made = [parsed(row.torch) for row in context.catalog.releases] if name == "torch" else []
-    never = made and min(made) < number < max(made) and number not in made
-    misses = never or ((inside or unlisted) and not of_python)
-    return WRONG_INDEX if misses else PYTHON_NO_WHEEL
+    return WRONG_INDEX if inside and not of_python else PYTHON_NO_WHEEL
 
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"
@@ -288,7 +223,4 @@ def index_label(event: Event) -> str | None:
     return found.group(1) if found else None
 
 
-RULES = (
-    installer_messages,
-    no_file,
-)
+RULES = (no_file,)

@@ -51,7 +51,7 @@ from gpusetup.model.versions import Capability, parsed
 
 def jetson_wrong_wheel(context: RuleContext) -> Findings:
     """A Jetson with a torch that was not built for its JetPack."""
-    board, torch = board_of(context.snapshot), context.snapshot.torch
+    board, torch = board_of(context.snapshot), context.torch
     if not board:
         return
     in_vain = any(event.values.get("asked") for event in events(context, "cuda-unavailable"))
@@ -82,9 +82,9 @@ OF_THE_HOST = Fix(
 
 def _is_for_others(context: RuleContext) -> bool:
     """A CUDA build whose kernels are not the board's, or whose CUDA its JetPack does not serve."""
-    torch, jetpack = context.snapshot.torch, jetpack_of(board_of(context.snapshot))
+    torch, jetpack = context.torch, jetpack_of(board_of(context.snapshot))
     raised = (*events(context, NO_KERNEL_IMAGE.id), *cuda_errors(context, 209))
-    needed, serves = cuda_needed(torch), context.snapshot.driver.cuda or (jetpack and jetpack.cuda)
+    needed, serves = cuda_needed(torch), context.driver.cuda or (jetpack and jetpack.cuda)
     # No order: a text that names a JetPack and lacks kernels need not show which torch it has.
     if raised and (needed or not raised[0].values):
         return True
@@ -96,7 +96,7 @@ def _is_for_others(context: RuleContext) -> bool:
 
 def arch_not_in_wheel(context: RuleContext) -> Findings:
     """A visible GPU that no kernel of the installed torch serves."""
-    torch, beside = context.snapshot.torch, is_beside_torch(context)
+    torch, beside = context.torch, is_beside_torch(context)
     said = events(context, "gpu-not-in-wheel")
     kernels = _capabilities(torch.kernels or ())
     if said:
@@ -131,7 +131,7 @@ def _capabilities(kernels: Iterable[str]) -> list[Capability]:
 def _said_older(context: RuleContext, said: Event) -> bool:
     """Which side the GPU stands on: by its capability and the kernels, else as the words say."""
     listed = said.values.get("kernels", "").split()
-    known = _capabilities((*listed, *(context.snapshot.torch.kernels or ())))
+    known = _capabilities((*listed, *(context.torch.kernels or ())))
     stated = re.fullmatch(r"\d+\.\d", said.values.get("capability", ""))
     own = [Capability.parse(stated[0])] if stated else capabilities(context)
     if known and own:
@@ -140,14 +140,14 @@ def _said_older(context: RuleContext, said: Event) -> bool:
 
 
 def _seen(context: RuleContext) -> Events:
-    kernels = " ".join(context.snapshot.torch.kernels or ("unknown",))
+    kernels = " ".join(context.torch.kernels or ("unknown",))
     text = f"{which.names(context)}; kernels: {kernels}"
     return (shown(context, "torch.kernels", text),)
 
 
 def no_kernel_image(context: RuleContext) -> Findings:
     """A kernel for this GPU is missing: in torch itself, or in an extension beside it."""
-    said, kernels = kernel_messages(context), context.snapshot.torch.kernels
+    said, kernels = kernel_messages(context), context.torch.kernels
     lacks = kernels and any(
         g.compute_capability and serving(context, g) is None for g in gpus(context)
     )
@@ -163,7 +163,7 @@ def no_kernel_image(context: RuleContext) -> Findings:
 
 def _by_age(context: RuleContext, known: list[Capability]) -> Cause:
     """Where the wheel's kernels are not known, the GPU's age says which way it fails."""
-    torch = context.snapshot.torch
+    torch = context.torch
     version = parsed(torch.version or "99")
     oldest, newest = Capability(7, 5), Capability(9, 0)  # what every wheel of the last years holds
     for row in context.catalog.older_kernels[::-1]:

@@ -19,7 +19,7 @@ from gpusetup.model.shell import Lines, lines
 def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[Message, Events]:
     """The case of a message that is met here, and the events that meet it."""
     for case in message.cases:
-        met = tuple(event for event in messages if _has(event, case))
+        met = tuple(event for event in messages if has(event, case.having))
         if met and all(where(context) for where in case.where):
             lacking = (
                 name for name in ("title", "plain", "text", "detail") if not getattr(case, name)
@@ -28,10 +28,11 @@ def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[M
     return message, messages
 
 
-def _has(event: Event, case: Message) -> bool:
+def has(event: Event, patterns: Mapping[str, str]) -> bool:
+    """Whether an event has all these values."""
     return all(
         name in event.values and in_any_case(pattern).search(event.values[name])
-        for name, pattern in case.having.items()
+        for name, pattern in patterns.items()
     )
 
 
@@ -105,8 +106,8 @@ def title_of(
 ) -> str:
     """The title with the values of the first event that has them all."""
     machine = {
-        "torch": context.snapshot.torch.version,
-        "driver": context.snapshot.driver.version,
+        "torch": context.torch.version,
+        "driver": context.driver.version,
         "gpus": which.names(context) if gpus(context) else None,
     }
     known = {name: value for name, value in (machine | {**(values or {})}).items() if value}
@@ -126,7 +127,7 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
         event = messages[0]
         return tuple(line for one in commands for line in _as_typed(context, one, event))
 
-    family = context.snapshot.os.family
+    family = context.os.family
     on_windows = family == "windows" or (family is None and not message.commands)
     here = on_windows and message.windows is not None
     commands = lines(*message.windows or ()) if here else typed(message.commands)

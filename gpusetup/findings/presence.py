@@ -42,10 +42,7 @@ NVML_UNKNOWN = 999
 def absent_here(context: RuleContext) -> bool:
     """Whether the driver is missing from this machine itself, not from around it."""
     return not (
-        context.other_host
-        or in_container(context)
-        or context.snapshot.os.wsl
-        or on(context, "macos")
+        context.other_host or in_container(context) or context.os.wsl or on(context, "macos")
     )
 
 
@@ -55,13 +52,13 @@ PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected")
 
 def driver_missing(context: RuleContext) -> Findings:
     """An NVIDIA GPU, or a program that looked for one, and no NVIDIA driver at all."""
-    driver, there = context.snapshot.driver, has_nvidia(context)
+    driver, there = context.driver, has_nvidia(context)
     said = (*events(context, "no-nvidia-driver"), *_looked_in_vain(context))
     runs = driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded
     if runs or there is False or not (absent_here(context) or said_on_the_host(said)):
         return
     no_library = driver.library_found is False
-    suspected = not driver.module_version if there else cuda_needed(context.snapshot.torch)
+    suspected = not driver.module_version if there else cuda_needed(context.torch)
     meant = said and not events(context, *PACKAGES_ARE_THERE)
     if (no_library and suspected) or meant:
         library = (shown(context, "driver.library_found", "no library of a driver"),)
@@ -129,7 +126,7 @@ NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way")
 
 def nvml_said(context: RuleContext) -> Events:
     """NVML's own error; a text has it in its words, with its source."""
-    driver = context.snapshot.driver
+    driver = context.driver
     text = driver.nvml_message or f"error {driver.nvml_code}"
     return (shown(context, "driver.nvml_code", text),) if driver.nvml_code else ()
 
@@ -137,7 +134,7 @@ def nvml_said(context: RuleContext) -> Events:
 def serves_its_maker(context: RuleContext) -> bool:
     """Whether the installed torch is for the GPU that is there, as far as its files say: ROCm's
     beside AMD's, XPU's beside Intel's, the ordinary one on a Mac. A text complains of something."""
-    torch = context.snapshot.torch
+    torch = context.torch
     # No order: whoever sends a text has a complaint, so a fitting build proves nothing.
     if is_report(context) or not torch.installed or torch.import_error or context.snapshot.gpus:
         return False
@@ -192,7 +189,7 @@ def _apple(context: RuleContext) -> bool:
     lent = is_report(context) and events(context, "hosted-notebook")
     if lent and not events(context, *LOOKED_FOR_CUDA):
         return False
-    return metal or (on(context, "macos") and context.snapshot.os.machine in own)
+    return metal or (on(context, "macos") and context.os.machine in own)
 
 
 # No order: these events prove that a program wanted CUDA, which makes its absence a failure.
@@ -265,14 +262,14 @@ IMAGE = "; `gpusetup doctor --gpu NAME --driver VERSION` judges this image for i
 
 def _of_whom(context: RuleContext) -> tuple[Cause, Fix]:
     named = " ".join(e.values.get("name", "") for e in events(context, "foreign-gpu"))
-    maker = maker_of(context.snapshot.torch.backend)
+    maker = maker_of(context.torch.backend)
     if _apple(context):
         return APPLE_SILICON, other_makers.apple(context)
     if "amd" in (maker, *vendors_of(context.snapshot)) or events(context, *OF_ANOTHER_MAKER[:2]):
         return AMD_GPU, other_makers.amd(context)
     if maker == "intel" or events(context, "no-xpu") or re.search(other_makers.ARC, named):
         return INTEL_GPU, other_makers.intel(context)
-    torch, said = context.snapshot.torch, events(context, "cuda-error")
+    torch, said = context.torch, events(context, "cuda-error")
     build = context.snapshot.wanted.torch and paste.chosen(context)
     asked = ("--torch", build.torch) if build else ()
     cpu = paste.gpusetup(context, *asked, "--backend", "cpu")

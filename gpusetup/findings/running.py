@@ -12,13 +12,6 @@ from gpusetup.causes.programs import (
     programs_own,
 )
 from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.running import (
-    CUDA_PROGRAM_ERROR,
-    KERNEL_IMAGE_INVALID,
-    PTX_UNSUPPORTED_TOOLCHAIN,
-)
-from gpusetup.causes.toolkit import TOOLKIT_MISMATCH, one_cuda
-from gpusetup.causes.torch_kernels import JIT_ARCH_REJECTED
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -32,21 +25,6 @@ from gpusetup.findings.message_rules import case_of, from_message
 from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events
-
-LACKS_ARCHITECTURE = Message(
-    title="nvcc does not compile for {arch}",
-    detail="A toolkit that is older than a GPU does not know it; for GPUs before Turing it must be "
-    "older than 13.0. An extension needs a toolkit of torch's CUDA major which knows the GPU.",
-    text="Build with a toolkit of torch's CUDA that knows the GPU: let CUDA_HOME name it and its "
-    "nvcc be first on PATH; or build for the GPU that is there only (TORCH_CUDA_ARCH_LIST)",
-    way=one_cuda,
-)
-
-
-def toolkit(context: RuleContext) -> Findings:
-    said = events(context, JIT_ARCH_REJECTED.id)
-    if unknown := tuple(event for event in said if event.values.get("compiler") == "nvcc"):
-        yield from_message(context, TOOLKIT_MISMATCH, LACKS_ARCHITECTURE, unknown)
 
 
 def out_of_memory(context: RuleContext) -> Findings:
@@ -90,38 +68,6 @@ def _measured(message: Event) -> Event:
 def _found(context: RuleContext, cause: Cause, messages: Events) -> Findings:
     if messages and cause.message:
         yield from_message(context, cause, *case_of(context, cause.message, messages))
-
-
-PROGRAM_CODES = {
-    "9": "a launch of a shape that the GPU does not take",
-    "59": "device-side assert",
-    "77": "illegal memory access",
-    "700": "illegal memory access",
-    "701": "too many resources requested for launch",
-    "702": "the launch timed out",
-    "710": "device-side assert",
-    "715": "illegal instruction",
-    "716": "misaligned address",
-    "718": "invalid program counter",
-    "719": "unspecified launch failure",
-}
-"""Codes of CUDA (and of the older runtime) that a program's own kernels cause."""
-
-
-def by_code(context: RuleContext) -> Findings:
-    """What CUDA's own error says, or the compiler that runs inside the program."""
-    newer = (*events(context, PTX_UNSUPPORTED_TOOLCHAIN.id), *cuda_errors(context, 218, 222))
-    yield from _found(context, PTX_UNSUPPORTED_TOOLCHAIN, newer)
-    yield from _found(context, KERNEL_IMAGE_INVALID, cuda_errors(context, 200))
-    arch = events(context, JIT_ARCH_REJECTED.id)
-    arch = tuple(e for e in arch if e.values.get("compiler") != "nvcc")
-    yield from _found(context, JIT_ARCH_REJECTED, arch)
-    failed = tuple(
-        replace(e, values={**e.values, "what": PROGRAM_CODES[e.values["code"]]})
-        for e in events(context, "cuda-error")
-        if e.values.get("code") in PROGRAM_CODES
-    )
-    yield from _found(context, CUDA_PROGRAM_ERROR, failed)
 
 
 HANGS = Message(
@@ -209,9 +155,7 @@ def _about_it(context: RuleContext, *kinds: str) -> Events:
 
 
 RULES = (
-    toolkit,
     out_of_memory,
-    by_code,
     nccl_error,
     of_programs,
     library_missing,

@@ -7,18 +7,18 @@ more than the message (a version, a GPU, another event) is a function in the fil
 from __future__ import annotations
 
 from gpusetup.causes.table import CAUSES
-from gpusetup.evidence.context import RuleContext, events
-from gpusetup.findings.message_rules import case_of, from_message
+from gpusetup.evidence.context import RuleContext, cuda_errors, events
+from gpusetup.findings.message_rules import case_of, from_message, has
 from gpusetup.model.finding import Findings
 
 
 def said(context: RuleContext) -> Findings:
     """A finding for every such cause whose message was said."""
-    kinds = {event.kind for event in context.snapshot.events}
     for cause in CAUSES:
-        if cause.message is None or cause.by_check or kinds.isdisjoint(cause.kinds):
+        if cause.message is None or cause.by_check:
             continue
-        messages = events(context, *cause.kinds)
+        heard = (*events(context, *cause.kinds), *cuda_errors(context, *cause.codes))
+        messages = tuple(e for e in heard if not cause.but or not has(e, cause.but))
         if messages and all(holds(context) for holds in cause.holds):
             yield from_message(context, cause, *case_of(context, cause.message, messages))
 

@@ -43,7 +43,7 @@ from gpusetup.model.versions import parsed
 
 def torch_missing(context: RuleContext) -> Findings:
     """No torch in the target interpreter."""
-    python, torch = context.snapshot.python, context.snapshot.torch
+    python, torch = context.snapshot.python, context.torch
     built = torch.version and events(context, "build-isolation-no-torch")
     said = () if built else events(context, TORCH_MISSING.id)
     if torch.installed is False:
@@ -86,7 +86,7 @@ def mixed_conda_pip(context: RuleContext) -> Findings:
 
 def torch_import_failed(context: RuleContext) -> Findings:
     """torch was asked to import, and did not."""
-    if problem := context.snapshot.torch.import_error:
+    if problem := context.torch.import_error:
         yield seen(context, TORCH_IMPORT_FAILED, "torch.import_error", problem)
 
 
@@ -95,7 +95,7 @@ def torch_outside_target(context: RuleContext) -> Findings:
 
     Where it is not right for this machine, no other one in the environment would be seen.
     """
-    python, place = context.snapshot.python, context.snapshot.torch.location or ""
+    python, place = context.snapshot.python, context.torch.location or ""
     own = tuple(filter(None, (python.prefix, python.site_packages)))
     told = events(context, *HALVES_DO_NOT_FIT)
     if place and python.prefix and not place.startswith(own) and not told:
@@ -108,7 +108,7 @@ def torch_outside_target(context: RuleContext) -> Findings:
 
 def torch_cpu_build(context: RuleContext) -> Findings:
     """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
-    torch = context.snapshot.torch
+    torch = context.torch
     # An installer that took a CUDA build away and put a build without CUDA in its place.
     uninstalled = events(context, "torch-uninstalled") if not torch.cuda_available else ()
     replaced = [e for e in uninstalled if "taken" not in e.values and _is_plain(context, e)]
@@ -118,7 +118,7 @@ def torch_cpu_build(context: RuleContext) -> Findings:
     about_it = is_report(context) and asked
     there = has_nvidia(context)
     old = context.catalog.never_serves(context.snapshot.gpus or ())
-    if old or context.snapshot.os.jetson or not (there or (there is None and about_it)):
+    if old or context.os.jetson or not (there or (there is None and about_it)):
         return
     if said or (torch.backend == "cpu" and not torch.cuda_available):
         who, gpu = named(context), which.names(context)
@@ -130,22 +130,22 @@ def torch_cpu_build(context: RuleContext) -> Findings:
 
 def named(context: RuleContext) -> str:
     """`torch 2.5.1`, or `torch` alone."""
-    return f"torch {context.snapshot.torch.version or ''}".strip()
+    return f"torch {context.torch.version or ''}".strip()
 
 
 def _is_plain(context: RuleContext, event: Event) -> bool:
-    plain = on(context, "windows") and "+" not in (context.snapshot.torch.version or "+")
-    return plain or "cpu" in (context.snapshot.torch.backend, event.values.get("backend"))
+    plain = on(context, "windows") and "+" not in (context.torch.version or "+")
+    return plain or "cpu" in (context.torch.backend, event.values.get("backend"))
 
 
 def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
-    text = f"{named(context)}, backend {context.snapshot.torch.backend or 'unknown'}"
+    text = f"{named(context)}, backend {context.torch.backend or 'unknown'}"
     return (value_evidence(context, "torch.version", text),)
 
 
 def foreign_wheel(context: RuleContext) -> Findings:
     """A build for another maker's GPUs."""
-    label = context.snapshot.torch.backend or ""
+    label = context.torch.backend or ""
     cause = {"rocm": ROCM_WHEEL_ON_NVIDIA, "xpu": XPU_WHEEL_ON_NVIDIA}.get(label[:4])
     if cause and gpus(context) and not events(context, "foreign-gpu"):
         said = (shown(context, "torch.version", f"backend {label}"),)
@@ -163,7 +163,7 @@ SEES_ONE_ELSEWHERE = Message(
 
 def torch_sees_no_gpu(context: RuleContext) -> Findings:
     """torch itself, or a program above it, says that CUDA is not available."""
-    torch = context.snapshot.torch
+    torch = context.torch
     said = events(context, "cuda-unavailable")
     if torch.cuda_available is None and not torch.version and is_beside_torch(context):
         return

@@ -45,7 +45,7 @@ def built_anew(context: RuleContext, module: str | None) -> Lines:
     if source == "xformers" or (source and extension(source).pins_torch):
         # Each of its wheels requires one torch.
         return (paste.gpusetup(context, source),)
-    torch = context.snapshot.torch.version or ""
+    torch = context.torch.version or ""
     if source and extension(source).page_of_wheels and "+" in torch and is_a_version(torch):
         page = f"https://data.pyg.org/whl/torch-{torch}.html"
         return (paste.pip(context, "install", *words[1:], source, "-f", page),)

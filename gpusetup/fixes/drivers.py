@@ -49,7 +49,7 @@ def _first_branch(context: RuleContext, found: tuple[Gpu, ...]) -> int:
 def wanted_driver(context: RuleContext, floor: str | None = None) -> Wanted:
     """The driver that the GPUs of this machine and the floor ask for: of a long-lived branch that
     serves them and reaches the floor."""
-    os = context.snapshot.os
+    os = context.os
     found = gpus_of(context)
     branch, last = max(driver_branch("good"), at_least(floor)), _last_branch(context, found)
     return Wanted(
@@ -136,20 +136,20 @@ LOAD = "load it (or reboot); `nvidia-smi` lists the GPU"
 def starts_anew(context: RuleContext, want: Wanted) -> bool:
     """Whether only a start of the machine loads what was installed: a module that is loaded now
     stands in its way, a key is asked for, or an update brings another kernel."""
-    driver, family = context.snapshot.driver, distribution(context) or ""
+    driver, family = context.driver, distribution(context) or ""
     held = any(device.driver for device in nvidia_on_pci(context))
     loaded = held or driver.module_loaded or driver.nouveau_loaded
     return bool(loaded or family == "arch" or asks_for_a_key(family, want))
 
 
 def elsewhere(context: RuleContext) -> str | None:
-    if context.snapshot.os.wsl:
+    if context.os.wsl:
         return (
             f"Do it in Windows (from {DRIVER_SITE}), then `wsl --shutdown`; install no "
             "Linux driver "
             "inside WSL"
         )
-    if context.snapshot.os.jetson:
+    if context.os.jetson:
         return "On a Jetson the driver comes with JetPack: flash a newer JetPack with SDK Manager"
     if in_container(context):
         return "Do it on the host, not in this container, and start the container again"

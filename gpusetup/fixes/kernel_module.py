@@ -34,7 +34,7 @@ def load_fix(context: RuleContext) -> Fix:
         return Fix(text=text, needs_root=True, needs_reboot=True)
     family = packages.distribution(context)
     nouveau = any(device.driver == "nouveau" for device in nvidia_on_pci(context))
-    if nouveau or context.snapshot.driver.nouveau_loaded or events(context, "nouveau-in-the-way"):
+    if nouveau or context.driver.nouveau_loaded or events(context, "nouveau-in-the-way"):
         return Fix(
             text="Keep nouveau from the GPU, rebuild the initial RAM disk and reboot",
             commands=(*NOUVEAU_COMMANDS, *lines(*REBUILD_INITRD.get(family or "", ()), REBOOT)),
@@ -45,7 +45,7 @@ def load_fix(context: RuleContext) -> Fix:
     unbuilt = events(context, "module-not-found")
     # Few texts show whether the module is built: loading it says what is wrong.
     first = (build,) if unbuilt or not is_report(context) else ()
-    signed = context.snapshot.os.secure_boot and not unbuilt
+    signed = context.os.secure_boot and not unbuilt
     key = (*mok_command(context), REBOOT) if signed else ("sudo modprobe nvidia", "nvidia-smi")
     otherwise = "" if first else f" (where the message is `not found`, build it first: `{build}`)"
     return Fix(
@@ -67,9 +67,7 @@ ENROLL = (
 
 def with_headers(context: RuleContext, text: str) -> Fix:
     values = [e.values for e in events(context, "driver-build-failed")]
-    kernel = next(
-        (one["kernel"] for one in values if one.get("kernel")), context.snapshot.os.kernel
-    )
+    kernel = next((one["kernel"] for one in values if one.get("kernel")), context.os.kernel)
     no_compiler = any(one.get("why") == "compiler" for one in values)
     return Fix(
         text=text,

@@ -23,8 +23,8 @@ def is_with_torch(kind: str) -> Callable[[RuleContext], bool]:
 
     def where(context: RuleContext) -> bool:
         torch, major = (
-            context.snapshot.torch,
-            (context.snapshot.torch.cuda or "?").partition(".")[0],
+            context.torch,
+            (context.torch.cuda or "?").partition(".")[0],
         )
         return bool(torch.cuda_available and f".so.{major}" in _named(context, kind))
 
@@ -36,7 +36,7 @@ def is_anothers(kind: str) -> Callable[[RuleContext], bool]:
     another CUDA is named (`11.0` is all of 11)."""
 
     def where(context: RuleContext) -> bool:
-        torch = context.snapshot.torch
+        torch = context.torch
         found = re.search(r"^libcudart.*\.so\.(\d+(?:\.[1-9])?)", _named(context, kind))
         needed, program = cuda_needed(torch), context.snapshot.failing.program or "torch"
         other = needed and found and not needed.startswith(found[1])
@@ -61,7 +61,7 @@ def of_a_jetson(kind: str) -> Callable[[RuleContext, str], Fix]:
 
     def way(context: RuleContext, text: str) -> Fix:
         jetpack = jetpack_of(board_of(context.snapshot)) or UNIFIED
-        cuda = cuda_needed(context.snapshot.torch) or jetpack.cuda
+        cuda = cuda_needed(context.torch) or jetpack.cuda
         return Fix(text=text, commands=undeclared_commands(context, _of_torch(context, kind), cuda))
 
     return way

@@ -16,7 +16,7 @@ from gpusetup.model.versions import parsed
 
 
 def _from(context: RuleContext, index: str) -> Line:
-    torch = context.snapshot.torch
+    torch = context.torch
     is_there = torch.version or events(context, "torch-not-compiled-with-cuda")
     again = ("--force-reinstall",) if is_there else ()
     return paste.pip(context, "install", *again, "torch", "torchvision", "--index-url", index)
@@ -36,22 +36,16 @@ def amd(context: RuleContext) -> Fix:
     gfx, kernels = named_gfx(context), ", ".join(BUILT_FOR)
     lacking = events(context, "hip-kernel-missing")
     # Whether the torch of a text is ROCm's: by its version, or by a message of HIP.
-    has_rocm = maker_of(context.snapshot.torch.backend) == "amd" or why or lacking
+    has_rocm = maker_of(context.torch.backend) == "amd" or why or lacking
     shown = paste.posix(context, "ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx")
-    wsl = context.snapshot.os.wsl
     title = "check ROCm's device nodes and its list of GPUs"
-    looks = () if wsl else paste.look(title, *shown)
+    looks = () if context.os.wsl else paste.look(title, *shown)
     if "groups" in why and not windows:
         return Fix(
             text="Give your user access to AMD's device nodes (/dev/kfd, /dev/dri/render*), then "
             "log out and in again; a container needs both (`--device /dev/kfd --device /dev/dri`)",
             commands=paste.posix(context, 'sudo usermod -aG render,video "$USER"'),
             needs_root=True,
-        )
-    if events(context, "cuda-toolkit-missing"):
-        return Fix(
-            text="This torch is a ROCm build: build the extension by its own guide for ROCm "
-            "(hipcc, ROCM_HOME), or leave it out; no CUDA toolkit can build it"
         )
     if gfx not in BUILT_FOR and (lacking or gfx):
         named, version = RELATIVES.get(gfx or "", ("", ""))
@@ -67,8 +61,9 @@ def amd(context: RuleContext) -> Fix:
         )
     if has_rocm and not lacking:
         of_linux = f" (in Linux amdgpu, /dev/kfd, the groups render and video), a GPU of {kernels}"
-        of_windows = " in Windows (for WSL the one for WSL), and AMD's build for this GPU"
-        there = of_windows if windows or wsl else of_linux
+        there = of_linux
+        if windows or context.os.wsl:
+            there = " in Windows (for WSL the one for WSL)"
         return Fix(
             text=f"The ROCm build is there and needs AMD's newest driver{there}; "
             "HIP_VISIBLE_DEVICES must not hide it",
@@ -106,7 +101,7 @@ def intel(context: RuleContext) -> Fix:
             'runtime packages too, and the group `render`); torch then finds the device "xpu"',
             needs_root=True,
         )
-    is_there = maker_of(context.snapshot.torch.backend) == "intel"
+    is_there = maker_of(context.torch.backend) == "intel"
     lacks = why or (events(context, "torch-not-compiled-with-cuda") and not is_there)
     text = (
         'With its XPU build torch uses the GPU as device "xpu"; code that names "cuda" must name it'
@@ -124,7 +119,7 @@ def intel(context: RuleContext) -> Fix:
 
 def apple(context: RuleContext) -> Fix:
     """What a program that is on mps already lacks there; else the device's name."""
-    torch = context.snapshot.torch
+    torch = context.torch
     if lacks := events(context, "mps-lacks"):
         said = " ".join(event.text or "" for event in lacks)
         text = next((way for words, way in ON_MPS if re.search(words, said)), None)

@@ -47,7 +47,7 @@ KERNELS = ((r"\.fc\d", "fedora"), (r"\.el\d", "rhel"), (r"-arch\d", "arch"))
 def distribution(context: RuleContext) -> str | None:
     """The family of distributions whose commands this machine takes: by its ID, else by the name of
     the system, else by its kernel's."""
-    os = context.snapshot.os
+    os = context.os
     if (not os.id and os.family not in (None, "linux")) or re.search(IMAGES, os.name or "", re.I):
         return None
     name, kernel = (os.id or os.name or "").lower(), "" if os.id else os.kernel or ""
@@ -63,11 +63,7 @@ STILL_SERVED = {"ubuntu": (22, 4), "debian": (12, 0)}
 def is_past(context: RuleContext) -> bool:
     """Whether a text names a release whose repositories have no driver of today."""
     first = STILL_SERVED.get(distribution(context) or "")
-    named = (
-        None
-        if context.snapshot.os.id
-        else re.search(r"(\d+)(?:\.(\d+))?", context.snapshot.os.name or "")
-    )
+    named = None if context.os.id else re.search(r"(\d+)(?:\.(\d+))?", context.os.name or "")
     return bool(first and named and (int(named[1]), int(named[2] or 0)) < first)
 
 

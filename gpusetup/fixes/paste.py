@@ -21,7 +21,7 @@ from gpusetup.resolver.offer import in_new_environment, new_folder
 
 def command(context: RuleContext, *argv: str) -> Line:
     """An argument list as one types it on this machine."""
-    return shell_line(argv, context.snapshot.os.family)
+    return shell_line(argv, context.os.family)
 
 
 def posix(context: RuleContext, *texts: str) -> Lines:
@@ -30,7 +30,7 @@ def posix(context: RuleContext, *texts: str) -> Lines:
 
 
 def _shell(context: RuleContext) -> shell.Shell:
-    return shell.shell_for(context.snapshot.os.family)
+    return shell.shell_for(context.os.family)
 
 
 def setting(context: RuleContext, name: str, value: str) -> Line:
@@ -69,7 +69,7 @@ def literally(text: str) -> str:
 def without_folders(context: RuleContext, unwanted: str) -> Lines:
     """LD_LIBRARY_PATH without the folders that a pattern matches: the value itself where it was
     read, else a line that filters it. Windows and macOS have no such variable."""
-    if context.snapshot.os.family in ("windows", "macos"):
+    if context.os.family in ("windows", "macos"):
         return ()
     named = context.snapshot.environment.get(LIBRARIES, "")
     kept = [one for one in named.split(":") if one and not re.search(unwanted, one)]

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from gpusetup.catalog.pci_names import board
+from gpusetup.catalog.facts import pci_name
 from gpusetup.evidence.context import (
     RuleContext,
     chosen_by,
@@ -111,7 +111,7 @@ def names(context: RuleContext) -> str:
     """What the NVIDIA GPUs of this machine are called."""
     listed = [gpu.name for gpu in gpus(context) if _is_telling(gpu.name)]
     on_bus = [on_the_bus(device) for device in nvidia_on_pci(context)]
-    return counted(listed or on_bus) or context.snapshot.os.jetson or "the NVIDIA GPU"
+    return counted(listed or on_bus) or context.os.jetson or "the NVIDIA GPU"
 
 
 def _is_telling(name: str) -> bool:
@@ -122,7 +122,7 @@ def _is_telling(name: str) -> bool:
 def on_the_bus(device: PciDevice) -> str:
     """What a GPU is called that only the PCI bus speaks of."""
     number = f" (PCI 10de:{device.device_id})" if device.device_id else ""
-    return device.name or board(device.device_id) or f"the NVIDIA GPU{number}"
+    return device.name or pci_name(device.device_id) or f"the NVIDIA GPU{number}"
 
 
 def counted(names: Sequence[str]) -> str:

@@ -35,7 +35,7 @@ def recover_unfinished(
                 if read_journal(store) is None:
                     drop_leftovers(store)
         return None
-    head = interrupted(str(folder), journal.phase)
+    head = interrupted(str(folder))
     if dry_run:
         talk(f"{head}; {ended_by(str(folder), System().family)}.")
         return None

@@ -154,5 +154,4 @@ def _following(torch: str, catalog: Catalog) -> Release:
         released="",
         torchvision=last.torchvision if fits else None,
         torchvision_needs=last.torchvision_needs if fits else None,
-        torchvision_excludes=last.torchvision_excludes,
     )

@@ -271,8 +271,7 @@ class PlanCell(Frozen):
     env: Mapping[str, str] = {}
     settings: Mapping[str, Any] = {}
     helps: tuple[Help, ...] = ()
-    """What would help if nothing fits, or if memory runs out all the same; the adapters that fit if
-    one GPU needs Offload. The largest saving first."""
+    """What would help if nothing fits, or if memory runs out all the same: the most first."""
     ways: tuple[Way, ...] = ()
     """Full training, LoRA and QLoRA, if you ask about one GPU and do not choose one."""
     advice: tuple[str, ...] = ()

@@ -93,14 +93,6 @@ def of_machine(decision: Decision, place: Place) -> Iterator[str]:
         yield f"Offload would need {need:.0f} GiB of the machine's own memory, there are {have:.0f}"
 
 
-def first_gpus(count: int) -> str:
-    """
-    >>> first_gpus(3)
-    '0,1,2'
-    """
-    return ",".join(map(str, range(count)))
-
-
 def left_open(question: Question, decision: Decision, place: Place) -> Iterator[str]:
     """What nobody said and a fit hangs on: then it is not clear."""
     job, total = decision.job, decision.shown.memory.total
@@ -156,7 +148,8 @@ def answer(asked: Asked, decision: Decision) -> PlanCell:
     said = [*asked.notes, *notes(question, decision, place)]
     unsure = asked.notes or any(left_open(question, decision, place))
     plain, gpus = cell(decision, place.gpu), decision.job.gpus
-    shown = {"CUDA_VISIBLE_DEVICES": first_gpus(gpus)} if (place.count or 0) > gpus else {}
+    first = ",".join(map(str, range(gpus)))
+    shown = {"CUDA_VISIBLE_DEVICES": first} if (place.count or 0) > gpus else {}
     return replace(
         plain,
         confidence="close" if unsure and plain.confidence == "clear" else plain.confidence,
@@ -300,14 +293,13 @@ def grid(asked: Asked, most: int | None) -> Grid:
     """Every count up to `most` (and `most` itself), every length until none fits any more."""
     job, rows = asked.job, list[tuple[PlanCell, ...]]()
     counts = counts_up_to(most, job.tensor_parallel * job.pipeline_parallel)
-    said = {asked.question.context} - {None}
-    lengths = tuple(sorted({*LENGTHS, *(n for n in said if n)}))
+    lengths = sorted({*LENGTHS, asked.question.context or LENGTHS[0]})
     for length in lengths:
         jobs = (replace(job, context=length, gpus=gpus) for gpus in counts)
         rows.append(tuple(cell(decide(one, asked.limits), asked.place.gpu) for one in jobs))
         if not any(plan.fits for plan in rows[-1]):
             break
-    return Grid(lengths=lengths[: len(rows)], counts=counts, plans=tuple(rows))
+    return Grid(lengths=tuple(lengths[: len(rows)]), counts=counts, plans=tuple(rows))
 
 
 def counts_up_to(most: int | None, unit: int = 1) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from gpusetup.model.documents import CodePart, CodePlan, Help, PlanCell, PlanMem
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer import ENV
-from gpusetup.plan.decide import CLEAR, Limits, largest
+from gpusetup.plan.decide import CLEAR, largest
 from gpusetup.plan.job import Recipe
 from gpusetup.plan.measured import NONE
 from gpusetup.plan.memory import CONTEXT, NCCL
@@ -71,9 +71,8 @@ class Traced(Frozen):
     batch: int
     phases: Mapping[str, int]
     """`forward`, `backward`, `optimizer` -> most bytes at once."""
-    peak_phase: str
     standing: tuple[Standing, ...]
-    """What stands at the peak, the largest first."""
+    """What stands at the peak."""
     parameters: int
     """How many."""
     trained_bytes: int
@@ -84,6 +83,10 @@ class Traced(Frozen):
     """Whether the code asked for `torch.compile`, which was left out."""
     convolves: bool = False
     """Whether the model has more convolutions than linear layers."""
+
+    @property
+    def peak_phase(self) -> str:
+        return max(PHASES, key=lambda phase: self.phases[phase])
 
     @property
     def peak(self) -> int:
@@ -207,28 +210,19 @@ def _with_buckets(one: Traced) -> Traced:
     return replace(
         one,
         phases={phase: size + one.trained_bytes for phase, size in one.phases.items()},
-        standing=tuple(sorted((*one.standing, more), key=lambda row: -row.bytes)),
+        standing=(*one.standing, more),
     )
 
 
-def at_batch(found: Trace, batch: int, limit: float) -> float:
-    """The most of any phase with a batch, by a line through the two traces nearest to a limit.
-
-    The peak of a phase is the largest of several lines, so that the one near the limit counts.
-    """
-    one, two = sorted(found.traces, key=lambda each: abs(each.peak - limit))[:2]
+def at_batch(found: Trace, batch: int) -> float:
+    """The most of any phase with a batch, by a line through the two traces."""
+    one, two = found.traces[:2]
     sizes = []
     for phase in PHASES:
         here, there = one.phases[phase], two.phases[phase]
         slope = max(0.0, (there - here) / (two.batch - one.batch))
-        start = max(here - slope * one.batch, there - slope * two.batch)
-        sizes.append(start + slope * batch)
+        sizes.append(max(here + slope * (batch - one.batch), there + slope * (batch - two.batch)))
     return max(sizes)
-
-
-def largest_batch(found: Trace, limit: int) -> int:
-    """The largest batch of one GPU whose every phase stays within `limit` bytes; 0: none does."""
-    return largest(lambda batch: at_batch(found, batch, limit) <= limit, LARGEST)
 
 
 def by_kind(one: Traced) -> Counter[str]:
@@ -274,19 +268,18 @@ class CodeAsked(Frozen):
 
     request: CodeRequest
     place: Place
-    limits: Limits
     solved: bool = False
     """Whether the largest batch was asked for."""
 
+    @property
+    def env(self) -> bool:
+        """Whether expandable segments work there."""
+        return self.place.limits().env
 
-def overhead(asked: CodeAsked) -> float:
-    """CUDA's context and NCCL's buffers."""
-    return CONTEXT + NCCL * (asked.request.gpus > 1)
-
-
-def room(asked: CodeAsked) -> int:
-    """The bytes that one GPU has for tensors."""
-    return round(asked.limits.capacity - overhead(asked))
+    @property
+    def overhead(self) -> float:
+        """CUDA's context and NCCL's buffers."""
+        return CONTEXT + NCCL * (self.request.gpus > 1)
 
 
 def fragmentation(one: Traced, recipe: Recipe) -> float:
@@ -296,23 +289,23 @@ def fragmentation(one: Traced, recipe: Recipe) -> float:
 
 
 def total(one: Traced, recipe: Recipe, asked: CodeAsked) -> float:
-    return one.peak + fragmentation(one, recipe) + overhead(asked)
+    return one.peak + fragmentation(one, recipe) + asked.overhead
 
 
 def best_batch(found: Trace, asked: CodeAsked) -> int | None:
     """The largest batch of one GPU with expandable segments if they work; None: none was found."""
     if len(found.traces) < 2:
         return None
-    batch = largest_batch(found, round(room(asked) / (1 if asked.limits.env else 1.1)))
+    room = (asked.place.capacity - asked.overhead) / (1 if asked.env else 1.1)
+    batch = largest(lambda batch: at_batch(found, batch) <= room, LARGEST)
     return None if batch >= LARGEST - 1 else batch
 
 
 def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
     """The answer. `best` is what `best_batch` said, of the trace that had several batches."""
-    one, request, place = found.asked, asked.request, asked.place
-    recipes = (Recipe(), Recipe(env=True))[: 1 + asked.limits.env]
+    one, request, capacity = found.asked, asked.request, asked.place.capacity
+    recipes = (Recipe(), Recipe(env=True))[: 1 + asked.env]
     sizes = {recipe: total(one, recipe, asked) for recipe in recipes}
-    capacity = asked.limits.capacity
     recipe = recipes[0] if sizes[recipes[0]] <= capacity else recipes[-1]
     fits = sizes[recipe] <= capacity
     close = any(abs(sizes[each] / capacity - 1) < CLEAR for each in (recipes[0], recipe))
@@ -323,16 +316,16 @@ def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
         basis="predicted",
         confidence="close" if close else "clear",
         memory_gib=memory(one, recipe, asked),
-        margin_percent=round(100 * (1 - sizes[recipe] / place.capacity), 2),
+        margin_percent=round(100 * (1 - sizes[recipe] / capacity), 2),
         env=ENV if fits and recipe.env else {},
         settings=settings(request, one) if fits else {},
         helps=(Help(step="Env", saves_gib=saves, recipe="Env"),)
-        * (fits and not recipe.env and asked.limits.env),
+        * (fits and not recipe.env and asked.env),
         advice=(*notes(found), *advice(found, asked, best, fits)),
         model=request.code,
         parameters=one.parameters,
         active_parameters=one.parameters,
-        gpu=place.gpu,
+        gpu=asked.place.gpu,
         gpus=request.gpus,
         context=0,
         batch=one.batch * request.gpus,
@@ -359,10 +352,10 @@ def memory(one: Traced, recipe: Recipe, asked: CodeAsked) -> PlanMemory:
         "checkpoints": kept,
         "logits": 0,
         "fragmentation": fragmentation(one, recipe),
-        "other": one.peak - states - kept + overhead(asked),
+        "other": one.peak - states - kept + asked.overhead,
         "total": total(one, recipe, asked),
         "allocated": one.peak,
-        "reserved": total(one, recipe, asked) - overhead(asked),
+        "reserved": total(one, recipe, asked) - asked.overhead,
         "capacity": asked.place.capacity,
     }
     return PlanMemory(**{name: round(value / GIB, 3) for name, value in values.items()})

@@ -1,7 +1,8 @@
 """A training config as a question of `plan`: what it says, what was assumed, what was not read.
 
-Names of keys are those of `configs/keys.py`. A map `plan:` in the file holds settings of a job by
-their own names (`plan: {loss: eager, step: loop}`), for what no option and no trainer's key says.
+What is asked for are roles of keys (`data/plan/keys.json`). A map `plan:` in the file holds
+settings of a job by their own names (`plan: {loss: eager, step: loop}`), for what no option and no
+trainer's key says.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from gpusetup import named_file
-from gpusetup.configs import keys, values
 from gpusetup.configs.config import Config
 from gpusetup.configs.settings import TRUE, Setting, name_of
-from gpusetup.configs.settings import said as meaning
+from gpusetup.configs.settings import said as said_by
+from gpusetup.configs.values import meaning, targets_named
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
@@ -28,6 +29,19 @@ from gpusetup.plan.trainers import trainer_of
 # --- the question -------------------------------------------------------------------------------
 
 Said = dict[str, Any]
+NUMBERS = {
+    "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
+    "ep": "expert_parallel", "sp": "sp", "accumulation": "accumulate",
+}  # fmt: skip
+SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
+"""Role of a key -> the field of a job or question that it says."""
+
+
+def worded(kind: str, switched: str | None = None) -> Callable[[Setting, str], Any]:
+    """What a setting says of a kind by its text, or by its name if it is a switch that is on."""
+    return lambda setting, text: (
+        meaning(kind, name_of(setting.path)) or switched if text in TRUE else meaning(kind, text)
+    )
 
 
 class FromConfig(Frozen):
@@ -54,6 +68,8 @@ def question_of(
     reader = Reader(config, variables or {})
     trainer = trainer or trainer_of(config)
     said: Said = {"trainer": trainer, "notes": [], "per_gpu": None, "total": None}
+    said |= {field: reader.number(role, MOST[field]) for role, field in NUMBERS.items()}
+    said |= {field: reader.switch(role) for role, field in SWITCHES.items()}
     for part in PARTS:
         said |= part(reader, said)
     if trainer is None:
@@ -98,10 +114,10 @@ def for_gpus(found: FromConfig, gpus: int) -> Question:
 
 
 def model(reader: Reader, said: Said) -> Said:
-    setting, text = next(reader.all(keys.NAMED), (None, ""))
+    setting, text = next(reader.all("named-model"), (None, ""))
     if setting is None:
         return {}
-    flavor = reader.word(keys.FLAVOR)
+    flavor = reader.word("flavor")
     text = f"{text}-{flavor}" if flavor else text
     reader.note(setting, f"the model {text}")
     name = known_name(text)
@@ -128,32 +144,32 @@ def known_name(text: str) -> str:
 
 def adapters(reader: Reader, said: Said) -> Said:
     """LoRA if the config says it, of which rank and beside what; or the last layers alone."""
-    method = (reader.word(keys.ADAPTER) or "").lower()
+    method = (reader.word("adapter") or "").lower()
     if method == "freeze":
-        return {"trained_layers": reader.number(keys.TRAINED_LAYERS, 1024) or 2}
+        return {"trained_layers": reader.number("trained-layers", 1024) or 2}
     on = method in ("lora", "qlora", "true", "yes")
     off = not on and (method or said["trainer"] == "trl")
-    rank = None if off else reader.number(keys.RANK, MOST["lora"])
+    rank = None if off else reader.number("rank", MOST["lora"])
     if on and rank is None:
         rank = 16 if said["trainer"] == "trl" else 8
         reader.assumed.append(f"no rank is named: {rank}")
     if rank is None:
         return {}
     part: Said = {"lora": rank, **({"quantize": "nf4"} if method == "qlora" else {})}
-    names = reader.names(keys.TARGETS)
+    names = reader.names("targets")
     if names:
-        mlp = {"mlp"} if reader.switch(keys.BESIDE_MLP) else set()
-        part["lora_targets"] = values.targets(names | mlp)
-    if reader.names(keys.TRAINED_TOO) & {"embed_tokens", "lm_head", "wte", "embeddings"}:
+        mlp = {"mlp"} if reader.switch("beside-mlp") else set()
+        part["lora_targets"] = targets_named(",".join(names | mlp))
+    if reader.names("trained-too") & {"embed_tokens", "lm_head", "wte", "embeddings"}:
         part["trained_embeddings"] = True
     return part
 
 
 def quantised(reader: Reader, said: Said) -> Said:
-    kind = "nf4" if reader.switch(keys.FOUR_BIT) else said.get("quantize")
-    kind = "int8" if reader.switch(keys.EIGHT_BIT) else kind
-    kind = reader.word(keys.QUANTIZE, lambda _, text: values.QUANTIZED.get(text)) or kind
-    double = reader.switch(keys.DOUBLE)
+    kind = "nf4" if reader.switch("four-bit") else said.get("quantize")
+    kind = "int8" if reader.switch("eight-bit") else kind
+    kind = reader.word("quantize", worded("quantize")) or kind
+    double = reader.switch("double-quantize")
     usual = said["trainer"] in ("axolotl", "llama-factory")
     if kind == "nf4" and (usual if double is None else double):
         kind = "nf4-dq"
@@ -171,13 +187,13 @@ def length(reader: Reader, said: Said) -> Said:
     """Tokens of a sequence."""
     most, trainer = MOST["context"], said["trainer"]
     if trainer == "trinity":
-        found = reader.number(keys.TOTAL_LENGTH, most)
-        prompt, response = (reader.number(role, most) for role in (keys.PROMPT, keys.RESPONSE))
+        found = reader.number("total-length", most)
+        prompt, response = (reader.number(role, most) for role in ("prompt", "response"))
         if found is None and prompt and response:
             found = prompt + response
             reader.assumed.append(f"the longest sequence is prompt and response: {found:,}")
         return {"context": found}
-    found = reader.number(keys.LENGTH, most) or reader.number(keys.TOTAL_LENGTH, most)
+    found = reader.number("length", most) or reader.number("total-length", most)
     usual = LENGTHS.get(trainer or "")
     if found is None and usual:
         reader.assumed.append(f"no length is named: {trainer}'s own {usual:,} tokens")
@@ -185,24 +201,23 @@ def length(reader: Reader, said: Said) -> Said:
 
 
 def batch(reader: Reader, said: Said) -> Said:
-    part: Said = {"accumulate": reader.number(keys.ACCUMULATION, MOST["accumulate"])}
     trinity = said["trainer"] == "trinity"
-    if trinity and reader.switch(keys.DYNAMIC) is not False:
-        return part | {"tokens": reader.number(keys.TOKENS, MOST["tokens"])}
-    each = reader.number(keys.BATCH, MOST["batch"])
-    total = None if trinity and each else reader.number(keys.TOTAL, MOST["batch"])
+    if trinity and reader.switch("dynamic") is not False:
+        return {"tokens": reader.number("tokens", MOST["tokens"])}
+    each = reader.number("batch", MOST["batch"])
+    total = None if trinity and each else reader.number("total", MOST["batch"])
     if each is None and total is None and not trinity:
         reader.assumed.append("no batch is named: 1 on each GPU")
         each = 1
-    return part | {"per_gpu": each, "total": total}
+    return {"per_gpu": each, "total": total}
 
 
 # --- how ------------------------------------------------------------------------------------------
 
 
 def checkpointing(reader: Reader, said: Said) -> Said:
-    off, text = reader.switch(keys.NO_CHECKPOINTS), (reader.word(keys.CHECKPOINTS) or "").lower()
-    away = bool(reader.switch(keys.CHECKPOINT_OFFLOAD)) or text == "unsloth"
+    off, text = reader.switch("no-checkpoints"), (reader.word("checkpoints") or "").lower()
+    away = bool(reader.switch("checkpoint-offload")) or text == "unsloth"
     part: Said = {"offload_checkpoints": away or None}
     if off is not None:
         return part | {"checkpointing": not off}
@@ -214,8 +229,8 @@ def checkpointing(reader: Reader, said: Said) -> Said:
 
 
 def optimizer(reader: Reader, said: Said) -> Said:
-    name, step = reader.word(keys.OPTIMIZER, lambda _, text: values.optimizer(text)) or (None, None)
-    return {"optimizer": name, "step": "backward" if reader.switch(keys.IN_BACKWARD) else step}
+    name, step = (reader.word("optimizer", worded(kind)) for kind in ("optimizer", "step"))
+    return {"optimizer": name, "step": "backward" if reader.switch("step-in-backward") else step}
 
 
 PURE_BASE = ("axolotl", "unsloth", "torchtune", "litgpt")
@@ -228,10 +243,10 @@ def precision(reader: Reader, said: Said) -> Said:
     `bf16: true` is autocast over 32-bit weights, unless trainer or adapters say otherwise.
     """
     trainer = said["trainer"]
-    kept = values.dtype(reader.word(keys.DTYPE) or "")
-    pair = values.PRECISIONS.get((reader.word(keys.PRECISION) or "").lower())
-    pure, mixed = reader.switch(keys.PURE), reader.switch(keys.AMP)
-    bf16, fp16 = reader.switch(keys.BF16), reader.switch(keys.FP16)
+    kept = meaning("dtype", reader.word("dtype") or "")
+    pair = meaning("precision", reader.word("precision") or "")
+    pure, mixed = reader.switch("pure-16-bit"), reader.switch("amp")
+    bf16, fp16 = reader.switch("bf16"), reader.switch("fp16")
     half = "bf16" if bf16 or (mixed and not kept) else "fp16" if fp16 else None
     if kept:
         return {"dtype": kept, "amp": half if kept == "fp32" else None}
@@ -255,60 +270,42 @@ def precision(reader: Reader, said: Said) -> Said:
 
 def kernels(reader: Reader, said: Said) -> Said:
     plugins = " ".join(one.text for path, one in reader.by_path.items() if "plugins" in path)
-    fused = bool(reader.switch(keys.KERNELS))
+    fused = bool(reader.switch("kernels"))
     usual = "fused" if fused or "cut_cross_entropy" in plugins else None
     return {
-        "compile": reader.switch(keys.COMPILE),
         "fused_kernels": fused or "liger" in plugins.lower() or None,
-        "loss": reader.word(keys.LOSS_KERNEL, loss_of)
+        "loss": reader.word("loss-kernel", worded("loss", "fused"))
         or usual
         or ("eager" if said["trainer"] == "axolotl" else None),
-        "attention": reader.word(keys.ATTENTION, attention_of),
+        "attention": reader.word("attention", worded("attention")),
     }
-
-
-def loss_of(setting: Setting, text: str) -> str | None:
-    """A loss by its class, or by a switch that is on."""
-    if text in TRUE:
-        return values.LOSS_SWITCHES.get(name_of(setting.path), "fused")
-    return values.LOSSES.get(text.rpartition(".")[2])
-
-
-def attention_of(setting: Setting, text: str) -> str | None:
-    return values.ATTENTION.get(name_of(setting.path) if text in TRUE else text.lower())
 
 
 # --- among GPUs -----------------------------------------------------------------------------------
 
-PARALLEL = {
-    keys.TP: "tensor_parallel", keys.PP: "pipeline_parallel", keys.CP: "context_parallel",
-    keys.EP: "expert_parallel", keys.SP: "sp",
-}  # fmt: skip
-
 
 def parallel(reader: Reader, said: Said) -> Said:
-    part: Said = {field: reader.number(role, 1024) for role, field in PARALLEL.items()}
-    gpus, nodes = reader.number(keys.GPUS, MOST["gpus"]), reader.number(keys.NODES, 10**4)
-    if (reader.number(keys.REPLICAS, MOST["gpus"]) or 1) > 1:
+    gpus, nodes = reader.number("gpus", MOST["gpus"]), reader.number("nodes", 10**4)
+    if (reader.number("replicas", MOST["gpus"]) or 1) > 1:
         said["notes"].append("replicas of shards are not counted: all GPUs are taken as one shard")
-    devices = gpus * (nodes or 1) if gpus else None
-    return part | {"sequence_parallel": reader.switch(keys.TP_SP), "devices": devices}
+    return {"devices": gpus * (nodes or 1) if gpus else None}
 
 
 def strategy(reader: Reader, said: Said) -> Said:
     """DeepSpeed's stage, a number or in the name of a file; else FSDP's words."""
-    stage = reader.word(keys.ZERO, stage_of)
+    stage = reader.word("zero", stage_of)
     if stage is not None:
-        if not any(text.isdigit() for _, text in reader.all(keys.ZERO)):
+        if not any(text.isdigit() for _, text in reader.all("zero")):
             reader.assumed.append(f"ZeRO stage {stage} by the name of a file that was not opened")
         return {"strategy": f"zero{stage}" if stage else "ddp"}
     words = list[str]()
-    for role in (keys.FSDP, keys.STRATEGY):
+    for role in ("fsdp", "strategy"):
         reader.word(role)
         for _, text in reader.all(role):
             words += text.lower().replace(",", " ").split()
-    known = [values.SHARDING[word] for word in words if word in values.SHARDING]
-    divided = reader.switch(keys.DISTRIBUTED)
+    found = ("fsdp1" if "shard_grad_op" in word else meaning("strategy", word) for word in words)
+    known = [name for name in found if name]
+    divided = reader.switch("distributed-optimizer")
     if not known:
         return {"strategy": {True: "zero1", False: "ddp", None: None}[divided]}
     newer = "fsdp" if {"2", "fsdp2"} & {*words} else known[0]
@@ -325,13 +322,13 @@ PAIRS = ("dpo", "kto", "ipo", "simpo", "orpo", "ppo", "rm", "grpo")
 
 def elsewhere(reader: Reader, said: Said) -> Said:
     """What goes to the host; preference training, which holds more than the plan counts."""
-    reader.word(keys.OFFLOAD)  # the plan says whether that is needed
-    stage = (reader.word(keys.STAGE) or "").lower()
+    reader.word("offload")  # the plan says whether that is needed
+    stage = (reader.word("stage") or "").lower()
     if stage in PAIRS and said["trainer"] != "trinity":
         said["notes"].append(
             f"{stage} computes pairs and may hold a reference model: neither is counted"
         )
-    place = (reader.word(keys.OPTIMIZER_OFFLOAD) or "").lower()
+    place = (reader.word("optimizer-offload") or "").lower()
     return {"offload_optimizer": place in ("cpu", "nvme", "true", "yes", "on") or None}
 
 
@@ -342,7 +339,7 @@ def own_words(reader: Reader, said: Said) -> Said:
         name = str(path[-1]) if path[:-1] == ("plan",) else ""
         if name in FIELDS and name != "shape":
             kind = get_type_hints(Job)[name]
-            found[name] = from_plain(meaning(one), kind, what=f"plan.{name}")
+            found[name] = from_plain(said_by(one), kind, what=f"plan.{name}")
             reader.note(one, f"{name} of the job")
     return found
 

@@ -16,26 +16,24 @@ from gpusetup.plan.shape import BERTS, Shape
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "hidden_size": ("n_embd", "d_model", "n_embed", "dim", "embed_dim"),
-    "num_hidden_layers": ("n_layer", "num_layers", "n_layers", "encoder_layers"),
-    "num_attention_heads": ("n_head", "num_heads", "n_heads", "encoder_attention_heads"),
+    "num_hidden_layers": ("n_layer", "num_layers", "n_layers"),
+    "num_attention_heads": ("n_head", "num_heads", "n_heads"),
     "num_key_value_heads": (
         "num_kv_heads", "n_kv_heads", "n_head_kv", "multi_query_group_num", "num_query_groups",
     ),
     "intermediate_size": (
         "ffn_hidden_size", "ffn_dim", "d_ff", "n_inner", "inner_hidden_size", "hidden_dim",
-        "encoder_ffn_dim",
     ),
     "vocab_size": ("padded_vocab_size",),
-    "head_dim": ("kv_channels", "d_kv"),
+    "head_dim": ("kv_channels",),
     "max_position_embeddings": (
         "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx",
     ),
     "num_experts": ("num_local_experts", "n_routed_experts", "moe_num_experts"),
     "num_experts_per_tok": ("moe_k", "num_experts_per_token", "moe_top_k", "top_k_experts"),
     "hidden_act": (
-        "activation_function", "hidden_activation", "activation", "feed_forward_proj",
+        "activation_function", "hidden_activation", "activation",
     ),
-    "decoder_layers": ("num_decoder_layers",),
 }  # fmt: skip
 """Key of most configs -> what other families call it."""
 
@@ -62,12 +60,8 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "opt", "smollm3", "starcoder2", "xglm",
     ),
     "heads of 256": ("gemma", "gemma2", "gemma3"),
-    "heads of 128": ("qwen3",),
 }  # fmt: skip
 """What no key of a config tells -> the families that have it (transformers 4.30 to 5)."""
-T5S = ("t5", "mt5", "umt5", "longt5")
-TWO_STACKS = (*T5S, "bart", "mbart", "pegasus", "m2m_100", "marian")
-"""Models of an encoder and a decoder whose layers look at it, too."""
 STATE_SPACE = ("mamba_d_state", "mamba_d_conv", "conv_L_cache", "ssm_cfg", "state_size", "rwkv")
 """Keys of models whose layers are not all attention."""
 DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dropout",
@@ -122,7 +116,7 @@ def shape_of(values: Mapping[str, Any], what: str = "config.json") -> Shape:
     if isinstance(values.get("vision_config"), Mapping):
         return with_images(values, what)
     config = Config(values, what)
-    other = any(key in values for key in STATE_SPACE)
+    other = values.get("is_encoder_decoder") or any(key in values for key in STATE_SPACE)
     if other or "model_type" not in values or "num_attention_heads" not in config.values:
         raise UsageError(
             f"{what}: the family {values.get('model_type')!r} is not known",
@@ -130,9 +124,7 @@ def shape_of(values: Mapping[str, Any], what: str = "config.json") -> Shape:
             "`--params` plans a transformer by its size, `--code` takes your own model",
         )
     shape = decoder(config)
-    if config.images or config.kind in BERTS:
-        return reader(config, shape)
-    return two_stacks(config, shape) if config.kind in TWO_STACKS else shape
+    return reader(config, shape) if config.images or config.kind in BERTS else shape
 
 
 def decoder(config: Config) -> Shape:
@@ -147,7 +139,7 @@ def decoder(config: Config) -> Shape:
     bare = act == "relu" or config.images or (layer_norm and (not act or "gelu" in act))
     gated = "a gate" in family or not ("no gate" in family or bare)
     norms = 1 if "one norm" in family else 4 if "four norms" in family else 2
-    shared = (latent(config) or 2 * hidden * (query + key_value)) + norms * hidden * (
+    shared = (latent(config, heads, query) or 2 * hidden * (query + key_value)) + norms * hidden * (
         1 + layer_norm
     )
     vocabulary = 0 if config.images else config.need("vocab_size")
@@ -192,22 +184,20 @@ def heads_of(config: Config) -> tuple[int, int, int]:
     newer = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
     one = bool(values.get("multi_query")) and not newer
     shared = 1 if one else config.get("num_key_value_heads", heads)
-    usual = next((n for n in (256, 128) if f"heads of {n}" in config.family), None)
-    width = config.get("head_dim", usual or config.need("hidden_size") // heads)
+    usual = 256 if "heads of 256" in config.family else config.need("hidden_size") // heads
+    width = config.get("head_dim", usual)
     return heads, heads * width, shared * width
 
 
-def latent(config: Config) -> int:
+def latent(config: Config, heads: int, query: int) -> int:
     """The parameters of latent attention (DeepSeek-V2, arXiv 2405.04434); 0 if it has none."""
     rank = config.get("kv_lora_rank")
     if not rank:
         return 0
-    hidden, heads = config.need("hidden_size"), config.need("num_attention_heads")
-    plain, rotated = config.need("qk_nope_head_dim"), config.need("qk_rope_head_dim")
-    value, through = config.need("v_head_dim"), config.get("q_lora_rank")
-    query = heads * (plain + rotated)
+    hidden, value = config.need("hidden_size"), config.need("v_head_dim")
+    rotated, through = config.need("qk_rope_head_dim"), config.get("q_lora_rank")
     queries = through * (hidden + query) if through else hidden * query
-    keys = hidden * (rank + rotated) + rank * heads * (plain + value)
+    keys = hidden * (rank + rotated) + rank * (query + heads * (value - rotated))
     return queries + keys + heads * value * hidden
 
 
@@ -261,25 +251,6 @@ def reader(config: Config, shape: Shape) -> Shape:
     dropout = any(config.values.get(key, 0.1) for key in ("hidden_dropout_prob", "dropout"))
     return replace(shape, parameters=total, active=total, vocabulary=0, tied=False, dropout=dropout,
                    classes=classes, native_context=length)  # fmt: skip
-
-
-def two_stacks(config: Config, shape: Shape) -> Shape:
-    """An encoder and a decoder: layers of both count as one kind."""
-    s, t5 = shape, shape.kind in T5S
-    more = config.get("decoder_layers", s.layers)
-    act = str(config.values.get("hidden_act") or "relu")
-    gated = t5 and act.startswith("gated")
-    attention, table = 4 * s.hidden * s.query, s.vocabulary * s.hidden
-    block = attention + (2 + gated) * s.hidden * s.intermediate
-    tied = bool(config.values.get("tie_word_embeddings", True))
-    total = table * (1 if tied else 2) + (s.layers + more) * block + more * attention
-    return replace(
-        s, kind="t5" if t5 else "bart", parameters=total, active=total,
-        largest_unit=max(table, attention + block), layers=s.layers + more, gated=gated,
-        key_value=s.query, rms_norm=t5, norms=3,
-        dropout=True, tied=tied, native_context=s.native_context or 512,
-        note=f"layers of both stacks of {s.kind} count as one kind",
-    )  # fmt: skip
 
 
 def with_images(values: Mapping[str, Any], what: str) -> Shape:

@@ -6,19 +6,19 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from gpusetup.configs import values
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import key_of
-from gpusetup.configs.settings import NOTHING, Setting, in_words, truth, whole
+from gpusetup.configs.settings import FALSE, NOTHING, TRUE, Setting, in_words
+from gpusetup.configs.values import NO_MEMORY
 from gpusetup.errors import BadInput
 from gpusetup.model.documents import ConfigKey
-from gpusetup.model.frozen import replace
 
 ELSEWHERE = frozenset((
     "rollout", "rollout_model", "ref", "critic", "reward_model", "auxiliary_models", "teacher",
     "explorer", "inference",
 ))  # fmt: skip
 """A key under one of these is about another model than the one that is trained."""
+SWITCHED = dict.fromkeys(TRUE, True) | dict.fromkeys(FALSE, False)
 MARK = re.compile(r"(?:&\S+\s+)?")
 TAG = re.compile(r"(?:&\S+\s+)?(!\S*)")
 VARIABLE = re.compile(r"(?:\$\{oc\.decode:\s*)?\$\{oc\.env:\s*([\w.]+)\s*(?:,\s*(.*?)\s*)?\}\}?")
@@ -64,18 +64,19 @@ class Reader:
         """The first whole number of a role; `BadInput` with its place if it is out of range."""
 
         def value_of(setting: Setting, text: str) -> int | None:
-            if re.fullmatch(r"[+-]?[\d_]{19,}", text):
-                raise self.refused(setting, f"a number of {len(text)} digits", f"1 to {most:,}")
-            value = whole(replace(setting, kind="scalar", text=text.replace("_", "")))
-            if value and value != -1 and not 1 <= value <= most:
-                raise self.refused(setting, f"{value}: out of range", f"1 to {most:,}")
-            return None if value in (0, -1) else value
+            digits = text.replace("_", "")
+            if not re.fullmatch(r"[+-]?\d+", digits) or digits in ("0", "-1"):
+                return None
+            value = int(digits) if len(digits) < 19 else most + 1
+            if not 1 <= value <= most:
+                raise self.refused(setting, f"{digits[:20]}: out of range", f"1 to {most:,}")
+            return value
 
         return self.word(role, value_of)
 
     def switch(self, role: str) -> Any:
         """The first switch of a role."""
-        return self.word(role, lambda one, text: truth(replace(one, kind="scalar", text=text)))
+        return self.word(role, lambda _, text: SWITCHED.get(text))
 
     def names(self, role: str) -> frozenset[str]:
         """The words of a list, or of a text with commas."""
@@ -107,18 +108,16 @@ class Reader:
 
     def _variable(self, setting: Setting, name: str, default: str) -> str | None:
         """OmegaConf's variable of the environment, or its default."""
-        value = self.variables.get(name) or (None if default in NOTHING else default)
-        how = "is set" if self.variables.get(name) else "is not set"
-        read = "it was not read" if value is None else f"{value} was read"
-        self.assumed.append(
-            f"{in_words(setting.path)} takes the variable {name}, which {how}: {read}"
+        said = self.variables.get(name)
+        value = said or (None if default in NOTHING else default)
+        how = (
+            f"is {'set' if said else 'not set'}: {value or 'it'} was {'' if value else 'not '}read"
         )
+        self.assumed.append(f"{in_words(setting.path)} takes the variable {name}, which {how}")
         return value
 
     def note(self, setting: Setting, meaning: str) -> None:
-        value = "" if setting.kind in ("list", "map") else setting.text.strip()[:80]
-        key = ConfigKey(key=in_words(setting.path), line=setting.line, value=value, meaning=meaning)
-        self.used.setdefault(setting.path, key)
+        self.used.setdefault(setting.path, key_read(setting, meaning))
 
     def refused(self, setting: Setting, what: str, hint: str) -> BadInput:
         place = f"{self.config.name}, line {setting.line}"
@@ -129,11 +128,14 @@ class Reader:
         for one in self.config.settings:
             is_read = one.path in self.used or ELSEWHERE & set(one.path)
             words = [part for part in one.path if isinstance(part, str)]
-            harmless = any(values.NO_MEMORY.search(word) for word in words)
-            if one.kind in ("scalar", "alias") and not is_read and not harmless and self.text(one):
-                yield ConfigKey(
-                    key=in_words(one.path), line=one.line, value=one.text.strip()[:80], meaning=""
-                )
+            harmless = any(NO_MEMORY.search(word) for word in words)
+            if not (is_read or harmless) and self.text(one):
+                yield key_read(one, "")
+
+
+def key_read(one: Setting, meaning: str) -> ConfigKey:
+    value = "" if one.kind in ("list", "map") else one.text.strip()[:80]
+    return ConfigKey(key=in_words(one.path), line=one.line, value=value, meaning=meaning)
 
 
 def _refuse_objects(config: Config, one: Setting) -> None:

@@ -74,31 +74,24 @@ def adapters(job: Job) -> Changes:
 def helps(decision: Decision) -> tuple[Help, ...]:
     """Changes that are enough first, then by what they save.
 
-    If it fits: what is left to do if memory runs out all the same. If one GPU needs Offload: the
-    adapters that fit without. If nothing fits: all of these, and less work or more GPUs.
+    If it fits: what is left to do if memory runs out all the same. If nothing fits: also other
+    trainings, less work, more GPUs.
     """
-    job, limits = decision.job, decision.limits
-    on_host = decision.fits and job.gpus == 1 and decision.shown.recipe.offload
-    if on_host:
-        limits = replace(limits, offload=False, measured=None)
-        decision = decide(job, limits)
-    recipe = decision.shown.recipe
-    fields = adapters(job) if on_host else fewer_tokens(job, recipe) | same_training(job)
-    changes = list[tuple[str, Job, Recipe]]()
+    job, limits, recipe = decision.job, decision.limits, decision.shown.recipe
+    fields = fewer_tokens(job, recipe) | same_training(job)
     if decision.fits:
-        changes += [(f"`{other}`", job, other) for other in later(job, recipe, limits)]
-    elif not on_host:
+        changes = [(f"`{other}`", job, other) for other in later(job, recipe, limits)]
+    else:
         fields |= adapters(job)
-        changes += [(text, other, recipe) for text, other in fitting(job, limits)]
+        changes = [(text, other, recipe) for text, other in fitting(job, limits)]
     changes += [(text, replace(job, **change), recipe) for text, change in fields.items()]
     found = []
     for text, other, how in changes:
         saved = (decision.shown.memory.total - memory(other, how).total) / GIB
         if saved > LEAST_GIB:
             then = how if decision.fits else decide(other, limits).recipe
-            found.append(
-                Help(step=text, saves_gib=round(saved, 2), recipe=str(then) if then else None)
-            )
+            enough = str(then) if then else None
+            found.append(Help(step=text, saves_gib=round(saved, 2), recipe=enough))
     return tuple(sorted(found, key=lambda one: (one.recipe is None, -one.saves_gib)))
 
 

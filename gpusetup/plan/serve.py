@@ -159,12 +159,7 @@ def serve_plan(s: Serving, gpu: str) -> ServePlan:
         "free_gib": for_cache(s) - wanted, "capacity_gib": s.capacity,
     }  # fmt: skip
     same = ("engine", "gpus", "weights", "cache", "context", "sequences")
-    notes = (
-        (native and s.context > native,
-         f"{s.context:,} tokens are beyond the native {native or 0:,}"),
-        (s.shape.kind.startswith("gemma"),
-         "layers with a sliding window keep less than is counted here"),
-    )  # fmt: skip
+    beyond = native is not None and s.context > native
     return ServePlan(
         fits=fits,
         model=s.shape.name,
@@ -174,7 +169,7 @@ def serve_plan(s: Serving, gpu: str) -> ServePlan:
         largest_context=min(largest(holds), native or MOST),
         largest_sequences=tokens_within(s) // s.context,
         command=command(s, start) if fits and start else None,
-        notes=tuple(text for there, text in notes if there),
+        notes=(f"{s.context:,} tokens are beyond the native {native:,}",) * beyond,
         **{name: getattr(s, name) for name in same},
         **{name: round(size / GIB, 3) for name, size in sizes.items()},
     )

@@ -34,6 +34,8 @@ class BatchVerdict(Frozen):
     capacity_gib: float
     reason: str
     """One sentence."""
+    parts: str = ""
+    """Where the memory goes, in one line."""
 
 
 def batch_verdict(
@@ -52,26 +54,26 @@ def batch_verdict(
         return BatchVerdict(
             verdict="unknown", total_gib=None, capacity_gib=have / GIB, reason=problem.message
         )
-    total = memory(job, recipe).total
+    found = memory(job, recipe)
+    total = found.total
     verdict: Literal["clear", "close", "too much"] = "close"
     if total <= have * (1 - CLEAR_ELSEWHERE) and not doubt(job, recipe):
         verdict = "clear"
     elif total > have * (1 + CLEAR_ELSEWHERE):
         verdict = "too much"
     need, gib = total / GIB, have / GIB
-    reason = f"a batch of {per_gpu} takes {need:.1f} of {gib:.1f} GiB by `gpusetup plan`"
-    return BatchVerdict(verdict=verdict, total_gib=need, capacity_gib=gib, reason=reason)
-
-
-def memory_table(config: Config, per_gpu: int, card: Card) -> str:
-    """Where the memory goes, in one line; UsageError as for a verdict that is unknown."""
-    found = memory(*_run(config, per_gpu, card, short=True, accumulate=None))
-    rows = (
-        ("states", found.states), ("kept for the backward", found.checkpoints),
-        ("logits and loss", found.logits), ("other", found.fragmentation + found.other),
-    )  # fmt: skip
-    words = ", ".join(f"{name} {size / GIB:.1f}" for name, size in rows if size >= 0.05 * GIB)
-    return f"{words}: {found.total / GIB:.1f} GiB"
+    sizes = {
+        "states": found.states, "kept for the backward": found.checkpoints,
+        "logits and loss": found.logits, "other": found.fragmentation + found.other,
+    }  # fmt: skip
+    parts = (f"{name} {size / GIB:.1f}" for name, size in sizes.items() if size >= 0.05 * GIB)
+    return BatchVerdict(
+        verdict=verdict,
+        total_gib=need,
+        capacity_gib=gib,
+        reason=f"a batch of {per_gpu} takes {need:.1f} of {gib:.1f} GiB by `gpusetup plan`",
+        parts=f"{', '.join(parts)}: {need:.1f} GiB",
+    )
 
 
 def _run(

@@ -23,16 +23,13 @@ def unlisted(
     files: Sides,
     environ: Mapping[str, str],
 ) -> Iterator[Event]:
-    """Of the GPUs of all sources, one that should be in the driver's list: CUDA sees it, or the
-    kernel's driver holds it and a node of its own is there. A container or a job that was given a
-    part has fewer nodes; on a whole machine that is what is wrong.
+    """Of the GPUs of all sources, one that should be in NVML's list: CUDA sees it, or the kernel's
+    driver holds it and a node of its own is there. A container or a job that was given a part has
+    fewer nodes; on a whole machine that is what is wrong.
     """
-    nvml = any(side.driver.nvml_code == 0 and side.gpus is not None for side in asked)
-    by_cuda = [gpu for gpu in gpus if gpu.cuda_index is not None]
-    cut = any((gpu.uuid or "").startswith("MIG-") for gpu in by_cuda)
-    cuda = [] if HIDES in environ or cut else by_cuda
-    known = [gpu for gpu in gpus if gpu.nvml_index is not None] if nvml else cuda
-    sure = all(gpu.pci_bus_id for gpu in known)  # one without an address may be the one that lacks
+    answers = any(side.driver.nvml_code == 0 and side.gpus is not None for side in asked)
+    known = [gpu for gpu in gpus if gpu.nvml_index is not None]
+    sure = answers and all(gpu.pci_bus_id for gpu in known)  # one without may be the one that lacks
     bound, nodes = _bound(gpus, files), _numbers(files)
     absent = [gpu for gpu in bound if sure and gpu not in known]
     for number in sorted({*range(len(bound))} - nodes) if 0 < len(nodes) < len(bound) else ():
@@ -41,20 +38,18 @@ def unlisted(
         values = {"gpu": str(number), **_named(gpu)}
         text = f"/dev/nvidia{number} is missing: {in_short(gpu)}"
         yield Event(kind="device-node-missing", values=values, source="/dev", text=text)
-    if not (nvml or cuda):
-        return
-    seen = [gpu for gpu in by_cuda if nvml and sure and gpu.pci_bus_id and gpu not in known]
+    by_cuda = [gpu for gpu in gpus if gpu.cuda_index is not None]
+    cut = HIDES in environ or any((gpu.uuid or "").startswith("MIG-") for gpu in by_cuda)
+    seen = [g for g in by_cuda if sure and not cut and g.pci_bus_id and g not in known]
     given = any(name in environ for name in GIVES_A_PART)
     held = [] if seen or given or len(nodes) < len(known) + len(absent) else absent
-    slots = sorted({key for g in (*known, *seen, *held) if (key := bus_key(g.pci_bus_id))})
-    source = "NVML" if nvml else "CUDA"
+    slots = sorted({bus_key(gpu.pci_bus_id) or "" for gpu in (*known, *seen, *held)})
     why = "CUDA sees it" if seen else "the kernel's driver holds it"
     for gpu in seen or held:
-        bus = bus_key(gpu.pci_bus_id)
-        place = str(slots.index(bus)) if bus in slots else ""  # NVML counts by slot
-        values = {"place": place, "asked": source, "why": why, **_named(gpu)}
-        text = f"not in the list of {source}, although {why}: {in_short(gpu)}"
-        yield Event(kind="gpu-not-listed", values=values, source=source, text=text)
+        place = str(slots.index(bus_key(gpu.pci_bus_id) or ""))  # NVML counts by slot
+        values = {"place": place, "asked": "NVML", "why": why, **_named(gpu)}
+        text = f"not in the list of NVML, although {why}: {in_short(gpu)}"
+        yield Event(kind="gpu-not-listed", values=values, source="NVML", text=text)
 
 
 def missed_by_cuda(

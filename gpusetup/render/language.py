@@ -109,10 +109,6 @@ class Screen(str):
         text = "".join(f"{painted(row, colour=colour).rstrip()}\n" for row in rows)
         return text.replace(_KEPT, " ")
 
-    def __add__(self, other: str) -> Screen:
-        more = other.lines if isinstance(other, Screen) else map(Row, other.splitlines())
-        return Screen((*self.lines, *more))
-
 
 # --- what is said -------------------------------------------------------------------------------
 
@@ -177,24 +173,20 @@ def table(
     grid = [
         [one if isinstance(one, tuple) else (one, "") for one in row] for row in (titles, *rows)
     ]
-    last = len(head) - 1
-    count = last if not head[-1] or last in left else last + 1
-    wide = [max(_columns(plain(row[i][0])) for row in grid) for i in range(count)]
+    words = len(head) - 1 if not head[-1] or len(head) - 1 in left else len(head)
+    wide = [max(_columns(plain(row[i][0])) for row in grid) for i in range(words)]
     found = []
     for row in grid:
         parts: list[Part] = []
-        for i, (text, style) in enumerate(row[:count]):
-            room = " " * (wide[i] - _columns(plain(text)))
-            before, after = ("", room) if i in left else (room, "")
-            parts += [(f"  {before}", ""), (text, style), (after, "")]
-        words = [one for one in row[count:] if one[0]]
-        while not words and parts and not parts[-1][0].strip(" "):
+        for (text, style), width in zip(row, (*wide, 0), strict=False):
+            room = " " * (width - _columns(plain(text)))
+            is_left = len(parts) // 3 in left
+            before, after = ("  ", room) if is_left else (f"  {room}", "")
+            parts += [(before, ""), (text, style), (after, "")]
+        while not parts[-1][0].strip(" "):
             parts.pop()
-        if not words and parts:
-            parts[-1] = (parts[-1][0].rstrip(" "), parts[-1][1])
-        between = [("  ", "")] * bool(words)
-        hang = sum(wide) + 2 * count + 2
-        found.append(Row(*parts, *between, *words, hang=hang, whole=not words))
+        hang = sum(wide) + 2 * words + 2
+        found.append(Row(*parts, hang=hang, whole=not any(text for text, _ in row[words:])))
     return found
 
 

@@ -129,8 +129,6 @@ def _helps(plan: PlanCell) -> Iterable[str]:
     """What would help, those that are enough apart from those that are not."""
     width = max(len(one.step) for one in plan.helps)
     good = "If it runs out of memory anyway" if plan.fits else "What would help, each alone"
-    if plan.fits and plan.gpus == 1 and plan.memory_gib.host:
-        good = "Usual on one GPU, without Offload"
     for enough, head in ((True, good), (False, "Not enough alone")):
         rows = [one for one in plan.helps if (one.recipe is not None) == enough]
         if rows:

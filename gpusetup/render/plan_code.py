@@ -38,8 +38,9 @@ def code_text(plan: PlanCell) -> Screen:
     most = "not found, see the note" if batch is None else f"{batch:,}"
     if batch == 0:
         most = "not even one sample a GPU fits"
-    return plan_text(plan) + Screen(
+    return Screen(
         (
+            *plan_text(plan).lines,
             *section(f"Most at once in each phase, GiB (torch {code.torch})", phases),
             *section("At the peak, GiB", parts),
             "",

@@ -129,8 +129,6 @@ def _advice(advice: Advice) -> str:
         "torch": f"ask for torch {advice.to}",
         "backend": f"ask for {advice.to}",
     }
-    if advice.to.startswith("JetPack"):
-        words["driver"] = f"flash {advice.to} or newer (SDK Manager)"
     return f"{words.get(advice.change, advice.to)}: gives {advice.gives}"
 
 

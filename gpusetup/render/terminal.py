@@ -14,19 +14,15 @@ COLUMNS = 80
 class Terminal(NamedTuple):
     """What may be written to a stream."""
 
-    is_terminal: bool
+    width: int | None
+    """Where lines are broken; None where nobody sees columns."""
     colour: bool
-    columns: int
-
-    @property
-    def width(self) -> int | None:
-        """Where lines are broken; None where nobody sees columns."""
-        return self.columns if self.is_terminal else None
 
 
 def terminal_of(stream: TextIO, *, colour: bool = True) -> Terminal:
     """How a stream is written to; `colour` False: `--no-color` or NO_COLOR."""
-    return Terminal(stream.isatty(), colour and can_be_drawn_on(stream), columns_of(stream))
+    width = columns_of(stream) if stream.isatty() else None
+    return Terminal(width, colour and can_be_drawn_on(stream))
 
 
 def columns_of(stream: TextIO) -> int:

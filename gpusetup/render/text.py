@@ -257,8 +257,7 @@ def recommended_line(chosen: ResolveAnswer | None) -> str:
     advice = chosen.advice if chosen else None
     if advice is None:
         return "no build"
-    what = advice.to if advice.to.startswith("JetPack") else f"{advice.change} {advice.to}"
-    return f"no build; {what} gives {advice.gives}"
+    return f"no build; {advice.change} {advice.to} gives {advice.gives}"
 
 
 def built(build: ResolveAnswer | Offer) -> str:

@@ -28,7 +28,6 @@ from gpusetup.tune import answer as answers
 from gpusetup.tune.answer import TuneAnswer, TuneChange
 from gpusetup.tune.search import Trial
 
-NAMES = {"+AMP": "+ AMP", "+batch": "+ batch", "+workers": "+ workers", "+compile": "+ compile"}
 RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
 
 
@@ -40,8 +39,6 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
         head = ("batch", "result", "peak", "samples/s")
         trials = table(head, map(trial_cells, answer.trials), left=())
         lines += section(f"Batch sizes on {where}", (*trials, "", _best(answer)))
-    if answer.leak:
-        lines += ["", marked(BUT, "leak", answer.leak)]
     words = (Row(f"  {answer.cause}"),) if answer.cause else ()
     if answer.benchmark:
         lines += section(f"Measured on {where}", (*comparison(answer.benchmark), *words))
@@ -118,7 +115,7 @@ def comparison(rows: tuple[answers.Row, ...]) -> list[Row]:
 
 
 def comparison_cells(row: answers.Row) -> tuple[str, ...]:
-    name = NAMES.get(row.name, row.name)
+    name = row.name.replace("+", "+ ")
     empty = ("",) * 5
     if row.status != "ok":
         said = {"oom": "out of memory", "error": "failed: "}.get(row.status, "")
@@ -138,7 +135,7 @@ def comparison_cells(row: answers.Row) -> tuple[str, ...]:
 def note(row: answers.Row) -> str:
     workers = "" if row.workers is None else f"{row.workers} workers"
     said = {"+AMP": row.amp or "", "+workers": workers}.get(row.name, "")
-    if row.name not in NAMES:
+    if not row.name.startswith("+"):
         return said or plain(row.detail or "")
     kept = "kept" if row.kept else f"{plain(row.detail or 'no gain')}: left out"
     lost = ""

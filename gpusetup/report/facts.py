@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from gpusetup.model.failing import Failing
-from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, Package, PciDevice
 from gpusetup.model.patterns import in_any_case
 from gpusetup.report.elsewhere import NAMED_BY_A_SENTENCE, is_in_passing
@@ -17,7 +16,7 @@ GUESS, HINT, USUAL, SURE = range(4)
 word of the program that is asked for exactly that."""
 
 
-class Claim(Frozen):
+class Claim(NamedTuple):
     """A field of the snapshot, `torch.version`, and what one place of the text says of it."""
 
     subject: str
@@ -26,7 +25,7 @@ class Claim(Frozen):
     trust: int = USUAL
 
 
-class Gpus(Frozen):
+class Gpus(NamedTuple):
     """One list of GPUs."""
 
     gpus: tuple[Gpu, ...]
@@ -82,4 +81,4 @@ def claims(text: Text, sayings: Iterable[Saying]) -> Iterator[Claim]:
                     continue
                 seen.add(value)
                 told = start + found.start(int(fixed is None))
-                yield Claim(subject=subject, value=value, source=text.source(told), trust=trust)
+                yield Claim(subject, value, text.source(told), trust)

@@ -60,7 +60,7 @@ PARTS: dict[str, Any] = {
 
 def merged(facts: Iterable[Fact]) -> Snapshot:
     """
-    >>> merged([Claim(subject="torch.version", value="2.5.1+cu124", source="pip")]).torch.backend
+    >>> merged([Claim("torch.version", "2.5.1+cu124", "pip")]).torch.backend
     'cu124'
     """
     kinds: dict[type, list[Any]] = defaultdict(list)

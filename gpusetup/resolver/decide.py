@@ -55,19 +55,17 @@ def resolve(snapshot: Snapshot, request: Request, catalog: Catalog) -> Resolutio
     host = situation_of(snapshot, request, catalog)
     found = _decided(host)
     if found.build is not None:
-        found = replace(found, build=_for_this_python(found.build, host, snapshot.python.version))
+        found = replace(found, build=_as_it_is_here(found.build, host))
     return replace(found, notes=notes_on(found, host, snapshot))
 
 
-def _for_this_python(build: TorchBuild, host: Situation, python: str | None) -> TorchBuild:
-    """The build without what refuses this very Python: a torchvision (3.14.1), a torchaudio. Its
-    driver serves the GPUs too; on a Jetson there is no floor, whose driver is numbered apart."""
-    own, row = build.driver_floor, host.catalog.release_of(build.torch)
+def _as_it_is_here(build: TorchBuild, host: Situation) -> TorchBuild:
+    """The build without a torchaudio that this Python has not. Its driver serves the GPUs too; on a
+    Jetson there is no floor, whose driver is numbered apart."""
+    own = build.driver_floor
     floors = (own, *(first for _, first in host.first_drivers)) if own and not host.board else ()
-    excluded = row and row.torchvision_excludes and row.torchvision_excludes == python
     return replace(
         build,
-        torchvision=None if excluded else build.torchvision,
         torchaudio=beside(host.catalog, "torchaudio", build, host.python),
         driver_floor=max(floors, key=parsed, default=None),
     )
@@ -225,14 +223,7 @@ def to_answer(
 
 def check_request(request: Request, catalog: Catalog) -> None:
     """Raise UsageError for a request that is malformed, contradictory or names what never was."""
-    wanted = specifier(request.torch)
-    named = [clause.version.rstrip(".*") for clause in wanted or ()]
-    tried = ("0", *named, *(f"{version}.0.1" for version in named))
-    if wanted and not any(wanted.contains(one, prereleases=True) for one in tried):
-        raise UsageError(
-            f"`--torch {request.torch}` contradicts itself: no version is that",
-            hint="such as `2.5.1` or `>=2.6,<2.9`",
-        )
+    specifier(request.torch)
     labelled = label_of(request.torch)
     if labelled and request.backend not in ("auto", labelled):
         raise UsageError(

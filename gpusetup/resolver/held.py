@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.catalog.companions import beside
-from gpusetup.catalog.default_wheels import UNREAD, backend_beside, default_backend
+from gpusetup.catalog.default_wheels import UNREAD, default_backend
 from gpusetup.catalog.kernels import readable, served
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch
@@ -43,11 +43,7 @@ def backend_held(machine: Snapshot, catalog: Catalog) -> str:
     if (read := _backend_of(torch)) or elsewhere:
         return read or UNREAD
     version, place = torch.version or "0", (machine.os.family or "", machine.os.machine or "")
-    usual = default_backend(catalog, version, *place) or UNREAD
-    lies_here = backend_beside(machine.packages or ()) if cuda_of(usual) else None
-    if lies_here and catalog.row_of(version, lies_here, *place):
-        return lies_here
-    return usual
+    return default_backend(catalog, version, *place) or UNREAD
 
 
 def concluded(machine: Snapshot, catalog: Catalog) -> str | None:

@@ -76,10 +76,6 @@ def _of_the_build(build: TorchBuild, host: Situation, machine: Snapshot) -> Iter
             f"the compute capability of {name} is unknown to the catalog of {host.catalog.as_of}: "
             "gpusetup cannot tell whether the build has kernels for it"
         )
-    row = host.catalog.release_of(build.torch)
-    if row and row.torchvision != build.torchvision:
-        python = machine.python.version
-        yield f"torchvision {row.torchvision} excludes Python {python}, and is left out"
     if build.status == "inferred":
         why = build.note or "concluded from neighbouring releases"
         yield f"what is known of torch {build.torch} {build.backend} is inferred: {why}"

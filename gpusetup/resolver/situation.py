@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from gpusetup.accelerators.makers import judged_on
 from gpusetup.catalog.builds import Catalog, Channel, completed
-from gpusetup.catalog.facts import JetPack
+from gpusetup.catalog.facts import JetPack, pci_name
 from gpusetup.catalog.jetpack import board_of, jetpack_of
-from gpusetup.catalog.pci_names import board
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu, Snapshot, visible_gpus
@@ -123,7 +122,7 @@ def gpus_to_serve(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     found = (present and visible_gpus(snapshot)) or present
     if not found:  # a board by its id, else by its PCI name: `GA107M [GeForce RTX 3050]`
         seen = [
-            d.name or board(d.device_id) or "NVIDIA GPU" for d in judged_on(snapshot.pci_devices)
+            d.name or pci_name(d.device_id) or "NVIDIA GPU" for d in judged_on(snapshot.pci_devices)
         ]
         names = (name.partition("[")[2].partition("]")[0] or name for name in seen)
         found = tuple(Gpu(name=name) for name in names)

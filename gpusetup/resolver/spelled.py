@@ -9,15 +9,7 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.errors import UsageError
 from gpusetup.model.versions import parsed
 
-SYSTEMS: Mapping[str, str] = {
-    "win": "windows",
-    "darwin": "macos",
-    "mac": "macos",
-    **dict.fromkeys(
-        "ubuntu debian wsl fedora rhel centos rocky alma suse opensuse arch mint amzn".split(),  # noqa: SIM905
-        "linux",
-    ),
-}
+SYSTEMS: Mapping[str, str] = {"win": "windows", "darwin": "macos", "mac": "macos"}
 """How a system's other names begin -> its name here."""
 ARCHITECTURES: Mapping[str, str] = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 FIRST_DRIVER = 60
@@ -40,8 +32,8 @@ def backend_label(text: str) -> str:
 
 def system_named(text: str) -> str:
     """
-    >>> system_named("Darwin"), system_named("Fedora 42"), system_named("Windows 11")
-    ('macos', 'linux', 'windows')
+    >>> system_named("Darwin"), system_named("Windows 11"), system_named("linux")
+    ('macos', 'windows', 'linux')
     """
     plain = text.strip().lower()
     return next((name for start, name in SYSTEMS.items() if plain.startswith(start)), plain)

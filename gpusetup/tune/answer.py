@@ -67,8 +67,6 @@ class TuneAnswer(Frozen):
     """The memory that was allowed to it."""
     stopped: str | None = None
     """What the next larger size that was tried said; null if none was."""
-    leak: str | None = None
-    """What is said of a training whose memory grows with every step."""
     benchmark: tuple[Row, ...] = ()
     cause: str | None = None
     """Why nothing made it faster, where nothing did."""

@@ -1,8 +1,7 @@
 """Batch times accumulation: another split of the same effective batch. Pure.
 
-A micro-batch is raised only by what was measured here, or where `plan` calls it clear for this very
-config on this card; a mark of the guides lowers or advises. What goes with the batch is carried
-along, or the change is refused with its reason.
+A micro-batch is changed only by what was measured here, or by what `plan` calls clear for this very
+config on this card. If something else goes with the batch, the change is refused with its reason.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from gpusetup.configs.settings import Setting, in_words, name_of, names_in, unqu
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config import question_of
-from gpusetup.plan.verdict import BatchVerdict, batch_verdict, memory_table
+from gpusetup.plan.verdict import BatchVerdict, batch_verdict
 from gpusetup.tune.case import (
     MEASURED,
     Case,
@@ -25,7 +24,7 @@ from gpusetup.tune.case import (
     place,
     written_over,
 )
-from gpusetup.tune.refusals import batchnorm, counted, refusals
+from gpusetup.tune.refusals import counted, refusals
 from gpusetup.tune.trainers import trainer_in
 
 BY_PLAN = "`gpusetup plan --from-config`"
@@ -71,30 +70,18 @@ def cannot_fit(case: Case) -> str | None:
         return None
     try:
         one = batch_verdict(config, 1, card, short=True)
-        if one.verdict != "too much":
-            return None
-        table = memory_table(config, 1, card)
     except GpuSetupError:
+        return None
+    if one.verdict != "too much":
         return None
     return (
         f"This model cannot be trained like this on this card: a single sample needs"
-        f" {one.total_gib or 0:.1f} of {one.capacity_gib:.1f} GiB ({table}). No batch was changed:"
-        f" {BY_PLAN} says which recipe fits"
+        f" {one.total_gib or 0:.1f} of {one.capacity_gib:.1f} GiB ({one.parts}). No batch was"
+        f" changed: {BY_PLAN} says which recipe fits"
     )
 
 
 # --- each batch ---------------------------------------------------------------------------------
-
-
-class Wanted(Frozen):
-    """Sizes of a micro-batch, and who says so."""
-
-    least: int
-    most: int
-    source: str
-
-    def __str__(self) -> str:
-        return str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
 
 
 class Split(Frozen):
@@ -118,7 +105,7 @@ class Split(Frozen):
 
 def batch(case: Case) -> Iterator[Part]:
     """Each batch with its accumulation: another split of the same effective batch."""
-    wanted = _wanted(case)
+    measured = case.option.measured
     for setting, key in case.found:
         size = whole(setting)
         if key.role != "batch":
@@ -131,14 +118,14 @@ def batch(case: Case) -> Iterator[Part]:
             yield f"{place(setting)} is {size}: that is not a batch size"
         elif key.written:
             split = _split_of(case, setting, size)
-            yield from list(_judged(case, split, wanted)) or _left(case, split, wanted)
-        elif wanted and size > wanted.most:
+            yield from list(_judged(case, split)) or _left(case, split)
+        elif measured and size > measured:
             yield (
-                f"{in_words(setting.path)} is {size}; {wanted.source} says {wanted}: the trainer"
+                f"{in_words(setting.path)} is {size}; {MEASURED} {measured} ran: the trainer"
                 f" derives other settings from it ({key.source}), so it is not written"
             )
         elif not key.source.startswith("Trinity"):
-            yield from _left(case, _split_of(case, setting, size), wanted)
+            yield from _left(case, _split_of(case, setting, size))
 
 
 def _is_no_sample(unit: Setting) -> bool:
@@ -162,62 +149,49 @@ def _split_of(case: Case, setting: Setting, size: int) -> Split:
     return Split(setting=setting, size=size, partner=partner, steps=steps, derived=derived)
 
 
-def _wanted(case: Case) -> Wanted | None:
-    """What was measured here, else the guides' mark."""
-    measured, preset = case.option.measured, case.preset()
-    if measured:
-        return Wanted(least=measured, most=measured, source=MEASURED)
-    if preset is None:
-        return None
-    return Wanted(least=preset.batch[0], most=preset.batch[1], source=preset.source)
-
-
-def _left(case: Case, split: Split, wanted: Wanted | None) -> Iterator[str]:
+def _left(case: Case, split: Split) -> Iterator[str]:
     """Why a batch stays; nothing if the answer says so already."""
     if not case.facts.gpus or cannot_fit(case):
         return
     now = _verdict(case, split.size)
-    why = f"neither {BY_PLAN} nor a mark of the guides can judge this config. {MEASURE_IT}"
-    if case.fixed or elsewhere(case):
+    why = f"{BY_PLAN} cannot judge this config. {MEASURE_IT}"
+    if case.option.measured:
+        why = f"{case.option.measured} ran ({MEASURED})"
+    elif case.fixed or elsewhere(case):
         why = case.fixed or "another file says how the model is sharded"
     elif now:
         why = now.reason + (f". {MEASURE_IT}" if now.verdict == "close" else "")
-    elif wanted and wanted.least <= split.size <= wanted.most:
-        why = f"the mark for such a card is {wanted} ({wanted.source})"
     yield f"{split.name} stays {split.size}: {why}"
 
 
-def _judged(case: Case, split: Split, wanted: Wanted | None) -> Iterator[Part]:
+def _judged(case: Case, split: Split) -> Iterator[Part]:
     """Another split, or why not; nothing if it is as it should be."""
     measured, effective = case.option.measured, split.effective
     if measured is None:
-        if cannot_fit(case) or elsewhere(case):
-            return
-        now = _verdict(case, split.size) if len(case.having("batch")) == 1 else None
-        if now and split.steps:
-            yield from _by_plan(case, split, now)
-            return
-    if wanted is None or wanted.least <= split.size <= wanted.most:
+        if not (cannot_fit(case) or elsewhere(case)) and len(case.having("batch")) == 1:
+            now = _verdict(case, split.size)
+            yield from _by_plan(case, split, now) if now and split.steps else ()
         return
-    too_small, most = split.size < wanted.least, min(wanted.most, effective)
+    most = min(measured, effective)
+    if split.size == measured:
+        return
     if split.steps < 1:
         partner = f", with {in_words(split.partner.path)}" if split.partner else ""
-        yield f"{split.name} is {split.size}, {wanted.source} says {wanted}: by hand{partner}"
-    elif too_small and measured is None:
+        yield f"{split.name} is {split.size}, {MEASURED} {measured} ran: by hand{partner}"
+    elif split.size < measured and effective < measured:
         yield (
-            f"{split.name}: the mark for such a card is {wanted} ({wanted.source}); nothing is"
-            f" raised unmeasured: {MEASURE_IT}"
+            f"{split.name}: {measured} ran here; a batch {measured / effective:.3g} times as large"
+            " is another experiment: scale the learning rate with it for SGD, by its square root"
+            " for Adam, and warm up"
         )
-    elif too_small and effective < wanted.least:
-        yield from _grown(case, split, wanted)
     elif (micro := _divisors(effective, most)[0]) * 4 < most:
-        near = effective - effective % wanted.most or wanted.most
+        near = effective - effective % measured or measured
         yield (
-            f"{split.name}: {effective} has no divisor near {wanted.most}; an effective batch of"
+            f"{split.name}: {effective} has no divisor near {measured}; an effective batch of"
             f" {near} would split well, but it is another experiment"
         )
     elif micro != split.size:
-        yield from _same_batch(case, split, micro, wanted.source)
+        yield from _same_batch(case, split, micro, MEASURED)
 
 
 def _divisors(number: int, most: int) -> list[int]:
@@ -244,35 +218,14 @@ def _same_batch(case: Case, split: Split, micro: int, source: str) -> Iterator[P
     reason += " a GPU"
     if split.derived:
         reason += " (the trainer derives the accumulation from the global batch)"
-    parts = _written(case, split, (micro, split.effective), Why(reason=reason, source=source))
+    parts = _written(case, split, micro, Why(reason=reason, source=source))
     yield from parts
     if any(isinstance(one, str) for one in parts) or source.startswith(BY_PLAN):
         return
-    found = batchnorm(case)
     yield (
-        f"BatchNorm ({in_words(found.path)}) sees the other pieces, as it was allowed to"
-        if found
-        else "The same effective batch in other pieces gives the same gradient, except for"
-        " layers that look across the batch (BatchNorm, of which nothing is said here)"
+        "The same effective batch in other pieces gives the same gradient, except for layers that"
+        " look across the batch (BatchNorm, of which nothing is said here)"
     )
-
-
-def _grown(case: Case, split: Split, wanted: Wanted) -> Iterator[Part]:
-    """More than the effective batch ran: only with `--grow-batch`."""
-    target, before = wanted.least, split.effective
-    word = (
-        f"a batch {target / before:.3g} times as large is another experiment: scale the"
-        " learning rate with it for SGD, by its square root for Adam, and warm up"
-    )
-    if not case.option.grow:
-        yield f"{split.name}: {target} ran here (`--grow-batch`); {word}"
-        return
-    reason = f"--grow-batch: from an effective batch of {before} to {target}"
-    parts = _written(case, split, (target, target), Why(reason=reason, source=wanted.source))
-    yield from parts
-    if not any(isinstance(one, str) for one in parts):
-        rates = ", ".join(in_words(one.path) for one in case.having("learning-rate"))
-        yield f"{rates or 'The learning rate'} is not written: {word}"
 
 
 def _pieces(effective: int, micro: int) -> str:
@@ -280,18 +233,12 @@ def _pieces(effective: int, micro: int) -> str:
     return f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
 
 
-def _written(case: Case, split: Split, after: tuple[int, int], why: Why) -> list[Part]:
-    """The batch, its accumulation and what counts micro-batches: all of them, or why not.
-
-    `after`: the new micro-batch, and the new effective batch.
-    """
-    micro, effective = after
-    steps = effective // micro
-    more = list(carried(case, split, after, why.source))
-    for said in (*refusals(case), *more):
-        if isinstance(said, str):
-            pieces = _pieces(effective, micro)
-            return [f"{split.name} stays {split.size} ({pieces} by {why.source}): {said}"]
+def _written(case: Case, split: Split, micro: int, why: Why) -> list[Part]:
+    """The batch and its accumulation: both of them, or why not."""
+    steps = split.effective // micro
+    if reasons := [*refusals(case), *counts_pieces(case)]:
+        pieces = _pieces(split.effective, micro)
+        return [f"{split.name} stays {split.size} ({pieces} by {why.source}): {reasons[0]}"]
     both = [*written_over(case, split.setting, str(micro), why)]
     if split.partner:
         both += written_over(case, split.partner, str(steps), why)
@@ -304,35 +251,21 @@ def _written(case: Case, split: Split, after: tuple[int, int], why: Why) -> list
                 " written: a smaller batch alone is another experiment"
             ]
         both += added
-    return [part for part in both if isinstance(part, str)] or [*both, *more]
+    return [part for part in both if isinstance(part, str)] or both
 
 
 # --- what goes with it --------------------------------------------------------------------------
 
 
-def carried(case: Case, split: Split, after: tuple[int, int], source: str) -> Iterator[Part]:
-    """What counts micro-batches, changed with them; a sentence if the change must not be made."""
+def counts_pieces(case: Case) -> Iterator[str]:
+    """Why the pieces must stay: a setting that counts them, or may."""
     trainer = trainer_in(case.config) or Loop(name="this trainer")
-    micro, effective = after
     for one in counted(case):
-        name, samples = name_of(one.path), (whole(one) or 0) * split.size
+        name = name_of(one.path)
         if name in trainer.micro.split():
-            if not samples or samples % micro:
-                yield (
-                    f"{place(one)} counts micro-batches, and {samples or whole(one) or 0} samples"
-                    f" are no whole number of {micro}"
-                )
-                continue
-            reason = f"it counts micro-batches: the same {samples} samples in pieces of {micro}"
-            why = Why(reason=reason, source=trainer.source or source)
-            yield from written_over(case, one, str(samples // micro), why)
+            yield f"{place(one)} counts micro-batches: change both by hand"
         elif trainer.steps == "unknown" and name not in trainer.updates.split():
             yield (
                 f"{place(one)} counts steps, and whether these are micro-batches or updates is not"
                 " known here: change both by hand"
-            )
-        elif effective != split.effective:
-            yield (
-                f"{place(one)} counts updates, and each would see {effective} samples instead of"
-                f" {split.effective}"
             )

@@ -84,14 +84,14 @@ class Device(Frozen):
     def is_gpu(self) -> bool:
         return self.device.startswith("cuda")
 
-    def room(self, beside_bytes: int = 0) -> int:
-        """The bytes that a trial may take: without the margin, and what training adds to it.
+    def room(self) -> int:
+        """The bytes that a trial may take: without the margin.
 
         >>> Device(device="cuda", name="", limit_bytes=4000 << 20).room() >> 20
         3700
         """
         free = max(int(self.limit_bytes * MARGIN), LEAST_MARGIN_BYTES if self.is_gpu else 0)
-        return max(1, self.limit_bytes - free - beside_bytes)
+        return max(1, self.limit_bytes - free)
 
 
 class Bench:

@@ -12,14 +12,11 @@ from gpusetup.configs.settings import (
     name_of,
     said,
     spelled_like,
-    unquoted,
-    whole,
 )
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.plan.verdict import Card
 from gpusetup.tune.answer import TuneChange
-from gpusetup.tune.presets import SMALL, SMALL_MOST, Preset, preset_for
 
 
 class Facts(Frozen):
@@ -49,7 +46,6 @@ class Facts(Frozen):
 class Option(Frozen):
     """What the user asked for, and what was measured here."""
 
-    grow: bool = False
     measured: int | None = None
     """The largest (or fastest) batch on one GPU that ran here."""
     gained: Mapping[str, bool] = {}
@@ -58,8 +54,6 @@ class Option(Frozen):
     """The number of loader workers that was measured to be the fastest."""
     interrupted: bool = False
     """Whether measuring was: then nothing else is written."""
-    batchnorm: bool = False
-    """Whether BatchNorm may see other pieces of the batch."""
 
 
 class Proposed(Frozen):
@@ -73,8 +67,6 @@ class Proposal(Frozen):
     changes: tuple[TuneChange, ...] = ()
     edits: tuple[Edit, ...] = ()
     words: tuple[str, ...] = ()
-    found: int = 0
-    """How many settings were understood; 0: there is nothing here that we know."""
     cannot_fit: str | None = None
     """What to say first: not even one sample of the model fits on this card."""
 
@@ -82,8 +74,6 @@ class Proposal(Frozen):
 MEASURED = "measured on this machine"
 Found = tuple[Setting, Key]
 Part = Proposed | str
-CALLED = ("model", "model_type", "type", "arch", "architecture", "cell", "rnn_type", "name")
-"""Keys whose value says what kind of model it is."""
 
 
 def facts_of(snapshot: Snapshot) -> Facts:
@@ -123,12 +113,6 @@ class Case(Frozen):
 
     def named(self, *names: str) -> Iterator[Setting]:
         return (one for one in self.config.settings if name_of(one.path) in names)
-
-    def preset(self) -> Preset | None:
-        names = {name_of(one.path) for one in self.config.settings}
-        names |= {unquoted(one.text).lower() for one in self.named(*CALLED)}
-        wide = any((whole(one) or 0) > SMALL_MOST for one in self.named(*SMALL))
-        return preset_for(self.facts.memory_bytes, frozenset(names - SMALL if wide else names))
 
 
 def place(setting: Setting) -> str:

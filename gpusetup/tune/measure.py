@@ -17,8 +17,8 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.tune.answer import Row, Setup, TuneAnswer
 from gpusetup.tune.bench import Bench, Job, Say, check_code, refuse_errors
 from gpusetup.tune.case import Option
-from gpusetup.tune.comparison import cause, compared, gains
-from gpusetup.tune.search import FIRST, Goal, Trial, answer, fastest, leak, stopped
+from gpusetup.tune.comparison import compared, gains
+from gpusetup.tune.search import FIRST, Goal, Trial, answer, fastest, stopped
 from gpusetup.tune.trainers import meant
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ class Asked(Frozen):
     """Whether the fastest size is looked for, in place of the largest."""
     most: int | None = None
     """No size above this one is tried."""
-    grow: bool = False
-    """Whether the batch of a step of the optimizer may be another than the config's."""
 
 
 class Start(Frozen):
@@ -116,11 +114,10 @@ class Session:
         self.say: Say = lambda line: None
         self.device = bench.device()
         self.limit_bytes = self.device.room()
-        self.effective = None if asked.grow else start.effective
+        self.effective = start.effective
         self.trials: list[Trial] = []
         self.rows: list[Row] = []
         self.workers: int | None = None
-        self.rates: list[tuple[int, float]] = []
         self.interrupted = False
 
     def goal(self, start: int) -> Goal:
@@ -206,15 +203,16 @@ class Session:
 
     def with_workers(self, setup: Setup) -> Setup | str:
         """The loader alone, with more and more workers."""
+        rates: dict[int, float] = {}
         for count in worker_counts(usable_cores()):
             self.say(f"the loader with {count} workers")
             seconds = min(self.bench.job.seconds, 3.0)
             said = self.bench.ask("loader", setup.batch, workers=count, seconds=seconds)
             if said["status"] != "ok":
                 return "the code returns no `dataset`"
-            self.rates.append((count, said["samples_per_second"]))
-        most = max(rate for _, rate in self.rates)
-        self.workers = min(count for count, rate in self.rates if rate >= ENOUGH * most)
+            rates[count] = said["samples_per_second"]
+        most = max(rates.values())
+        self.workers = min(count for count, rate in rates.items() if rate >= ENOUGH * most)
         if self.workers == setup.workers:
             return f"{self.workers} is the best number already"
         return replace(setup, workers=self.workers)
@@ -237,15 +235,18 @@ class Session:
             batch_size=self.chosen(),
             limit_bytes=self.limit_bytes,
             stopped=None if self.asked.benchmark else stopped(self.trials, self.goal(FIRST)),
-            leak=leak(self.trials),
             benchmark=tuple(compared(self.rows)),
-            cause=None
-            if self.interrupted
-            else cause(self.rows, self.rates, gpu=self.device.is_gpu),
+            cause=None if self.interrupted else self.cause(),
             workers=self.workers,
             device=self.device.name,
             interrupted=self.interrupted,
         )
+
+    def cause(self) -> str | None:
+        """What to look at if no step was kept."""
+        if not self.rows or self.rows[0].status != "ok" or any(row.kept for row in self.rows):
+            return None
+        return "Nothing made it faster: `gpusetup monitor -- COMMAND` shows what it waits for"
 
     def option(self) -> Option:
         """What goes into the config: only what was measured on this code and gained."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import time
@@ -12,11 +11,11 @@ from typing import Any
 
 from gpusetup.configs.config import Config, changed, read_config
 from gpusetup.configs.settings import value_of
-from gpusetup.errors import BadInput, Unsatisfiable
+from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.tune.bench import Bench, Job, refuse_errors, saved
-from gpusetup.tune.case import Option, Proposal, facts_of
+from gpusetup.tune.case import Proposal, facts_of
 from gpusetup.tune.propose import propose
 from gpusetup.tune.search import Goal, Trial, answer, fastest, next_for_speed, stopped
 
@@ -42,6 +41,11 @@ class BatchSizeOptimizer:
                 "This script was started by its own search for the batch size",
                 hint='put what it runs under `if __name__ == "__main__":`',
             )
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise UsageError(
+                "Several ranks run this script, and each would find another batch size",
+                hint="find it once before `torchrun`, and give the size to all ranks",
+            )
         self.model = model
         self.config = dict(config or {})
 
@@ -52,8 +56,7 @@ class BatchSizeOptimizer:
         else the smallest one at the knee of samples a second; and the statistics.
 
         `sample_data` is one example batch, of any length: (inputs, target), a tensor, or keywords
-        of the model. Several ranks (torchrun) agree on the smallest answer, each on its own GPU
-        (`LOCAL_RANK`). Sizes grow as long as each is faster, for `total_seconds` at most. Raises
+        of the model. Sizes grow as long as each is faster, for `total_seconds` at most. Raises
         `Unsatisfiable` if not even one sample fits, `BadInput` if the model does not train.
         """
         wish, began = self.config, time.monotonic()
@@ -69,7 +72,7 @@ class BatchSizeOptimizer:
             job = Job(
                 pickle=path,
                 optimizer=(named or "adamw").lower(),
-                device=str(wish.get("device") or own_device()),
+                device=str(wish.get("device") or "auto"),
                 **{name: wish[name] for name in known if wish.get(name)},
             )
             with Bench(job) as bench:
@@ -83,37 +86,25 @@ class BatchSizeOptimizer:
                     f" within {limit / GIB:.1f} GiB{quarter} (`memory_limit_bytes`)"
                 )
                 goal = Goal(
-                    limit_bytes=replace(device, limit_bytes=limit).room(self._buckets_bytes()),
+                    limit_bytes=replace(device, limit_bytes=limit).room(),
                     largest=wish.get("max_batch_size"),
                     ends=began + total,
                 )
                 trials: list[Trial] = []
                 bench.find(goal, trials, say, speed=True)
         size = fastest(trials, goal, busy=target_gpu_util)
-        # before anything is raised: the other ranks wait for it
-        smallest = agreed(size or 0, self.config.get("store"))
         refuse_errors(job, trials)
         if size is None:
             raise Unsatisfiable(
                 f"Not even the smallest batch runs within {limit / GIB:.1f} GiB and {total:g} s",
                 hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
             )
-        if not smallest:
-            raise Unsatisfiable("Another rank found no batch that runs")
-        return smallest, statistics(trials, goal, smallest, limit)
-
-    def _buckets_bytes(self) -> int:
-        """Among several ranks DDP holds every gradient a second time, in its buckets."""
-        if int(os.environ.get("WORLD_SIZE", "1")) < 2:
-            return 0
-        trained = (one for one in self.model.parameters() if one.requires_grad)
-        return sum(one.numel() * one.element_size() for one in trained)
+        return size, statistics(trials, goal, size, limit)
 
 
 def told(line: str) -> None:
-    """A line on standard error, of the first rank."""
-    if os.environ.get("RANK", "0") == "0":
-        print(f"gpusetup: {line}", file=sys.stderr, flush=True)
+    """A line on standard error."""
+    print(f"gpusetup: {line}", file=sys.stderr, flush=True)
 
 
 def mean_of(output: Any, _: Any) -> Any:
@@ -147,45 +138,6 @@ def statistics(trials: list[Trial], goal: Goal, size: int, limit: int) -> dict[s
     }
 
 
-# --- several ranks ------------------------------------------------------------------------------
-
-ROUNDS = itertools.count()
-"""Every agreement of a process has keys of its own; all ranks ask in the same order."""
-STORES: list[Any] = []
-"""The store that was opened here: it serves the other ranks as long as it is kept."""
-
-
-def own_device() -> str:
-    """Of several ranks on one machine each measures its own GPU."""
-    local = os.environ.get("LOCAL_RANK")
-    if local is None:
-        return "auto"
-    import torch
-
-    return f"cuda:{local}" if torch.cuda.device_count() > int(local) else "auto"
-
-
-def agreed(size: int, store: Any = None) -> int:
-    """The smallest size of all ranks that torchrun started, before any collective; 0: one has none.
-
-    None: the store of the default group, else the one at MASTER_ADDR that torchrun's ranks share.
-    """
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world < 2 or "RANK" not in os.environ:
-        return size
-    import torch.distributed as dist
-
-    if store is None and dist.is_initialized():
-        store = dist.distributed_c10d._get_default_store()
-    elif store is None:
-        if not STORES:
-            STORES.append(next(iter(dist.rendezvous("env://")))[0])
-        store = STORES[0]
-    place = f"gpusetup/batch/{next(ROUNDS)}"
-    store.set(f"{place}/{os.environ['RANK']}", str(size))
-    return min(int(store.get(f"{place}/{one}")) for one in range(world))
-
-
 # --- a config -----------------------------------------------------------------------------------
 
 
@@ -194,9 +146,8 @@ class TunedConfig(dict[str, Any]):
 
     def __init__(self, tree: Mapping[str, Any], proposal: Proposal) -> None:
         super().__init__(tree)
-        self.proposal = proposal
         self.changes, self.words = proposal.changes, proposal.words
-        self.found, self.cannot_fit = proposal.found, proposal.cannot_fit
+        self.cannot_fit = proposal.cannot_fit
 
 
 def auto_optimize_config(
@@ -204,7 +155,6 @@ def auto_optimize_config(
     target: str | os.PathLike[str],
     *,
     machine: str | None = None,
-    grow_batch: bool = False,
 ) -> TunedConfig:
     """Write the config at `source`, made to fit this machine (or the one named), to `target`.
 
@@ -216,7 +166,7 @@ def auto_optimize_config(
 
     raw, name = read_bytes(str(source)), Path(source).name
     config = read_config(raw, name)
-    proposal = propose(config, facts_of(_machine(machine)), Option(grow=grow_batch))
+    proposal = propose(config, facts_of(_machine(machine)))
     tuned = changed(config, proposal.edits)
     write_tuned(str(source), str(target), raw, tuned.raw)
     return TunedConfig(tree_of(tuned), proposal)

@@ -32,6 +32,5 @@ def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Pro
         changes=tuple(one.change for one in made),
         edits=tuple(one.edit for one in made),
         words=tuple(dict.fromkeys(part for part in parts if isinstance(part, str))),
-        found=len(found),
         cannot_fit=stopped,
     )

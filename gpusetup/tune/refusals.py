@@ -63,16 +63,6 @@ GOES_WITH = {
 """Setting, where it is on or a number -> what it says against another micro-batch."""
 
 
-def batchnorm(case: Case) -> Setting | None:
-    """The setting that says that the model has BatchNorm; None if nothing does."""
-    for one in case.config.settings:
-        name, value = name_of(one.path).lower(), unquoted(one.text).rpartition(".")[2]
-        said = name in NORM_KEYS and NORM.match(value)
-        if one.kind == "scalar" and (said or (name in NORM_SWITCHES and truth(one))):
-            return one
-    return None
-
-
 def refusals(case: Case) -> Iterator[str]:
     """The reasons against another micro-batch, in the order of their weight."""
     if case.fixed:
@@ -94,13 +84,13 @@ def refusals(case: Case) -> Iterator[str]:
             yield f"line {one.line} schedules the accumulation itself"
         if one.path == ("batch_size",) and trainer and trainer.name == "axolotl":
             yield f"{place(one)} is axolotl's total: it derives the accumulation"
-    found = None if case.option.batchnorm else batchnorm(case)
-    if found:
-        yield (
-            f"{place(found)} is {unquoted(found.text)}, which has BatchNorm: its statistics would"
-            " be over other pieces. The choice is yours: keep the batch, synchronise BatchNorm"
-            " over GPUs, use GroupNorm, or `--allow-batchnorm`"
-        )
+        said = name.lower() in NORM_KEYS and NORM.match(text.rpartition(".")[2])
+        if one.kind == "scalar" and (said or (name.lower() in NORM_SWITCHES and truth(one))):
+            yield (
+                f"{place(one)} is {text}, which has BatchNorm: its statistics would be over other"
+                " pieces. The choice is yours: keep the batch, synchronise BatchNorm over GPUs,"
+                " or use GroupNorm"
+            )
 
 
 # --- the other file that holds a batch and a precision too ----------------------------------------

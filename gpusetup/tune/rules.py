@@ -238,17 +238,6 @@ def allocator(case: Case) -> Iterator[Part]:
 # --- in words only ------------------------------------------------------------------------------
 
 
-def experiment(case: Case) -> Iterator[Part]:
-    """What would change the model, the loss or the data: never written."""
-    preset = case.preset()
-    if preset and preset.advice and case.option.measured is None:
-        yield f"{preset.advice} ({preset.source})"
-    there = case.having("model", "loss", "length")
-    named = [in_words(one.path) for one in there if isinstance(one.path[-1], str)]
-    if named:
-        yield f"Never written, because they change the experiment: {', '.join(named)}"
-
-
 def rollout(case: Case) -> Iterator[Part]:
     """Reinforcement learning: the batch is part of the algorithm, the tokens on a GPU are not."""
     if case.having("rollout-batch"):
@@ -277,6 +266,5 @@ RULES: tuple[Callable[[Case], Iterator[Part]], ...] = (
     compiling,
     allocator,
     rollout,
-    experiment,
 )
 """All but the batch, which is judged by the config as these leave it."""

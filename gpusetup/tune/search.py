@@ -39,8 +39,6 @@ class Trial(Frozen):
     """How many steps were read."""
     noise: float | None = None
     """Half the range of the readings, as a part of their mean."""
-    leak_bytes: int | None = None
-    """By how much what stands after a step grows with every step; null if it does not."""
     loss: float | None = None
     """After `loss_steps` steps from the same weights; null if it is no finite number."""
     loss_steps: int = 0
@@ -85,17 +83,6 @@ def hopeless(trials: Sequence[Trial]) -> bool:
     ran = any(trial.status == "ok" for trial in trials)
     errors = [trial.detail or "" for trial in trials if trial.status == "error"]
     return not ran and any(not one.startswith("no answer in") for one in errors)
-
-
-def leak(trials: Sequence[Trial]) -> str | None:
-    """What to say of a training whose memory grows with every step.
-
-    >>> leak([Trial(batch=8, status="ok", leak_bytes=3 << 20)])
-    'memory grows by 3.0 MiB with every step: a long run will run out, whatever the batch'
-    """
-    grows = max((trial.leak_bytes or 0 for trial in trials), default=0) / (1 << 20)
-    told = f"memory grows by {grows:.1f} MiB with every step"
-    return f"{told}: a long run will run out, whatever the batch" if grows else None
 
 
 def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:

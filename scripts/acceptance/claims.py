@@ -37,14 +37,13 @@ class Known(NamedTuple):
     id: str
     text: str
     part: str
-    source: str = ""
     needs: str = ""
     checks: tuple[str, ...] = ()
     """The checks of verify that decide it by themselves."""
 
 
 def doubt(number: int, text: str, part: str, *checks: str, needs: str = "") -> Known:
-    return Known(f"doubt-{number}", text, part, f"doubt {number}", needs, checks)
+    return Known(f"doubt-{number}", text, part, needs, checks)
 
 
 DOUBTS = (
@@ -110,38 +109,23 @@ DOUBTS = (
 )  # fmt: skip
 
 DOCS = (
-    Known("readings-match", "doctor and snapshot read what nvidia-smi and torch say", "readings",
-          "docs/explanation/asking-the-driver.md"),
-    Known("doctor-clean", "doctor calls a sound machine sound", "readings",
-          "docs/explanation/asking-the-driver.md"),
+    Known("readings-match", "doctor and snapshot read what nvidia-smi and torch say", "readings"),
+    Known("doctor-clean", "doctor calls a sound machine sound", "readings"),
     Known("node-check", "fleet check passes a sound node", "readings"),
-    Known("verify-quick", "verify --level quick passes on a sound card", "verify",
-          "docs/reference/verify-checks.md"),
-    Known("verify-standard", "verify --level standard passes on a sound card", "verify",
-          "docs/reference/verify-checks.md"),
-    Known("verify-stress", "verify --level stress passes on a sound card", "verify",
-          "docs/reference/verify-checks.md"),
-    Known("clean-runs", "other random numbers raise no alarm", "clean",
-          "docs/reference/verify-checks.md"),
-    Known("clean-distance", "every value stays below half of its limit", "clean",
-          "docs/reference/verify-checks.md"),
-    Known("shared-card", "a second process on the card makes nothing look wrong", "verify",
-          "docs/how-to/docker.md"),
-    Known("plan-code-error", "plan --code is within 10 % of the allocator's peak", "plan",
-          "docs/how-to/plan-your-own-code.md"),
-    Known("plan-error", "plan is within 15 % of a GPT's step", "plan",
-          "docs/explanation/memory-model.md"),
-    Known("tune-batch", "tune --batch-size finds the size that bisection finds", "tune",
-          "docs/how-to/tune.md"),
-    Known("recover-exact", "recover_from_oom gives the whole batch's gradient", "tune",
-          "docs/how-to/tune.md"),
-    Known("oom-survived", "computing goes on after memory ran out", "tune", "docs/how-to/tune.md"),
-    Known("monitor-verdicts", "monitor names the kind of each known workload", "monitor",
-          "docs/how-to/monitor.md"),
-    Known("monitor-figures", "monitor's figures are those of nvidia-smi dmon", "monitor",
-          "docs/how-to/monitor.md"),
-    Known("monitor-cost", "monitor takes less than 5 % of a core", "monitor",
-          "docs/how-to/monitor.md"),
+    Known("verify-quick", "verify --level quick passes on a sound card", "verify"),
+    Known("verify-standard", "verify --level standard passes on a sound card", "verify"),
+    Known("verify-stress", "verify --level stress passes on a sound card", "verify"),
+    Known("clean-runs", "other random numbers raise no alarm", "clean"),
+    Known("clean-distance", "every value stays below half of its limit", "clean"),
+    Known("shared-card", "a second process on the card makes nothing look wrong", "verify"),
+    Known("plan-code-error", "plan --code is within 10 % of the allocator's peak", "plan"),
+    Known("plan-error", "plan is within 15 % of a GPT's step", "plan"),
+    Known("tune-batch", "tune --batch-size finds the size that bisection finds", "tune"),
+    Known("recover-exact", "recover_from_oom gives the whole batch's gradient", "tune"),
+    Known("oom-survived", "computing goes on after memory ran out", "tune"),
+    Known("monitor-verdicts", "monitor names the kind of each known workload", "monitor"),
+    Known("monitor-figures", "monitor's figures are those of nvidia-smi dmon", "monitor"),
+    Known("monitor-cost", "monitor takes less than 5 % of a core", "monitor"),
 )  # fmt: skip
 
 ALL = (*DOCS, *DOUBTS)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from acceptance.claims import ALL, Known, of_part
+from acceptance.claims import Known, of_part
 from gpusetup.redaction import redact_document
 
 FILE = "evidence.json"
@@ -17,6 +17,8 @@ STAND_IN = "stand-in"
 ELSEWHERE = "elsewhere"
 """Another machine than this one decides it."""
 SAME = ("device", "card", "driver", "torch", "commit")
+SIGNS = str.maketrans({"&": "&amp;", "<": "&lt;", "|": "\\|", "[": "\\["})
+"""Of a stranger's text in a table of Markdown."""
 Answers = list[dict[str, Any]]
 
 
@@ -31,8 +33,6 @@ class Claim(msgspec.Struct):
     text: str
     verdict: str
     figure: str = ""
-    source: str = ""
-    """The page that says it, or the number of the doubt."""
 
 
 class Result(msgspec.Struct):
@@ -47,7 +47,7 @@ class Result(msgspec.Struct):
 
 
 class Evidence(msgspec.Struct):
-    """A run: the machine, its parts, and the claims of those that did not run."""
+    """A run: the machine and its parts."""
 
     date: str
     device: str
@@ -61,13 +61,10 @@ class Evidence(msgspec.Struct):
     stand_in: bool
     schema: Literal["gpusetup.acceptance/1"] = "gpusetup.acceptance/1"
     parts: list[Result] = []
-    open: list[Claim] = []
 
     def add(self, result: Result) -> None:
         """A part that ran takes the place of what an earlier call left of it."""
         self.parts = [part for part in self.parts if part.name != result.name] + [result]
-        there = {part.name for part in self.parts}
-        self.open = [claim(known, [], self.device) for known in ALL if known.part not in there]
 
 
 def read(folder: Path) -> Evidence:
@@ -97,6 +94,14 @@ def write(folder: Path, evidence: Evidence) -> None:
     half = folder / f"{FILE}.half"
     half.write_bytes(msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n")
     half.replace(folder / FILE)
+    where = f"| {evidence.card} | {evidence.driver} | {evidence.torch} | {evidence.date} |"
+    rows = [
+        f"{where} {claim.text} | {claim.verdict} | {claim.figure.translate(SIGNS)} |\n"
+        for part in evidence.parts
+        for claim in part.claims
+        if claim.verdict in (HOLDS, FAILS)
+    ]
+    (folder / "evidence.md").write_text(redact_document("".join(rows)))
 
 
 def claims_of(part: str, answers: Answers, device: str) -> list[Claim]:
@@ -119,4 +124,4 @@ def claim(known: Known, answers: Answers, device: str) -> Claim:
         verdict = FAILS if FAILS in verdicts else HOLDS if is_whole else OPEN
         if device == "cpu" and verdict != OPEN:
             verdict = STAND_IN
-    return Claim(known.id, known.text, verdict, figure, known.source)
+    return Claim(known.id, known.text, verdict, figure)

@@ -122,18 +122,17 @@ class Search:
                     yield Set(build=build, answer=answer, late={n: d for n, d in late.items() if d})
 
     def found(self, prefer: TorchBuild | None, behind_days: int) -> Set:
-        """The newest torch with which all is at its newest; else the fewest releases of years ago,
-        then the fewest that are behind, by the fewest days."""
-        if prefer is not None:
-            later = [
-                build
-                for build in reversed(candidates(self.asked, self.asked.projects))
-                if behind_days and parsed(build.torch) > parsed(prefer.torch)
-            ]
-            for one in self.sets((prefer, *later)):
-                if max(one.late.values(), default=0) <= behind_days:
-                    return one
+        """The first torch with which all is at most so many days behind its newest; `prefer` is
+        tried first, then, with any such days, the next newer ones, then all from the newest on.
+        Else that with the fewest releases of years ago, then with the fewest that are behind."""
+        first: list[TorchBuild] = [prefer] if prefer else []
+        for build in reversed(candidates(self.asked, self.asked.projects)) if first else ():
+            if behind_days and parsed(build.torch) > parsed(first[0].torch):
+                first.append(build)
         sets: list[Set] = []
+        for one in self.sets(first):
+            if max(one.late.values(), default=0) <= behind_days:
+                return one
         for one in self.sets(builds_for(self.asked, self.asked.projects, prefer)):
             sets.append(one)
             if not one.late:
@@ -151,20 +150,19 @@ class Search:
         """Why nothing goes together: our table, else uv in its own words."""
         words, names = self.asked.words, self.asked.names
         plain = ((build, self.ask(build, words, limited=False)) for build in self.tried)
-        by_table = (self._by_table(answer, build) for build, answer in plain)
-        said = next(filter(None, by_table), None)
-        for build in self.tried if said is None else ():
-            links = self.uv.folder / f"{build.torch}+{build.backend}"
-            said = said or self.uv.ask(words, (), links).reason or self.tried[build].reason
+        reasons = [
+            self._by_table(said, one) or said.reason or self.tried[one].reason
+            for one, said in plain
+        ]
         known = companion_table().project(names[0])
         other = f"or instead: {known.way_out()}" if known else "check the spelling"
         build_it = f"`uv pip install --no-build-isolation {names[0]}` builds it"
-        hint = f"nothing was changed; if it has no wheel, {build_it}; {other}"
+        alone = f"if it has no wheel, {build_it}; {other}"
+        way = "leave one of them out, or name another version" if len(words) > 1 else alone
         return Unsatisfiable(
-            f"No torch for this machine works with {' and '.join(words)}: {said}",
-            hint="nothing was changed; leave one of them out, or name another version"
-            if len(words) > 1
-            else hint,
+            f"No torch for this machine works with {' and '.join(words)}: "
+            f"{next(filter(None, reasons), '')}",
+            hint=f"nothing was changed; {way}",
         )
 
     def _by_table(self, answer: Answer, build: TorchBuild) -> str | None:

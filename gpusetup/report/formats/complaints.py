@@ -31,5 +31,5 @@ def complaints(text: Text) -> Facts:
     """The first line that complains."""
     for number, line in enumerate(text.lines, 1):
         if not line.lstrip().startswith(OF_A_TABLE) and SAYS_SO.search(line.lower()):
-            yield Claim(subject=COMPLAINT, value=True, source=f"report, line {number}")
+            yield Claim(COMPLAINT, True, f"report, line {number}")
             return

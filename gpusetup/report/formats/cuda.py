@@ -63,7 +63,7 @@ def cuda_errors(text: Text) -> Facts:
         if code in STARTING and (code != 2 or started):
             trust, source = SURE if started else USUAL, text.source(first)
             for subject, value in (("cuda_api.init_code", code), ("cuda_api.init_name", name)):
-                yield Claim(subject=subject, value=value, source=source, trust=trust)
+                yield Claim(subject, value, source, trust)
         if code == 2:
             kind = CUDA_INIT_OUT_OF_MEMORY.id if started else OUT_OF_MEMORY.id
             yield event(text, kind, first, last, {})

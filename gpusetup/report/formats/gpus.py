@@ -61,13 +61,13 @@ def gpus(text: Text) -> Facts:
     }
     if listed:
         numbered = tuple(gpu for _, gpu in sorted(listed.items()))[:MOST]
-        yield Gpus(gpus=numbered, source="report", trust=HINT)
+        yield Gpus(numbered, "report", HINT)
     elif gpu := spoken_of(text):
-        yield Gpus(gpus=(gpu,), source="report", trust=GUESS)
+        yield Gpus((gpu,), "report", GUESS)
     if sized := SIZED.search(text.flat) if "total capac" in text.low else None:
         size = int(float(sized[2]) * (1 << 30))
         gpu = Gpu(name="unknown", cuda_index=int(sized[1] or 0), memory_total_bytes=size)
-        yield Gpus(gpus=(gpu,), source=text.source(sized.start()), trust=GUESS)
+        yield Gpus((gpu,), text.source(sized.start()), GUESS)
 
 
 def spoken_of(text: Text) -> Gpu | None:

@@ -114,7 +114,7 @@ def wanted(text: Text) -> Facts:
 
 def of_an_index(found: re.Match[str] | None, source: str) -> Iterator[Claim]:
     if found:
-        yield Claim(subject="wanted.backend", value=found[1], source=source)
+        yield Claim("wanted.backend", found[1], source)
 
 
 def refused(text: Text) -> Facts:
@@ -158,6 +158,6 @@ def claimed(found: re.Match[str], source: str, trust: int) -> Iterator[Claim]:
         op, version = "==", f"{version.removesuffix('.*')}.*"
     companion = groups.get("companion") or ""
     subject = "wanted.companion" if companion else "wanted.torch"
-    yield Claim(subject=subject, value=f"{companion}{op}{version}", source=source, trust=trust)
+    yield Claim(subject, f"{companion}{op}{version}", source, trust)
     if label := groups.get("label"):
-        yield Claim(subject="wanted.backend", value=label, source=source, trust=trust)
+        yield Claim("wanted.backend", label, source, trust)

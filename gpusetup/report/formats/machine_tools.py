@@ -98,4 +98,4 @@ def computers(text: Text) -> Facts:
         yield foreign_gpu(vendor, found[found.lastindex or 0].strip(), source)
         if vendor == "apple":
             for subject, value in (("os.machine", "aarch64"), ("os.family", "macos")):
-                yield Claim(subject=subject, value=value, source=source, trust=HINT)
+                yield Claim(subject, value, source, HINT)

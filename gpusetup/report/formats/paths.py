@@ -60,7 +60,7 @@ def paths(text: Text) -> Facts:
     for subject, value, needles, pattern in NAMED:
         named = any(needle in text.low for needle in needles)
         if found := pattern.search(flat) if named else None:
-            yield Claim(subject=subject, value=value or found[1], source="paths", trust=HINT)
+            yield Claim(subject, value or found[1], "paths", HINT)
     yield from interpreter(flat)
     yield from portable(flat)
 
@@ -83,7 +83,7 @@ def python_of(flat: str) -> Facts:
     """
     found = Counter(one["dotted"] or f"3.{one['minor']}" for one in PYTHON.finditer(flat))
     for version, _ in found.most_common(1):
-        yield Claim(subject="python.version", value=version, source="paths", trust=HINT)
+        yield Claim("python.version", version, "paths", HINT)
 
 
 def family_of_paths(flat: str, low: str) -> Facts:
@@ -107,7 +107,7 @@ def family_of_paths(flat: str, low: str) -> Facts:
         ("os.family", likely, words[likely], GUESS),
     ):
         if shown:
-            yield Claim(subject=subject, value=value, source="paths", trust=trust)
+            yield Claim(subject, value, "paths", trust)
 
 
 SITE = lazy(
@@ -143,7 +143,7 @@ def interpreter(flat: str) -> Facts:
     is_venv = re.search(r"\\[\w.-]*env[\w.-]*$", root) is not None
     beside = r"\Scripts\python.exe" if is_venv else r"\python.exe"
     value = f"{root}/bin/python" if root.startswith("/") else root + beside
-    yield Claim(subject="python.executable", value=value, source="paths", trust=GUESS)
+    yield Claim("python.executable", value, "paths", GUESS)
 
 
 SPOKEN_OF = lazy(
@@ -170,8 +170,8 @@ def portable(flat: str) -> Facts:
         folder = found[0].replace("\\\\", "\\")
         folder += r"\python_embeded" if folder.lower().endswith("portable") else ""
         value = rf"{folder}\python.exe"
-        yield Claim(subject="python.executable", value=value, source="paths", trust=HINT)
+        yield Claim("python.executable", value, "paths", HINT)
     if "portable" in low and "comfyui" in low and SPOKEN_OF.search(flat):
         value = r".\python_embeded\python.exe"
         for subject, told in (("python.executable", value), ("os.family", "windows")):
-            yield Claim(subject=subject, value=told, source="paths", trust=GUESS)
+            yield Claim(subject, told, "paths", GUESS)

@@ -73,11 +73,9 @@ ROWS = (
     Saying("torch.version", "torch", rf"(?=[pt])(?:(?<!for: )(?<!build )(?<!compile )(?<![\w.-])PyTorch(?: version)?(?: \(if[^)]{{0,24}}\))?[ :=v*`]{{1,6}}(?=[\w.+]+(?:[ ,;)`]|$))(?!\S+ with CUDA)|\btorch (?=\S+/cu\d)|torch-(?=\S{{3,40}}-cp\d+\S{{1,60}}\.whl,? {{0,2}}Success)){TORCH}", HINT),
     Saying("torch.version", LABELS, rf"(?=[ptrianud])(?:(?<![\w./=-])(?<!install )(?<!for: )(?:Py)?torch(?:\.version ?=)?[ :|-]{{1,3}}v?|\btorch\.cuda\.\w+\(\)\W{{1,6}}(?:(?:{IS}|False|True|0|and|on|with|version)\W{{1,6}}){{0,3}}|{FAILS}[^$>#\n]{{0,60}}?\btorch==){LOCAL}", HINT),
     Saying("torch.version", LABELS, rf"(?=[sprgdf\d])(?:\b(?:says?|said|shows?|showed|prints?|printed|reads?|reports?|gives?|displays?)(?: me)?:? [`'\"(]?|\bframework(?: ?(?:&|and|/))?(?: version)?:? ?v?|(?<![\w.+/=-])(?={RELEASE}\S{{4,6}}\W{{1,6}}torch\.cuda\.)){LOCAL}", HINT),
-    Saying("wanted.torch", "+cpu", r"\b(?:wants?|needs?) (?:torch )?(2\.\d{1,2}\.\d)\+cpu\b", GUESS),
     Saying("torch.version", "torch-", rf"\b(?:Using cached|Downloading|Downloaded) (?:\S{{1,200}}/)?torch-({RELEASE}(?:\+(?:{LABEL}))?)(?=-cp3)", GUESS),
     Saying("torch.installed", "torch version:", r"\bpytorch version: (?:N/A|none)\b", USUAL, value=False),
     Saying("torch.installed", ("pytorch version: ", "__init__.py", "undefined symbol"), r"(?=[pt-])(?:\bpytorch version: \D{0,8}\d\.\d|-packages[/\\]{1,2}torch[/\\]{1,2}__init__\.py\b|\btorch/lib/lib\w{2,30}\.so: undefined symbol)", SURE, value=True),
-    Saying("torch.debug", "debug build", r"\bIs debug build: (True|Yes)", USUAL),
     *(
         Saying("torch.cuda_available", needle, rf"(?:{said})({answer})", SURE)
         for needle, said in AVAILABLE
@@ -85,7 +83,6 @@ ROWS = (
     ),
     Saying("torch.cuda_available", "torch version", r"PyTorch version(?: \((?:GPU|accelerator)\?\))?: \S{3,40} \((True|False|GPU|CUDA|NA)\)", SURE),
     Saying("torch.cuda_available", ("num gpus = ", "cuda:", "detected gpu: ", "torch cuda : "), r"\. Num GPUs = [1-9]\d?\. |cuda:\d NVIDIA [\w .-]{3,48} : (?:cudaMallocAsync|native)|Torch detected GPU: NVIDIA|torch cuda : [\d.]{3,9} / is available", USUAL, value=True),
-    Saying("torch.cuda_available", "pytorch.cuda:", r"\bpytorch\.cuda: (available|not available)", SURE),
     Saying("torch.cuda_available", "cuda.is_available", IN_PROSE, HINT, value=False),
     Saying("torch.cuda", ("used to build", "version.cuda", "cuda version", "available: true", "_cuda"), rf"(?=[ctp])(?:\bCUDA used to build PyTorch: |torch\.version\.cuda\)?\W{{1,8}}(?:{IS}\W{{1,4}})?(?:CUDA )?|torch cuda version\W{{1,40}}|\bCUDA: (?:- )?GPU: .{{0,600}}?\bavailable: True (?:- )?version: |py\d\.\d{{1,2}}_cuda(?=\S{{3,9}}_cudnn))(\d{{1,2}}\.\d{{1,2}})", SURE),
     Saying("torch.cuda", "cuda version", r"(?:used to compile (?:PyTorch|Pytorch binaries)\W{1,4}(?:were compiled with Cuda )?\(?|torch was compiled with |PyTorch has CUDA version=?\s?|use the same CUDA versions\.', '\d{1,2}\.\d{1,2}', ')(\d{1,2}\.\d)\b", USUAL),
@@ -94,7 +91,6 @@ ROWS = (
     Saying("torch.installer", "cpu_", r"(?<![\w-])pytorch[=-]\d[\d.]{2,12}[=-](?:\w[\w.]{0,24}_)?cpu_\w", USUAL, value="conda"),
     Saying("torch.hip", "rocm used to", r"\bROCM used to build PyTorch: (\d+\.\d+)", SURE),
     Saying("torch.import_error", "error", r"(?:OSError|ImportError): (\[WinError \d+\].{0,200}?Error loading \S.{0,160}?\.dll|\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
-    Saying("wanted.backend", "was built for", r"was built for: ?PyTorch \d[\w.]*\+(cu\d{2,3}) with CUDA \w+ \(you have \d[\w.]*\+cpu\)", USUAL),
     Saying("python.version", ("python", "파이썬"), rf"(?=[p파])(?:\bPython \d\.\d+\.\d+ \(you have |\bPython-(?=\d\.\d+\.\d)|(?<!different )(?:python|파이썬)[_ ]?{VERSION}(?: \((?:e\.g\.|if)[^)]{{0,24}}\))?\W{{1,24}}(?:python)?\W?){PYTHON}\b(?! Requires-Python)", SURE),
     Saying("python.version", "python", r"(?<![\w>=.])Python[: ]{1,24}(\d\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
     Saying("python.version", "python", r"(?<![\w-])C?python[ :=|]{0,3}v?(3\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\d|\+|/)(?! ?(?:or|and|-|to|,) )", HINT),
@@ -106,7 +102,6 @@ ROWS = (
     Saying("python.version", "pytorch-", r"\bpytorch-\d{1,2}\.\d{1,2}\.\d{1,2}-\w{0,24}py(3\.?\d{1,2})", GUESS),
     Saying("python.manager", "uv", r"\buv (?:sync|lock|add|run (?!-[wis]|--(?:with|no-project|isolated|script)))\b|\buv\.lock\b|\[\[?tool\.uv\b", SURE, value="uv project"),
     Saying("python.manager", ("using python", "using cpython", "no solution found", "uv "), r"Using C?Python \d\.\d{1,2}\S* (?:environment|interpreter)|Using CPython \d|No solution found when resolving (?:dependencies|tool|script)|(?:^|[$>#%❯`*-] ?)uv (?:pip (?:install|sync|compile)|sync|add|lock)\b", USUAL, value="uv"),
-    Saying("python.manager", "python version", r"\bPython version: [\d.]{3,8} \| ?(?:packaged by|Anaconda)", USUAL, value="conda"),
     Saying("python.bits", "32", r"[/\\]Python3\d{1,2}-32[/\\]|(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-win32(?![\w.-])|(?:temp|lib|bdist)\.win32-(?:cpython-)?\d|\('32bit', '(?:WindowsPE|ELF)?'\)|on Windows \(`win32`\)|struct\.calcsize\(['\"]P['\"]\) ?\* ?8\)?\W{0,12}32\b", USUAL, value=32),
     Saying("python.bits", ("i386", "i486", "i586", "i686", "windows-x86"), r"(?:temp|lib)\.linux-i[3-6]86-(?:cpython-)?\d|\bPython platform: Linux-\S{0,80}-i[3-6]86-|\bcpython-3[\w.]{1,10}-(?:windows-x86|linux-i686)-|(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-\w{5,20}_i686(?![\w.-])", USUAL, value=32),
     Saying("python.bits", "[msc v.", r"\[MSC v\.\d+ (32|64) bit \((?:Intel|A(?:MD|RM)64)\)\]", SURE),
@@ -119,13 +114,10 @@ ROWS = (
     Saying("os.family", ("mac", " chip", " m1 ", " m2 ", " m3 ", " m4 ", " m5 "), MAC, GUESS, value="macos"),
     Saying("os.machine", "10.", r"\b(?:mac ?OS|OS ?X)[ :]{0,2}(?:[A-Z]\w{2,10} ){0,2}v?10\.(?:\d|1[0-5])\b", USUAL, value="x86_64"),
     Saying("os.machine", "mac", r"\b(?:MacBook(?: Pro| Air)?|iMac|Mac (?:Pro|mini))\b[^.\n]{0,30}?\b20(?:0[6-9]|1\d)\b", USUAL, value="x86_64"),
-    Saying("os.machine", "machine()", r"platform\.machine\(\)\W{0,12}(ARM64|AMD64|x86_64|aarch64|i686|armv7l)\b", SURE),
     Saying("os.machine", "you're on", r"You're on [^`]{3,40}\(`\w{3,30}_(aarch64|arm64|x86_64|amd64)`\)", SURE),
-    Saying("os.machine", "linux", r"\bLinux \S{1,64} \d[\w.+-]{3,60} .{10,160}?\b(x86_64|aarch64|arm64|ppc64le|armv[67]l|i[3-6]86)(?= GNU/Linux)", USUAL),
     Saying("os.machine", "os: ", r"\bOS: [^:]{3,60}?\([^)]{0,24}?(x86_64|arm64|aarch64|AMD64|ppc64le|i686)\)", USUAL),
     Saying("os.name", "os: ", r"(?<![\w.*-])OS: (?!N/A|none|could not)((?:Microsoft )?[A-Z][\w.!' -]{2,60}?)(?= ?\(| - |$| [A-Z]{3,6} version)", SURE),
     Saying("os.name", ("pretty_name", "distrib_description"), r'(?:PRETTY_NAME|DISTRIB_DESCRIPTION)="?([^"=]{3,60})"?', SURE),
-    Saying("os.name", "operating system", r"Operating System: ([\w .()/-]{3,40}?)(?= {0,2}(?:Kernel|CPE|$))", USUAL),
     Saying("os.name", NAMED_SYSTEMS, r"(?=[udfcrlpoamnw])(?<![\w/-])(?!\w{4,7} \d{1,2}(?:\.\d{1,2}){1,2}-\d)((?:Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS|Windows (?:10|11|7|8\.1|Server \d{4})|macOS (?:Ventura|Sonoma|Sequoia|Monterey|Big Sur|\d\d))(?: ?-?\d{1,2}(?:\.\d{1,2})?)?)(?![\w-])", HINT),
     Saying("os.kernel", ("linux", "build on kernel"), r"(?:\bLinux \S{1,64}|module build on kernel:) (\d\.\d{1,3}[\w.+-]{1,60})(?= #?\d| \(|$)"),
     Saying("platform", "platform: ", r"(?<!Client: )\bPlatform: ((?:Linux|Windows|macOS|Darwin)-\S{1,120})", SURE),
@@ -201,7 +193,6 @@ def machine_of(value: str) -> str:
 
 MEANS: dict[str, Callable[[str], str | bool | int]] = {
     "torch.cuda_available": is_yes,
-    "torch.debug": is_yes,
     "os.secure_boot": is_yes,
     "os.family": family_of,
     "os.machine": machine_of,
@@ -223,9 +214,9 @@ def sayings(text: Text) -> Facts:
         if (reads := MEANS.get(subject)) and isinstance(value, str):
             value = reads(value)
         if subject != "platform":
-            yield Claim(subject=subject, value=value, source=source, trust=trust)
+            yield Claim(subject, value, source, trust)
         for further, told, less in implied(subject, str(value)):
-            yield Claim(subject=further, value=told, source=source, trust=min(trust, less))
+            yield Claim(further, told, source, min(trust, less))
 
 
 def implied(subject: str, value: str) -> Iterator[tuple[str, str | bool, int]]:

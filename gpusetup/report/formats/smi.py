@@ -53,9 +53,8 @@ def _is_banner(line: str) -> bool:
 
 def _table_events(smi: Smi, lines: Sequence[str], source: str) -> Facts:
     banner = next((line.strip("| ") for line in lines if _is_banner(line)), "")
-    own, driver = smi.smi_version or "", smi.driver_version or ""
-    if is_of_wsl(own, driver):
-        yield Claim(subject="os.wsl", value=True, source=source, trust=HINT)
+    if is_of_wsl(smi.smi_version or "", smi.driver_version or ""):
+        yield Claim("os.wsl", True, source, HINT)
     if "CUDA UMD Version" in banner:
         yield Event(kind="new-smi-banner", source=source, text=banner)
     if any("CUDA version" in problem for problem in smi.problems):
@@ -64,7 +63,7 @@ def _table_events(smi: Smi, lines: Sequence[str], source: str) -> Facts:
     windows = any(gpu.driver_model for gpu in smi.gpus or ())
     if windows or any("Persistence-M" in line for line in lines):
         family, trust = ("windows", USUAL) if windows else ("linux", HINT)
-        yield Claim(subject="os.family", value=family, source=source, trust=trust)
+        yield Claim("os.family", family, source, trust)
 
 
 LOG_WORDS = ("nvsmi log", "clocks event reasons", "clocks throttle reas")
@@ -113,10 +112,10 @@ def errors(text: Text) -> Facts:
         if error is not None:
             source = f"nvidia-smi, line {number}"
             if error.nvml_code is not None:
-                yield Claim(subject="driver.nvml_code", value=error.nvml_code, source=source)
-                yield Claim(subject="driver.nvml_message", value=line.strip()[:200], source=source)
+                yield Claim("driver.nvml_code", error.nvml_code, source)
+                yield Claim("driver.nvml_message", line.strip()[:200], source)
             if error.gpus == ():
-                yield Gpus(gpus=(), source=source, trust=HINT)
+                yield Gpus((), source, HINT)
             return
 
 
@@ -128,8 +127,8 @@ def _facts(smi: Smi, source: str, trust: int) -> Facts:
         ("driver.persistence", smi.persistence, USUAL),
     ):
         if value is not None:
-            yield Claim(subject=subject, value=value, source=source, trust=sure)
+            yield Claim(subject, value, source, sure)
     if smi.gpus:
         # A table without its banner that was pasted twice has each GPU twice.
         slots = {gpu.pci_bus_id or str(n): gpu for n, gpu in enumerate(smi.gpus)}
-        yield Gpus(gpus=tuple(slots.values()), source=source, trust=trust)
+        yield Gpus(tuple(slots.values()), source, trust)

@@ -47,7 +47,7 @@ def variables(text: Text) -> Facts:
         if not value.lower().startswith(UNSET):
             seen.add(name)
             source = text.source(found.start())
-            yield Claim(subject=f"environment.{name}", value=value, source=source)
+            yield Claim(f"environment.{name}", value, source)
 
 
 # --- containers -----------------------------------------------------------------------------------
@@ -84,13 +84,13 @@ def containers(text: Text) -> Facts:
     flat, low = text.flat[:READ], text.low[:READ]
     for line in text.lines[:2000]:
         if "@" in line[:60] and PROMPT.match(line):
-            yield Claim(subject="container.kind", value="docker", source="prompt")
+            yield Claim("container.kind", "docker", "prompt")
             break
     for kind, words, pattern, trust in KINDS:
         if any(word in low for word in words) and (found := pattern.search(flat)):
             source = text.source(found.start())
-            yield Claim(subject="container.kind", value=kind, source=source, trust=trust)
+            yield Claim("container.kind", kind, source, trust)
     given = GIVEN.search(flat)
     if shown := given or (STARTED.search(flat) if " run" in low or "services:" in low else None):
         source, asked = text.source(shown.start()), given is not None
-        yield Claim(subject="container.nvidia_requested", value=asked, source=source, trust=GUESS)
+        yield Claim("container.nvidia_requested", asked, source, GUESS)

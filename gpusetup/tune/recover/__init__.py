@@ -24,14 +24,14 @@ import torch
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.oom import is_out_of_memory
-from gpusetup.tune.recover.parts import NORMS, Case, Told, batch_size, cuts, off_by, part_of
+from gpusetup.tune.recover.parts import NORMS, Case, Counted, batch_size, cuts, off_by, part_of
 from gpusetup.tune.recover.undo import Ranks, Undo, ddp_of, named
 
 LOG = logging.getLogger("gpusetup.tune")
 RECOMPUTE = "recompute activations (torch.utils.checkpoint), or give it a smaller model or input"
 MOST_CHECKED = 8
-FIRST_WAIT, LAST_WAIT = 8, 1024
-"""After how many batches in parts a larger part is tried again; doubled when that fails."""
+TRIED_AFTER = 64
+"""After how many batches in parts a larger part is tried again."""
 
 
 class Recovered(Frozen):
@@ -65,8 +65,8 @@ class Known:
         """Whether the model holds all that its loss trains."""
         self.micro: int | None = None
         """The largest micro-batch that fitted after memory ran out."""
-        self.calls, self.wait = 0, FIRST_WAIT
-        """Batches since a larger one was tried, and after how many the next one is."""
+        self.calls = 0
+        """Batches since the micro-batch was set."""
         self.checks: dict[Any, tuple[int, str | None]] = {}
         """Code of the step -> its split batches, and what comparing samples with halves found."""
 
@@ -74,16 +74,11 @@ class Known:
         """The micro-batch that is tried first."""
         if self.micro is None:
             return count
-        return min(count, self.micro * 2 if self.calls >= self.wait else self.micro)
+        return min(count, self.micro * 2 if self.calls >= TRIED_AFTER else self.micro)
 
     def learn(self, micro: int, count: int, failed: bool) -> None:
-        before = self.micro
-        if before is None:
-            self.micro = micro if failed else None
-        elif failed or count > before:
-            if failed:  # a try at more, or less fits now
-                self.wait = min(self.wait * 2, LAST_WAIT) if micro == before else FIRST_WAIT
-            self.calls = 0 if failed or micro > before else self.calls + 1
+        if failed or (self.micro or count) < count:
+            self.calls = 0 if failed or micro != self.micro else self.calls + 1
             self.micro = micro
 
 
@@ -162,7 +157,8 @@ class _Attempts:
         backward: Callable[[torch.Tensor], None],
     ) -> None:
         self.case, self.batch, self.count = case, batch, count
-        self.undo, self.backward, self.told, self.known = undo, backward, Told(), Known()
+        self.undo, self.backward, self.known = undo, backward, Known()
+        self.told: list[Counted] = []
 
     def until_it_fits(
         self,
@@ -184,11 +180,7 @@ class _Attempts:
             if problem is None:
                 break
             undo.attempt()
-            lost = undo.buffers.lost()
-            there = (
-                [f"buffers were changed that we have no copy of ({named(lost)})"] if lost else []
-            )
-            _refuse([*what_differs(model, allow), *there], problem)
+            _refuse(what_differs(model, allow), problem)
             if micro <= smallest:
                 said = f"Not even {micro} of {self.count} samples fit"
                 raise CannotRecover(said, hint=RECOMPUTE) from problem
@@ -213,7 +205,7 @@ class _Attempts:
 
     def attempt(self, micro: int) -> tuple[Any, BaseException | None]:
         """The loss, or the out-of-memory error without the frames that hold the tensors."""
-        self.told = Told()
+        self.told = []
         try:
             return (self.whole() if micro >= self.count else self.in_parts(micro)), None
         except Exception as problem:
@@ -263,7 +255,7 @@ class _Attempts:
 
     def differs(self, model: torch.nn.Module) -> list[str]:
         """Everything in which the parts do not train as the whole does, in words."""
-        uneven = self.case.uneven(self.told.parts)
+        uneven = self.case.uneven(self.told)
         differs = [*what_differs(model), *uneven]
         hooked = [name for name, one in model.named_parameters() if one._backward_hooks]
         if hooked:
@@ -281,7 +273,7 @@ class _Attempts:
         batch that is split, the second, the fourth and so on, each time on other samples."""
         code = getattr(self.case.step, "__code__", None)
         calls, found = self.known.checks.get(code, (0, None))
-        calls, micro = calls + 1, max(2, min(self.told.parts[0].samples, MOST_CHECKED))
+        calls, micro = calls + 1, max(2, min(self.told[0].samples, MOST_CHECKED))
         if calls & (calls - 1) == 0 and found is None and micro <= self.count:
             start = calls.bit_length() * micro % (self.count - micro + 1)
             with self.undo.as_now():

@@ -137,16 +137,14 @@ class Counted(Frozen):
     """One part of a batch: its samples, and what each loss of its step divided by."""
 
     samples: int
-    divisors: tuple[float, ...] = ()
+    divisors: tuple[float, ...]
+    rough: bool
+    """Whether autocast computed something in 16 bits."""
 
     @property
     def weight(self) -> float | None:
         """What the part's loss is a mean over, where its losses agree; None if none told."""
         return self.divisors[0] if len(set(self.divisors)) == 1 else None
-
-    @property
-    def ratios(self) -> tuple[float, ...]:
-        return tuple(round(one / self.samples, 9) for one in self.divisors)
 
 
 class Watching(TorchFunctionMode):  # type: ignore[misc]
@@ -156,7 +154,6 @@ class Watching(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self.seen: list[torch.Tensor | float] = []
         self.rough = False
-        """Whether autocast computed something in 16 bits, for all that was seen."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -211,37 +208,27 @@ class Case(Frozen):
             )
         return loss
 
-    def part(self, start: int, stop: int, told: Told) -> tuple[torch.Tensor, float]:
+    def part(self, start: int, stop: int, told: list[Counted]) -> tuple[torch.Tensor, float]:
         """A part's loss, and how much it counts; `told` hears what it was a mean over."""
         part = self.cut(start, stop)
         with Watching() as seen:
             loss = self.loss(part)
         divisors = tuple(float(one) for one in seen.seen)
-        told.parts.append(Counted(samples=stop - start, divisors=divisors))
-        told.rough |= seen.rough
+        told.append(Counted(samples=stop - start, divisors=divisors, rough=seen.rough))
         if self.sums:
             return loss, 1.0
         if self.weight is not None:
             return loss, float(self.weight(part))
-        known = told.parts[-1].weight
+        known = told[-1].weight
         return loss, float(stop - start) if known is None else known
 
     def uneven(self, parts: Sequence[Counted]) -> list[str]:
         """What the losses of the parts said that no weight of the parts can make up for."""
         told = any(one.divisors for one in parts) and any(one.weight is None for one in parts)
-        if self.sums or self.weight is not None or not told:
-            return []
-        if len({one.ratios for one in parts}) == 1:
+        ratios = {tuple(round(n / one.samples, 9) for n in one.divisors) for one in parts}
+        if self.sums or self.weight is not None or not told or len(ratios) == 1:
             return []
         return ["several losses count differently: a mean over parts (give `weight=`)"]
-
-
-class Told:
-    """What the parts said of themselves."""
-
-    def __init__(self) -> None:
-        self.parts: list[Counted] = []
-        self.rough = False
 
 
 # --- whether the parts are exact ----------------------------------------------------------------
@@ -258,7 +245,7 @@ DRAWN = (torch.nn.modules.dropout._DropoutNd, torch.nn.RNNBase, torch.nn.Multihe
 def off_by(case: Case, start: int, micro: int, model: torch.nn.Module) -> str | None:
     """In words by how much loss or gradient of `micro` samples from `start` on are not those of
     their two halves; None if they are."""
-    told, middle = Told(), start + micro // 2
+    told, middle = list[Counted](), start + micro // 2
     try:
         with _steady(model):
             before = torch.get_rng_state()
@@ -279,7 +266,7 @@ def off_by(case: Case, start: int, micro: int, model: torch.nn.Module) -> str | 
     wanted = float(whole.detach())
     off = abs(sum(float(loss.detach()) * weight for loss, weight in halves) - wanted)
     off /= max(abs(wanted), 1e-12)
-    rough = told.rough or whole.dtype in (torch.float16, torch.bfloat16)
+    rough = any(one.rough for one in told) or whole.dtype in (torch.float16, torch.bfloat16)
     close, close_slope = CLOSE[rough]
     if off > (CLOSE_CUDA if whole.is_cuda and not rough else close):
         return (

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import random
 import sys
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,41 +39,33 @@ def named(names: list[str]) -> str:
 
 
 class Buffers:
-    """A model's buffers as they are; copies of BatchNorm's statistics, or of `every` one."""
+    """A model's buffers as they are, with copies of their numbers."""
 
-    def __init__(self, model: torch.nn.Module, *, every: bool = False) -> None:
+    def __init__(self, model: torch.nn.Module) -> None:
         self.rows = [
             (f"{path}.{name}".lstrip("."), module, name, buffer, buffer._version)
             for path, module in model.named_modules()
             for name, buffer in module._buffers.items()
             if buffer is not None
         ]
-        self.copies = {
-            path: buffer.detach().clone()
-            for path, module, _, buffer, _ in self.rows
-            if every or (isinstance(module, NORMS) and module.training)
-        }
+        self.copies = [row[3].detach().clone() for row in self.rows]
 
     def put_back(self) -> None:
-        for path, module, name, buffer, version in self.rows:
+        for (_, module, name, buffer, version), copied in zip(self.rows, self.copies, strict=True):
             module._buffers[name] = buffer
-            if path in self.copies and buffer._version != version:
+            if buffer._version != version:
                 with torch.no_grad():
-                    buffer.copy_(self.copies[path])
+                    buffer.copy_(copied)
 
     def changed(self) -> list[str]:
-        """Those without a copy that are not what they were."""
+        """Those that are not what they were, but for BatchNorm's, of which something else is
+        said."""
         return [
             path
             for path, module, name, buffer, version in self.rows
-            if path not in self.copies
+            if not (isinstance(module, NORMS) and module.training)
             and (module._buffers.get(name) is not buffer or buffer._version != version)
         ]
-
-    def lost(self) -> list[str]:
-        """Those without a copy whose numbers were changed in place."""
-        rows = (row for row in self.rows if row[0] not in self.copies)
-        return [path for path, _, _, buffer, version in rows if buffer._version != version]
 
 
 class Randomness:
@@ -109,9 +100,7 @@ class Undo:
     """Gradients, random numbers and buffers around the attempts of one batch.
 
     Gradients that are there already are set aside, so that an attempt that fails half-way can be
-    dropped; random numbers (torch's, Python's, numpy's) go back to where they were; of the buffers,
-    those of BatchNorm are copied, those that were replaced are put back, and any other that an
-    attempt changed makes it refuse to go on.
+    dropped; random numbers (torch's, Python's, numpy's) and buffers go back to what they were.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -172,7 +161,7 @@ class Undo:
     @contextmanager
     def as_now(self) -> Iterator[None]:
         """Buffers and random numbers are afterwards what they are now."""
-        now, buffers = Randomness(), Buffers(self._model, every=True)
+        now, buffers = Randomness(), Buffers(self._model)
         try:
             yield
         finally:
@@ -197,55 +186,36 @@ class Undo:
 # --- several ranks ------------------------------------------------------------------------------
 
 DDP = torch.nn.parallel.DistributedDataParallel
-AROUND: weakref.WeakKeyDictionary[torch.nn.Module, Any] = weakref.WeakKeyDictionary()
-"""A model without DDP in it -> a reference to the DDP that was found around it."""
 
 
 def ddp_of(model: torch.nn.Module) -> Any:
-    """The DDP that trains a model: itself, inside of it, or around it (`.module` was given); None
-    where there is none. Refuses what synchronises in its forward."""
-    for module in model.modules():
-        kind = type(module).__name__
-        if "FullyShardedDataParallel" in kind or kind.startswith("FSDP"):
-            raise UsageError(
-                "FSDP gathers parameters in every forward: ranks cannot split on their own",
-                hint="`gpusetup plan` finds a recipe that fits",
-            )
-        if isinstance(module, torch.nn.SyncBatchNorm) and module.training:
-            raise UsageError(
-                "SyncBatchNorm synchronises in its forward: ranks cannot split on their own",
-                hint="use a smaller batch and gradient accumulation",
-            )
+    """The DDP that trains a model: itself or inside of it; None without ranks. Refuses what
+    synchronises elsewhere than in DDP's backward."""
     inside = [one for one in model.modules() if isinstance(one, DDP)]
-    compiled = [one for one in model.modules() if hasattr(one, "_orig_mod")]
-    found = inside[0] if inside else _around(model)
+    others = [one for one in model.modules() if hasattr(one, "_orig_mod")]
+    kinds = " ".join(type(one).__name__ for one in model.modules() if one.training)
+    ranks = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     refused = (
-        (len(inside) > 1, "The model holds several DistributedDataParallel ones",
-         "recover each on its own, or wrap all of them in one"),
-        (inside and any(inside[0] in one.modules() for one in compiled),
+        ("FullyShardedDataParallel" in kinds or "FSDP" in kinds,
+         "FSDP gathers parameters in every forward: ranks cannot split on their own",
+         "`gpusetup plan` finds a recipe that fits"),
+        ("SyncBatchNorm" in kinds,
+         "SyncBatchNorm synchronises in its forward: ranks cannot split on their own",
+         "use a smaller batch and gradient accumulation"),
+        (ranks and len(inside) != 1,
+         f"The model holds {len(inside)} DistributedDataParallel ones, and several ranks train",
+         "give the one that trains it, not what it wraps"),
+        (any(inside[0] in one.modules() for one in others if inside),
          "torch.compile is around DistributedDataParallel: its ranks cannot split alone",
          "compile inside: DistributedDataParallel(torch.compile(model))"),
-        (found is not None and found.static_graph,
-         "DistributedDataParallel with static_graph=True expects the same backward every time",
-         "leave static_graph out"),
-        (getattr(found, "_comm_hooks", ()),  # an older torch keeps no list
-         "A communication hook changes how DDP averages gradients",
-         "leave it out, or keep the batch small enough"),
+        (any(one.static_graph or getattr(one, "_comm_hooks", ()) for one in inside),
+         "DistributedDataParallel with static_graph=True or a communication hook expects one"
+         " backward for each batch", "leave them out"),
     )  # fmt: skip
     for wrong, said, hint in refused:
         if wrong:
             raise UsageError(said, hint=hint)
-    return found
-
-
-def _around(model: torch.nn.Module) -> Any:
-    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
-        return None
-    if model not in AROUND:
-        all_of_them = [one for one in gc.get_objects() if isinstance(one, DDP)]
-        found = next((one for one in all_of_them if model in one.modules()), None)
-        AROUND[model] = (lambda: None) if found is None else weakref.ref(found)
-    return AROUND[model]()
+    return inside[0] if inside else None
 
 
 class Ranks:
