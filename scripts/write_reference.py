@@ -149,7 +149,6 @@ def known_gpus() -> Iterator[tuple[Path, str]]:
 
 
 PAGES = {
-    "verdicts_reference": REFERENCE / "verdicts.md",
     "api_reference": REFERENCE / "api.md",
 }
 """Module of this folder, whose `page()` is the text -> the page."""

@@ -9,7 +9,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from closing.hostile import (
     RULES,
     fixes,
     lines_of,
-    machines,
     run_by_bash,
     syntax_errors,
     words_of_powershell,
@@ -27,6 +25,7 @@ from closing.shells import by_powershell
 from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
+from machines_named import snapshots
 from source_trees import parsed
 
 from gpusetup.cli import main
@@ -37,18 +36,10 @@ from gpusetup.render import program
 Fixes = Sequence[tuple[str, str | None, str, Fix]]
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(1, marks=pytest.mark.slow, id="of-all"), pytest.param(3, id="of-a-third")],
-)
-def all_fixes(request: pytest.FixtureRequest) -> Fixes:
-    """The fixes of every machine, or of every third: each takes milliseconds."""
-    found = dict(machines())
-    assert len(found) > 500
-    chosen = islice(found.items(), 0, None, request.param)
-    fixed = [(name, of.os.family, id, fix) for name, of in chosen for id, fix in fixes(of)]
-    assert sum(len(typed(fix)) for *_, fix in fixed) > 2000 / request.param
-    return fixed
+@pytest.fixture(scope="module")
+def all_fixes() -> Fixes:
+    """The fixes of every recorded machine."""
+    return [(n, of.os.family, id, fix) for n, of in snapshots().items() for id, fix in fixes(of)]
 
 
 # --- all machines ---------------------------------------------------------------------------------

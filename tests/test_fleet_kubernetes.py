@@ -1,11 +1,10 @@
-"""Kubernetes: objects that its schemas accept, Jobs by kubectl, a node's condition and event."""
+"""Kubernetes: objects that its schemas accept, and Jobs by kubectl."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,9 @@ from typing import Any
 import fleet_records
 import node_python
 import pytest
-from kube_api import kube_api
 
 from gpusetup.cli import main
-from gpusetup.errors import Blocked
-from gpusetup.fleet.engines.kubernetes import Setting, job
-from gpusetup.fleet.kubernetes_watch import CONDITION, report, watchers
+from gpusetup.fleet.engines.kubernetes import Setting, job, watcher
 from gpusetup.fleet.work import Work
 
 VERSIONS = ("1.29", "1.33", "1.37")
@@ -26,7 +22,7 @@ SETTING = Setting(image="train:1", namespace="ml", runtime_class="nvidia")
 OBJECTS = (
     job(SETTING, Work(python="python"), ("gpusetup-1", "gpu-1.example.com"), 8),
     job(Setting(image="i"), Work(python="python"), ("gpusetup-1", "n"), 0),
-    *watchers(SETTING, "/opt/env/bin/python"),
+    watcher(SETTING, "/opt/env/bin/python"),
 )
 
 
@@ -43,11 +39,10 @@ def test_the_schemas_of_three_versions_accept_every_object(version: str) -> None
         kubernetes_validate.validate(wrong, version, strict=True)
 
 
-def test_no_object_sets_a_taint_and_the_watcher_may_do_two_things() -> None:
+def test_no_object_sets_a_taint_or_may_ask_the_api() -> None:
     assert "taint" not in json.dumps(OBJECTS)
-    (role,) = [one for one in OBJECTS if one["kind"] == "ClusterRole"]
-    may = {(r["resources"][0], verb) for r in role["rules"] for verb in r["verbs"]}
-    assert may == {("nodes", "get"), ("nodes/status", "patch")}
+    for one in OBJECTS:
+        assert one["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
 
 
 # --- the Jobs -------------------------------------------------------------------------------------
@@ -123,33 +118,3 @@ def test_jobs_prove_idle_nodes_and_name_those_that_do_not_answer(
         "cordoned": "cordoned", "lost": "not ready",
     }  # fmt: skip
     assert not [*(tmp_path / "jobs").iterdir()]
-
-
-# --- the node's condition -------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes keys")
-def test_a_node_gets_its_condition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    monkeypatch.setenv("GPUSETUP_SERVICE_ACCOUNT", str(tmp_path / "account"))
-    with kube_api(tmp_path) as conditions:
-        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(conditions.pop("port")["value"]))
-        for ok, reason in ((True, "8 x H100"), (False, "ecc-error: GPU 3")):
-            report(ok, reason, "n1")
-            assert set(conditions) == {"Ready", CONDITION}
-            assert conditions[CONDITION]["status"] == str(not ok)
-            assert conditions[CONDITION]["message"] == reason
-        with pytest.raises(Blocked, match="refuses GET") as problem:
-            report(True, "x", "n2")
-        assert "ClusterRole" in str(problem.value.hint)
-
-
-def test_outside_a_pod_it_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("GPUSETUP_SERVICE_ACCOUNT", str(tmp_path))
-    monkeypatch.delenv("NODE_NAME", raising=False)
-    assert main(["fleet", "check", "--kubernetes"]) == 2
-    monkeypatch.setenv("NODE_NAME", "n1")
-    assert main(["fleet", "check", "--kubernetes"]) == 3
-    assert "no pod" in capsys.readouterr().err

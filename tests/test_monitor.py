@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -292,8 +291,8 @@ def test_a_file_that_cannot_be_written_is_said_before_the_command_runs(
 ) -> None:
     machine()
     mark = tmp_path / "ran"
-    done = run("--csv", "/nowhere/x.csv", "--", "touch", str(mark))
-    assert done.returncode == 3 and "/nowhere/x.csv" in done.stderr
+    done = run("--json", "--output", "/nowhere/x", "--", "touch", str(mark))
+    assert done.returncode == 3 and "/nowhere/x" in done.stdout
     assert not mark.exists()
 
 
@@ -383,7 +382,6 @@ def test_the_command_runs_where_no_gpu_can_be_watched(machine: Machine) -> None:
     told = documents(done.stdout)
     assert done.returncode == 0 and told[-1]["verdict"] is None
     assert told[-1]["next"]["command"] == "gpusetup doctor"
-    assert len(told) > 2 and told[-1]["tree"]["memory_bytes"]["peak"] > 1 << 20
 
 
 @pytest.mark.slow
@@ -393,7 +391,7 @@ def test_a_real_training_is_judged_by_what_holds_it_back(
 ) -> None:
     known = {key: value for key, value in BUSY.items() if key != "utilization"}
     state = machine({**known, "memory_used": 32 << 30})
-    words = ("--interval", "0.25", "--json", "--csv", str(tmp_path / "run.csv"), "--")
+    words = ("--interval", "0.25", "--json", "--")
     done = run(*words, sys.executable, str(HERE / "trains.py"), kind, "7", str(state))
     told = documents(done.stdout)
     assert done.returncode == 0, done.stderr
@@ -501,21 +499,9 @@ def test_the_summary_is_shown_whole(
     same_as_file(capsys.readouterr().out, HERE / "rendered" / "monitor-summary.txt")
 
 
-def test_the_csv_has_a_row_for_each_gpu_and_sample(
-    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "run.csv"
-    cli.main(["monitor", "--replay", str(recording), "--csv", str(file)])
-    rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
-    first = documents(recording.read_text(encoding="utf-8"))[0]
-    assert len(rows) == 90 and rows[0]["gpu"] == "0"
-    told = float(rows[0]["utilization_percent"]), float(rows[0]["cpu_percent"])
-    assert told == (first["gpus"][0]["utilization_percent"], first["tree"]["cpu_percent"])
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_no_fault_of_ours(
     recording: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["monitor", "--replay", str(recording), "--csv", "/dev/full"]) == 3
-    assert "No space left on device" in capsys.readouterr().err
+    assert cli.main(["monitor", "--replay", str(recording), "--json", "--output", "/dev/full"]) == 3
+    assert "No space left on device" in capsys.readouterr().out

@@ -124,23 +124,6 @@ def test_a_log_is_known_and_judged_as_its_run(name: str) -> None:
         assert told.samples == len(composed(kind, 1).samples)
 
 
-def test_our_own_csv_gives_the_same_answer_as_our_json(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from gpusetup.model.codec import to_json
-
-    run = composed("neighbours take the CPU from the workers", 0)
-    file, table = tmp_path / "run.jsonl", tmp_path / "run.csv"
-    file.write_text("".join(to_json(s) + "\n" for s in run.samples), encoding="utf-8")
-    answers = []
-    for source, more in ((file, ("--csv", str(table))), (table, ())):
-        words = ["monitor", "--replay", str(source), "--json", *more, "--", *(run.command or ())]
-        assert cli.main(words) == 0
-        answers.append(json.loads(capsys.readouterr().out))
-        answers[-1] = {name: answers[-1][name] for name in ("verdict", "evidence", "next")}
-    assert answers[0] == answers[1]
-
-
 def test_a_log_without_times_says_what_is_assumed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

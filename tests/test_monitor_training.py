@@ -108,77 +108,6 @@ def test_the_second_rank_starts_nothing(training: Training, tmp_path: Path) -> N
     assert not (tmp_path / "run.jsonl").exists()
 
 
-@pytest.mark.slow
-def test_a_callback_of_transformers_keeps_the_verdict(training: Training) -> None:
-    pytest.importorskip("transformers")
-    script = """
-        import time
-        from transformers import TrainerCallback, TrainerControl, TrainerState
-        from transformers.trainer_callback import CallbackHandler
-        from gpusetup.monitor import transformers_callback
-        monitor = transformers_callback("run.jsonl", interval=0.1)
-        assert isinstance(monitor, TrainerCallback)
-        handler = CallbackHandler([monitor], None, None, None, None)
-        state, control = TrainerState(), TrainerControl()
-        handler.on_train_begin(None, state, control)
-        time.sleep(3)
-        handler.on_train_end(None, state, control)
-        print(monitor.summary.verdict)
-    """
-    done = training(script, HF_HUB_OFFLINE="1")
-    assert done.stdout.endswith("good\n"), done.stderr
-
-
-TINY = """
-    import os, time, torch
-    from torch import nn
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    rows = [{"inputs": torch.randn(8), "labels": torch.randn(1)} for _ in range(64)]
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(8, 1)
-        def forward(self, inputs, labels=None):
-            time.sleep(0.03)
-            out = self.layer(inputs)
-            return {"loss": nn.functional.mse_loss(out, labels), "logits": out}
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_real_trainer_of_lightning_keeps_the_record_and_the_verdict(
-    training: Training, tmp_path: Path, fails: bool
-) -> None:
-    pytest.importorskip("lightning.pytorch")
-    script = f"""{TINY}
-    from lightning.pytorch import LightningModule, Trainer
-    from gpusetup.monitor import lightning_callback
-    class Module(LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.net = Net()
-        def training_step(self, batch, index):
-            if {fails} and self.global_step == 90:
-                raise RuntimeError("ends here")
-            return self.net(**batch)["loss"]
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.01)
-    monitor = lightning_callback("run.jsonl", interval=0.1)
-    trainer = Trainer(max_steps=100, accelerator="cpu", logger=False, enable_checkpointing=False,
-                      enable_progress_bar=False, callbacks=[monitor])
-    try:
-        trainer.fit(Module(), torch.utils.data.DataLoader(rows, 4))
-    except RuntimeError as problem:
-        print(problem)
-    print("verdict", monitor.summary.verdict, monitor.summary.exit)
-    """
-    done = training(script)
-    assert f"verdict good {int(fails)}" in done.stdout, done.stdout + done.stderr[-2000:]
-    assert ("ends here" in done.stdout) == fails
-    assert '"summary"' in (tmp_path / "run.jsonl").read_text("utf-8").splitlines()[-1]
-
-
 def test_the_memory_report_starts_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import sys; from gpusetup.monitor import memory_report;"
@@ -216,21 +145,3 @@ def test_the_memory_report_has_every_device(monkeypatch: pytest.MonkeyPatch) -> 
     ]
     assert report.devices[0].free_bytes == 5 << 30
     assert asked == [0], "asking the driver about an unused device would make a context there"
-
-
-def test_a_callback_of_lightning_has_its_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a `Callback` as Lightning has it; the library itself is no dependency of the tests."""
-    from types import ModuleType
-
-    from gpusetup.monitor import lightning_callback
-
-    module = ModuleType("pytorch_lightning")
-    vars(module)["Callback"] = type("Callback", (), {"setup": None})
-    monkeypatch.setitem(sys.modules, "pytorch_lightning", module)
-    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    made = lightning_callback("x.jsonl")
-    assert isinstance(made, vars(module)["Callback"])
-    made.setup(None, None, "fit")
-    made.teardown(None, None, "fit")
-    assert (made.summary.verdict, made.summary.evidence[:14]) == (None, "the first rank")

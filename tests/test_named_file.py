@@ -56,7 +56,6 @@ COMMANDS = (
     "doctor --from",
     "fleet run --print --hosts",
     "fleet show {folder} --profile",
-    "fleet slurm health --profile",
     "plan --from-config",
     "plan --cells",
     "plan --model",
@@ -72,12 +71,8 @@ COMMANDS = (
 @pytest.mark.parametrize("kind", ["pipe", "device", "terabyte"])
 @pytest.mark.one_in(3)
 def test_no_command_waits_for_what_is_no_file(
-    words: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    from gpusetup.commands import fleet_slurm as slurm
-
-    monkeypatch.setattr(slurm, "_scontrol", lambda *words: "State=IDLE\n")
+    words: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     sound = folder / "sound.json"

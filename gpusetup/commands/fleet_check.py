@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_timeout, system_for
-from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.errors import Unsatisfiable
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
@@ -37,11 +36,6 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--gpus", metavar="LIST", help="only these GPUs: 0,3 (as in SLURM_JOB_GPUS)"
     )
-    parser.add_argument(
-        "--kubernetes",
-        action="store_true",
-        help="in a pod: also set the condition GpuProblem of the node $NODE_NAME",
-    )
     add_timeout(parser, LIMIT_WORDS)
 
 
@@ -50,9 +44,7 @@ def run(options: Namespace, out: Console) -> int:
 
     expected = expected_of(options.profile)
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
-    answer = looked(expected, options.gpus, system=system_for(out), limit=limit)
-    if options.kubernetes:
-        out.talk(_told_kubernetes(answer))
+    answer = looked(expected, options.gpus, system_for(out), limit)
     from gpusetup.render.language import ERROR, GOOD, Row, Screen
 
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
@@ -61,37 +53,16 @@ def run(options: Namespace, out: Console) -> int:
 
 
 def looked(
-    expected: Mapping[str, str],
-    gpus: str | None,
-    *,
-    system: System | None = None,
-    limit: float | None = None,
-    given_out: int | None = None,
+    expected: Mapping[str, str], gpus: str | None, system: System, limit: float
 ) -> NodeCheckAnswer:
-    """The node as it is now, judged, as a job with these GPUs sees it; None: all of them.
-
-    `given_out`: how many GPUs Slurm gives out on this node, if it was asked.
-    """
+    """The node as it is now, judged, as a job with these GPUs sees it; None: all of them."""
     from gpusetup.catalog.file import load_catalog
     from gpusetup.fleet.node_check import Job, checked, only
-    from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
-    from gpusetup.system.system import System
+    from gpusetup.probe.node import name_of_node, read_node
 
-    record = read_node(system or System(), limit or LIMIT_SECONDS)
+    record = read_node(system, limit)
     job = only(Job(snapshot=record.snapshot, facts=record.facts, expected=expected), gpus)
-    return checked(name_of_node(), job, load_catalog(), given_out=given_out)
-
-
-def _told_kubernetes(answer: NodeCheckAnswer) -> str:
-    from gpusetup.fleet.kubernetes_watch import report
-
-    name = os.environ.get("NODE_NAME")
-    if not name:
-        raise UsageError(
-            "`--kubernetes` needs the node's name in NODE_NAME",
-            hint="in the pod: `valueFrom: {fieldRef: {fieldPath: spec.nodeName}}`",
-        )
-    return report(answer.ok, answer.reason, name)
+    return checked(name_of_node(), job, load_catalog())
 
 
 def expected_of(name: str | None) -> Mapping[str, str]:

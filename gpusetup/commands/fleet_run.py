@@ -91,10 +91,9 @@ def run(options: Namespace, out: Console) -> int:
     """Ask every node, keep their records, and judge them."""
     _refuse_what_is_not_meant(options)
     if options.kubernetes == "daemonset":
-        from gpusetup.fleet.engines.kubernetes import listed
-        from gpusetup.fleet.kubernetes_watch import watchers
+        from gpusetup.fleet.engines.kubernetes import listed, watcher
 
-        out.text(listed(*watchers(_setting(options), options.node_python or "python")))
+        out.text(listed(watcher(_setting(options), options.node_python or "python")))
         return 0
     wish = _wish(options)
     into = _folder(options)

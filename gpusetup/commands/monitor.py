@@ -36,7 +36,7 @@ EXAMPLES = (
     "gpusetup monitor --demo",
 )
 FASTEST_SECONDS = 0.02
-DEMO = Path(__file__).resolve().parent.parent / "data" / "monitor_demo.csv"
+DEMO = Path(__file__).resolve().parent.parent / "data" / "monitor_demo.jsonl"
 DEMO_COMMAND = ("python", "train.py", "--config", "conf/base.yaml")
 DEMO_SECONDS = 0.1
 """Between two samples of the demonstration on a terminal."""
@@ -58,10 +58,9 @@ def configure(parser: ArgumentParser) -> None:
         help="only this GPU; repeatable (default: those of CUDA_VISIBLE_DEVICES)")  # fmt: skip
     add("--pid", type=int, metavar="PID",
         help="also watch this process and its children, until it ends")  # fmt: skip
-    add("--csv", metavar="FILE", help="also write a row for each GPU and sample")
     add_timeout(parser)
     add("--replay", metavar="FILE",
-        help="judge a recording instead of watching: what `--json` or `--csv` wrote, or a log of "
+        help="judge a recording instead of watching: what `--json` wrote, or a log of "
         "nvidia-smi (--query-gpu csv, dmon) or dcgmi dmon; a command after `--` is not "
         "run then, it says what ran")  # fmt: skip
     add("--demo", action="store_true",
@@ -102,7 +101,7 @@ def checked(options: Namespace) -> None:
     if options.replay and (options.once or options.gpu or options.seconds):
         raise UsageError(
             "`--replay` judges a recording: nothing is watched",
-            hint="only `--json`, `--output`, `--csv`, `--interval` and, after `--`, the "
+            hint="only `--json`, `--output`, `--interval` and, after `--`, the "
             "command that ran go with it",
         )
 
@@ -131,15 +130,16 @@ def _watch(options: Namespace, out: Console) -> int:
             if options.once:
                 return _once(source, options, out)
         recording = stack.enter_context(_recording(options, out))
-        watch = _command if options.after else _until_ended
-        return watch(source, options, recording)
+        if options.after:
+            return _command(source, options, recording)
+        assert source is not None
+        return _until_ended(source, options, recording)
 
 
-def _until_ended(source: Nvml | None, options: Namespace, recording: Recording) -> int:
+def _until_ended(source: Nvml, options: Namespace, recording: Recording) -> int:
     """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
     import signal
 
-    from gpusetup.monitor.sample import PATIENCE_SECONDS
     from gpusetup.monitor.session import watching
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -150,8 +150,7 @@ def _until_ended(source: Nvml | None, options: Namespace, recording: Recording) 
                 source,
                 recording.say,
                 seconds=options.seconds,
-                interval=options.interval,
-                patience=options.timeout or PATIENCE_SECONDS,
+                late=_late(options),
                 tree=tree,
             )
         )
@@ -166,14 +165,23 @@ def _command(source: Nvml | None, options: Namespace, recording: Recording) -> i
     recording.stream()
     argv, aside = tuple(options.after), options.json and not options.output
     command = Command(argv, stdout=STDERR if aside else None)
-    length, every = options.seconds, options.interval
-    watched = watching(source, recording.say, seconds=length, interval=every, command=command)
     try:
-        recording.take(watched)
+        if source is not None:
+            length, late = options.seconds, _late(options)
+            recording.take(
+                watching(source, recording.say, seconds=length, late=late, command=command)
+            )
     finally:  # whatever ends the watching, it does not end the command
         code = command.exit_code()
     recording.finish(source=SOURCE if source else None, command=argv, exit_code=code)
     return code
+
+
+def _late(options: Namespace) -> float:
+    """How long a sample may take."""
+    from gpusetup.monitor.sample import PATIENCE_SECONDS
+
+    return float((options.timeout or PATIENCE_SECONDS) + options.interval)
 
 
 def _running(pid: int) -> tuple[Tree, tuple[str, ...] | None]:
@@ -189,7 +197,7 @@ def _running(pid: int) -> tuple[Tree, tuple[str, ...] | None]:
 def _recording(options: Namespace, out: Console) -> Recording:
     from gpusetup.commands.monitor_recording import Recording
 
-    return Recording(out, csv=options.csv)
+    return Recording(out)
 
 
 def _once(source: Nvml, options: Namespace, out: Console) -> int:
@@ -199,9 +207,6 @@ def _once(source: Nvml, options: Namespace, out: Console) -> int:
         sample = source.next(patience_of(options))
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
-    if options.csv:
-        with _recording(options, out) as recording:
-            recording.see(sample)
     from gpusetup.render.live import once
 
     out.answer(sample, lambda: once(sample))

@@ -1,4 +1,4 @@
-"""Where the samples of one run go: the terminal, JSON lines, CSV; and the answer."""
+"""Where the samples of one run go: the terminal, JSON lines; and the answer."""
 
 from __future__ import annotations
 
@@ -29,19 +29,14 @@ class Lines:
 
 
 class Recording:
-    """Takes the samples of one run and answers at its end.
+    """Takes the samples of one run and answers at its end."""
 
-    The files are opened first: one that cannot be written ends the job before it begins.
-    """
-
-    def __init__(self, out: Console, *, csv: str | None = None) -> None:
+    def __init__(self, out: Console) -> None:
         self._out = out
         self._stack = ExitStack()
         self._tally = Tally()
         self._sinks: list[record.Sink] = [Losses(self.say)]
         self._json: record.JsonLines | None = None
-        if csv:
-            self._sinks.append(record.Csv(self._stack.enter_context(record.opened(csv))))
 
     def __enter__(self) -> Recording:
         return self
@@ -84,14 +79,11 @@ class Recording:
     def say(self, text: str) -> None:
         self._out.talk(plain(text))
 
-    def see(self, sample: Sample) -> None:
-        for sink in self._sinks:
-            sink.sample(sample)
-
     def take(self, samples: Iterable[Sample]) -> None:
         for sample in samples:
             self._tally.add(sample)
-            self.see(sample)
+            for sink in self._sinks:
+                sink.sample(sample)
 
     def finish(
         self,

@@ -54,10 +54,8 @@ class Job(Frozen):
     """The node has GPUs that the job has not."""
 
 
-def checked(
-    node: str, job: Job, catalog: Catalog, *, given_out: int | None = None
-) -> NodeCheckAnswer:
-    """Judge a node. `given_out`: how many GPUs a scheduler gives out, if it was asked."""
+def checked(node: str, job: Job, catalog: Catalog) -> NodeCheckAnswer:
+    """Judge a node."""
     snapshot = job.snapshot
     facts = {**facts_of(snapshot), **job.facts}
     gone = bool(job.absent and job.alone and not snapshot.gpus)
@@ -68,7 +66,7 @@ def checked(
         *(f"{one.id}: {one.title}" for one in graves),
         *(f"GPU {number} is not there" for number in job.absent),
         *(one.words for one in wrong),
-        *_too_few(job, given_out),
+        *_none_there(job),
     )
     count, name = facts.get("gpus.count", "0"), facts.get("gpus.name", "GPU")
     sound = f"{count} x {name}, driver {facts.get('driver.version', 'unknown')}"
@@ -147,14 +145,7 @@ def _findings(snapshot: Snapshot, catalog: Catalog) -> tuple[NodeFinding, ...]:
     )
 
 
-def _too_few(job: Job, given_out: int | None) -> tuple[str, ...]:
-    """A node without a GPU fails, unless its profile or its scheduler expects none."""
-    if job.absent or COUNT in job.expected:
-        return ()
-    gpus = job.snapshot.gpus or ()
-    if not gpus:
-        told = job.snapshot.events or given_out == 0
-        return () if told else ("no NVIDIA GPU found",)
-    if len(gpus) < (given_out or 0) and not any(gpu.mig_enabled for gpu in gpus):
-        return (f"number of GPUs {len(gpus)}, the scheduler gives out {given_out}",)
-    return ()
+def _none_there(job: Job) -> tuple[str, ...]:
+    """A node without a GPU fails, unless its profile expects none."""
+    told = job.absent or COUNT in job.expected or job.snapshot.gpus or job.snapshot.events
+    return () if told else ("no NVIDIA GPU found",)

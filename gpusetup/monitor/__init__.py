@@ -1,6 +1,6 @@
 """Watching GPUs: samples, what they say together, and a verdict with its evidence.
 
-`memory_report()`, `TrainingMonitor` and the two callbacks are for the inside of a training;
+`memory_report()` and `TrainingMonitor` are for the inside of a training;
 everything else serves the command.
 """
 
@@ -9,13 +9,9 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpusetup.monitor.memory import memory_report
-    from gpusetup.monitor.training import (
-        TrainingMonitor,
-        lightning_callback,
-        transformers_callback,
-    )
+    from gpusetup.monitor.training import TrainingMonitor
 
-__all__ = ["TrainingMonitor", "lightning_callback", "memory_report", "transformers_callback"]
+__all__ = ["TrainingMonitor", "memory_report"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,7 +1,7 @@
-"""Logs of other monitors, and our own CSV, as samples. Pure: lines in, samples out.
+"""Logs of other monitors as samples. Pure: lines in, samples out.
 
-Every log is rows of names and cells: CSV (`nvidia-smi --query-gpu=… --format=csv` with its heading,
-our own) or columns (`nvidia-smi dmon`, `dcgmi dmon`). One table says what the names mean. What a
+Every log is rows of names and cells: CSV (`nvidia-smi --query-gpu=… --format=csv` with its heading)
+or columns (`nvidia-smi dmon`, `dcgmi dmon`). One table says what the names mean. What a
 log does not tell is None. Sources: `nvidia-smi --help-query-gpu`, the manual page of nvidia-smi
 (dmon), the short names of DCGM's fields (dcgm_fields.cpp).
 """
@@ -16,8 +16,7 @@ from datetime import datetime, timezone
 from itertools import chain
 from typing import Any, NamedTuple
 
-from gpusetup.model.frozen import fields
-from gpusetup.monitor.values import GpuSample, HostSample, Sample, TreeSample
+from gpusetup.monitor.values import GpuSample, Sample
 from gpusetup.readings.measures import can_be
 from gpusetup.readings.nvidia_smi import values
 
@@ -32,15 +31,6 @@ UNITS = {
 """Unit in a heading or a cell -> what a value is multiplied with; 1 if it is not here."""
 MOST = 1e18
 """Nothing that is measured is larger, in base units."""
-NUMBERS = ("_percent", "_bytes", "_celsius", "_watts", "_mhz", "_per_second")
-OURS = tuple(part.name for part in fields(GpuSample) if part.name.endswith(NUMBERS))
-TREE = {part.name: part.name for part in fields(TreeSample)}
-HOST_TOO = ("cores", "cpu_percent", "memory_used_bytes", "memory_total_bytes")
-"""Fields of the host that are `host_…` in our CSV, next to those of the command or a GPU."""
-HOST = {
-    f"host_{part.name}" if part.name in HOST_TOO else part.name: part.name
-    for part in fields(HostSample)
-}
 NAMES = {
     "utilization_percent": "utilization.gpu sm gputl gract",
     "memory_busy_percent": "utilization.memory mem mcutl drama",
@@ -65,10 +55,7 @@ NAMES = {
     "nvlink_tx_bytes_per_second": "nvltx",
 }
 """Field -> its names in nvidia-smi's CSV, its dmon and DCGM's dmon."""
-COLUMNS = {
-    **{name: name for name in OURS},
-    **{name: field for field, names in NAMES.items() for name in names.split()},
-}
+COLUMNS = {name: field for field, names in NAMES.items() for name in names.split()}
 IN_UNITS = {
     **dict.fromkeys(("memory.used", "memory.total", "fb", "fbttl", "fbusd", "fbfre"), "mib"),
     **dict.fromkeys(("rxpci", "txpci"), "mb/s"),
@@ -76,7 +63,7 @@ IN_UNITS = {
 """The unit of a column if neither its heading nor its cells tell one. nvidia-smi's MB are MiB."""
 SHARES = ("gract", "smact", "drama")
 """From 0 to 1; the others are percentages."""
-WHOLE = ("_bytes", "_mhz", "cores", "processes", "workers", "threads", "uncorrected")
+WHOLE = ("_bytes", "_mhz", "uncorrected")
 """How the names of whole numbers end."""
 REASON = re.compile(r"clocks_(?:throttle|event)_reasons\.(\w+)$")
 NAMED = {"index", "gpu", "utilization.gpu", "uuid", "gpu_uuid", "pci.bus_id"}
@@ -90,7 +77,6 @@ class Line(NamedTuple):
     at: float | None
     """Seconds; the first is the start."""
     gpu: dict[str, Any]
-    row: Row
 
 
 def source_of(first: str) -> str | None:
@@ -104,8 +90,6 @@ def source_of(first: str) -> str | None:
     if low.startswith("#"):
         told = {"entity": "dcgmi dmon", "gpu": "nvidia-smi dmon"}
         return next((told[name] for name in told if name in words and "pid" not in words), None)
-    if low.startswith("at,seconds,gpu,"):
-        return "csv"
     return "nvidia-smi csv" if "," in low and _is_heading(low.split(",")) else None
 
 
@@ -117,19 +101,11 @@ def samples(lines: Iterable[Line], interval: float) -> Iterator[Sample]:
         at = group[0].at
         start = at if start is None else start
         seconds = number * interval if at is None or start is None else max(0.0, at - start)
-        row = group[0].row
-        tree: dict[str, Any] = numbers(row, TREE)
-        host: dict[str, Any] = numbers(row, HOST)
         yield Sample(
             at=in_words(at if at is not None and at > 1e8 else seconds),
             seconds=round(seconds, 3),
             gpus=tuple(_gpu(line) for line in sorted(group, key=lambda line: line.place)),
-            tree=TreeSample(**{**TREE_LEAST, **tree}) if "cpu_percent" in tree else None,
-            host=HostSample(**host) if host else None,
         )
-
-
-TREE_LEAST: dict[str, Any] = {"processes": 1, "busiest_cpu_percent": 0.0, "memory_bytes": 0}
 
 
 def _moments(lines: Iterable[Line]) -> Iterator[list[Line]]:
@@ -171,7 +147,7 @@ def read(lines: Iterable[str]) -> Iterator[Line]:
     with contextlib.suppress(csv.Error):
         for row in rows:
             if place := _place(row, known):
-                yield Line(place, _time(row), _told(row), row)
+                yield Line(place, _time(row), _told(row))
 
 
 def _csv_rows(lines: Iterable[str]) -> Iterator[Row]:
@@ -255,14 +231,13 @@ def _place(row: Row, known: dict[str, int]) -> Place | None:
 
 
 def _told(row: Row) -> dict[str, Any]:
-    told: dict[str, Any] = numbers(row, COLUMNS)
+    told: dict[str, Any] = numbers(row)
     for name in ("name", "gpu_name", "uuid", "gpu_uuid"):
         if row.get(name):
             told[name.removeprefix("gpu_")] = row[name]
     if (reasons := throttle(row)) is not None:
         told["throttle_reasons"] = reasons
-    lost = row.get("lost", "").lower() in ("1", "true")
-    return {**told, "lost": lost or any("lost" in cell.lower() for cell in row.values())}
+    return {**told, "lost": any("lost" in cell.lower() for cell in row.values())}
 
 
 def quantity(cell: str, unit: str = "") -> float | None:
@@ -277,10 +252,10 @@ def quantity(cell: str, unit: str = "") -> float | None:
     return value if abs(value) < MOST else None
 
 
-def numbers(row: Row, table: Mapping[str, str]) -> dict[str, float]:
-    """What the table knows of a row, the first column of a field."""
+def numbers(row: Row) -> dict[str, float]:
+    """What `COLUMNS` knows of a row, the first column of a field."""
     told: dict[str, float] = {}
-    for name, field in table.items():
+    for name, field in COLUMNS.items():
         value = quantity(row[name], IN_UNITS.get(name, "")) if name in row else None
         if value is not None and field not in told:
             exact = value * 100 if name in SHARES else value
@@ -290,9 +265,7 @@ def numbers(row: Row, table: Mapping[str, str]) -> dict[str, float]:
 
 
 def throttle(row: Row) -> tuple[str, ...] | None:
-    """From nvidia-smi's mask or its columns of reasons, from dmon's violations, or our words."""
-    if "throttle_reasons" in row:
-        return tuple(row["throttle_reasons"].split())
+    """From nvidia-smi's mask or its columns of reasons, or from dmon's violations."""
     found = {match[1]: cell for name, cell in row.items() if (match := REASON.match(name))}
     if "active" in found:
         return values.throttle_mask(found["active"])
@@ -306,12 +279,10 @@ def throttle(row: Row) -> tuple[str, ...] | None:
 
 
 def _time(row: Row) -> float | None:
-    """Seconds of a clock, or since the start."""
-    if "seconds" in row:
-        return quantity(row["seconds"])
+    """Seconds of a clock."""
     if re.fullmatch(r"\d\d:\d\d:\d\d", row.get("time", "")):
         return moment(f"{row.get('date', '20000101')} {row['time']}")
-    return moment(row.get("timestamp", row.get("at", "")))
+    return moment(row.get("timestamp", ""))
 
 
 def moment(text: str) -> float | None:

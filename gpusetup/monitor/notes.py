@@ -8,42 +8,42 @@ from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.figures import sentence
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.seen import Seen, Sign, sign
+from gpusetup.monitor.seen import Seen, Sign
 
 
-@sign
+@Sign
 def room(seen: Seen) -> bool:
     return seen.gpu.memory.p95 is not None and seen.gpu.memory.p95 < marks.MEMORY_LOW
 
 
-@sign
+@Sign
 def hot(seen: Seen) -> bool:
     return (seen.gpu.heat or 0.0) > marks.HOT
 
 
-@sign
+@Sign
 def warmed_up(seen: Seen) -> bool:
     return bool(seen.gpu.parts.warm)
 
 
-@sign
+@Sign
 def paused(seen: Seen) -> bool:
     return bool(seen.gpu.parts.pauses)
 
 
-@sign
+@Sign
 def locked(seen: Seen) -> bool:
     """Its clocks are low, it is busy, and no reason was told."""
     low = (seen.work.clock_share or 100.0) < marks.CLOCKS
     return low and s.busy(seen) and not set(seen.work.reasons) - {"gpu_idle"}
 
 
-@sign
+@Sign
 def broken_memory(seen: Seen) -> bool:
     return seen.gpu.memory_errors > 0
 
 
-@sign
+@Sign
 def only_draws(seen: Seen) -> bool:
     return seen.gpu.only_draws
 

@@ -1,8 +1,7 @@
-"""What a run leaves behind: JSON lines and CSV; and reading it back."""
+"""What a run leaves behind: JSON lines; and reading it back."""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -42,35 +41,6 @@ class JsonLines:
     def sample(self, document: Sample | Summary) -> None:
         self._file.write(to_json(document) + "\n")
         self._file.flush()
-
-
-class Csv:
-    """One row a GPU and sample; empty cells if nothing told."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-        self._rows = csv.writer(file)
-        head = ("at", "seconds", "gpu", "uuid", "name", *logs.OURS, "throttle_reasons")
-        self._rows.writerow((*head, "lost", *logs.TREE, *logs.HOST))
-
-    def sample(self, sample: Sample) -> None:
-        tree = [getattr(sample.tree, name, None) for name in logs.TREE]
-        host = [getattr(sample.host, name, None) for name in logs.HOST.values()]
-        for gpu in sample.gpus:
-            told = [getattr(gpu, name) for name in logs.OURS]
-            reasons = " ".join(gpu.throttle_reasons or ())
-            who = (sample.at, sample.seconds, gpu.label, gpu.uuid, safe_cell(gpu.name))
-            self._rows.writerow((*who, *told, reasons, int(gpu.lost), *tree, *host))
-        self._file.flush()
-
-
-def safe_cell(text: str | None) -> str | None:
-    """A foreign text that a spreadsheet does not take for a formula.
-
-    >>> safe_cell("=1+1"), safe_cell("NVIDIA L4")
-    ("'=1+1", 'NVIDIA L4')
-    """
-    return f"'{text}" if text and text[0] in "=+-@\t\r" else text
 
 
 LINES_APART = 256

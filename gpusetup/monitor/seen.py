@@ -64,28 +64,20 @@ class Seen:
 class Sign:
     """A question about a GPU in its run."""
 
-    def __init__(self, test: Callable[[Seen], object], words: str) -> None:
-        self.test, self.words = test, words
+    def __init__(self, test: Callable[[Seen], object]) -> None:
+        self.test = test
 
     def __call__(self, seen: Seen) -> bool:
         return bool(self.test(seen))
 
     def __and__(self, other: Sign) -> Sign:
-        return Sign(lambda seen: self(seen) and other(seen), f"{self.words}, {other.words}")
+        return Sign(lambda seen: self(seen) and other(seen))
 
     def __or__(self, other: Sign) -> Sign:
-        return Sign(
-            lambda seen: self(seen) or other(seen),
-            f"({self.words.strip('()')} or {other.words.strip('()')})",
-        )
+        return Sign(lambda seen: self(seen) or other(seen))
 
     def __invert__(self) -> Sign:
-        words = f"({self.words})" if "," in self.words else self.words
-        return Sign(lambda seen: not self(seen), f"not {words}")
-
-
-def sign(test: Callable[[Seen], object]) -> Sign:
-    return Sign(test, test.__name__.strip("_").replace("_", " "))
+        return Sign(lambda seen: not self(seen))
 
 
 def least(value: float | None, mark: float) -> bool:

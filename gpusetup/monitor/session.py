@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
-from gpusetup.monitor.logs import in_words
 from gpusetup.monitor.sample import PATIENCE_SECONDS, Nvml, SourceEnded
 from gpusetup.monitor.values import Sample
 from gpusetup.system.processes import foreground
@@ -91,19 +90,17 @@ def _has_terminal() -> bool:
 
 
 def watching(
-    source: Nvml | None,
+    source: Nvml,
     say: Say,
     *,
     seconds: float = 0.0,
-    interval: float = 0.0,
-    patience: float = PATIENCE_SECONDS,
+    late: float = PATIENCE_SECONDS,
     tree: Tree | None = None,
     command: Command | None = None,
 ) -> Iterator[Sample]:
-    """Samples until the time is over, the source ends, or Ctrl-C; one may be `patience` late.
+    """Samples until the time is over, the source ends, or Ctrl-C; one may be so late.
 
-    `tree`: processes that are watched too; when they are gone the watching ends. With a command it
-    ends with it, and goes on with its processes alone if no GPU can be watched.
+    `tree`: processes that are watched too; when they, or the command, are gone the watching ends.
     """
     from gpusetup.monitor.host import Host
 
@@ -111,41 +108,30 @@ def watching(
         command.watch_tree()
         tree = command.tree
     host, began = Host(), time.monotonic()
-    heard, due = began, began + interval
+    heard = began
     while not (command and command.ended):
         now = time.monotonic()
-        left = began + seconds - now if seconds else patience + interval
+        left = began + seconds - now if seconds else late
         if left <= 0:
             return
-        wait = min(left, GLANCE_SECONDS if command else patience + interval)
-        sample, problem = None, ""
         try:
-            if source is not None:
-                sample = source.next(wait)
-                heard = time.monotonic()
-            elif now < due:
-                time.sleep(min(wait, due - now))
-            else:  # a sample without GPUs
-                due += max(interval, (now - due) // interval * interval)
-                sample = Sample(at=in_words(time.time()), seconds=round(now - began, 3))
-        except TimeoutError as late:
-            if time.monotonic() - heard >= patience + interval:
-                place = str(late).partition(", ")[2]
+            sample = source.next(min(left, GLANCE_SECONDS if command else late))
+            heard = time.monotonic()
+        except TimeoutError as problem:
+            if time.monotonic() - heard >= late:
+                place = str(problem).partition(", ")[2]
                 where = f" ({place})" if place else ""
-                problem = f"no sample in {patience:g} s: the driver does not answer any more{where}"
+                say(f"no sample in {late:g} s: the driver does not answer any more{where}")
+                return
+            continue
         except SourceEnded as end:
-            problem = str(end)
-        if problem:
-            say(f"{problem}; watching the processes alone" if command else problem)
-            source = None
-            if command is None:
-                return
-        if sample is not None:
-            pids = frozenset(p.pid for gpu in sample.gpus for p in gpu.processes or ())
-            processes = tree.sample(pids) if tree else None
-            if tree is not None and processes is None and command is None and tree.has_ended():
-                return
-            yield replace(sample, tree=processes, host=host.sample())
+            say(str(end))
+            return
+        pids = frozenset(p.pid for gpu in sample.gpus for p in gpu.processes or ())
+        processes = tree.sample(pids) if tree else None
+        if tree is not None and processes is None and command is None and tree.has_ended():
+            return
+        yield replace(sample, tree=processes, host=host.sample())
 
 
 class Losses:

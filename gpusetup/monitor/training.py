@@ -1,4 +1,4 @@
-"""A record and a verdict from inside a training: a plain loop, Lightning, or transformers.
+"""A record and a verdict from inside a training.
 
 A process of our own watches the training's process; it samples, writes the record, and ends with
 the training however that ends. The training itself only starts it and reads its verdict: no thread
@@ -8,12 +8,10 @@ is started, and where nothing can be watched the training goes on all the same.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,6 @@ from gpusetup.monitor.values import Summary
 
 START_SECONDS = 20.0
 """How long the end of the watching may take."""
-Hooks = Mapping[str, Callable[[], object]]
 RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
 RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
@@ -119,59 +116,3 @@ def why(said: bytes) -> str:
     with contextlib.suppress(ValueError, IndexError):
         return str(json.loads(lines[-1])["message"])
     return lines[-1] if lines else "the watching process said nothing"
-
-
-# --- callbacks ------------------------------------------------------------------------------------
-
-
-def lightning_callback(record: str | Path = "monitor.jsonl", *, interval: float = 1.0) -> Any:
-    """A Lightning `Callback` that watches fit, validate, test and predict: its `summary` is the
-    verdict afterwards.
-
-        monitor = lightning_callback()
-        Trainer(callbacks=[monitor]).fit(model)
-        print(monitor.summary)
-    """
-    watching = TrainingMonitor(record, interval=interval)
-    hooks: Hooks = {
-        "setup": watching.start,
-        "teardown": watching.stop,
-        "on_exception": lambda: watching.stop(failed=True),
-    }
-    return _made(_class("Callback", "lightning.pytorch", "pytorch_lightning"), hooks, watching)
-
-
-def transformers_callback(record: str | Path = "monitor.jsonl", *, interval: float = 1.0) -> Any:
-    """A `TrainerCallback` of transformers: its `summary` is the verdict after the training. A
-    training that raises leaves it without a verdict; the record is whole, and `gpusetup monitor
-    --replay` judges it.
-
-        monitor = transformers_callback()
-        Trainer(model, args, callbacks=[monitor]).train()
-    """
-    watching = TrainingMonitor(record, interval=interval)
-    hooks: Hooks = {"on_train_begin": watching.start, "on_train_end": watching.stop}
-    return _made(_class("TrainerCallback", "transformers"), hooks, watching)
-
-
-def _made(base: Any, hooks: Hooks, watching: TrainingMonitor) -> Any:
-    def hook(act: Callable[[], object]) -> Callable[..., None]:
-        def called(self: Any, *words: Any, **more: Any) -> None:
-            act()
-            self.summary = watching.summary
-
-        return called
-
-    made = type("GpusetupMonitor", (base,), {name: hook(act) for name, act in hooks.items()})()
-    made.monitor, made.summary = watching, watching.summary
-    return made
-
-
-def _class(name: str, *modules: str) -> Any:
-    """From the library that is loaded already, else from the first that is there."""
-    for module in sorted(modules, key=lambda one: one not in sys.modules):
-        try:
-            return getattr(importlib.import_module(module), name)
-        except ImportError:
-            continue
-    raise ImportError(f"{' or '.join(modules)} is not installed here")

@@ -201,7 +201,7 @@ CASES: tuple[Case, ...] = (
     Case("memory-bound", "bus", s.memory_bus_full,
          "the GPU's memory was busy {work.memory_busy:.0f} % of the time while kernels ran "
          "{work.utilization:.0f} %", ("more-in-parallel", "fewer-bytes")),
-    Case("good", "", Sign(lambda seen: True, "anything else"), good),
+    Case("good", "", Sign(lambda seen: True), good),
 )  # fmt: skip
 
 ORDER = (

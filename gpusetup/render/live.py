@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.users import Users
 from gpusetup.monitor.values import HostSample, Sample, Summary
 from gpusetup.render.language import DIM, GOOD, HEADING, WARNING, Row, Screen, table
 from gpusetup.render.monitor import cells, duration, measured, memory, tree_line
@@ -31,7 +30,7 @@ def gpu_table(sample: Sample) -> list[Row]:
 
 def once(sample: Sample) -> Screen:
     """One sample as a table."""
-    return Screen((*gpu_table(sample), *users_table(Users().rows(sample))))
+    return Screen((*gpu_table(sample), *users_table(sample)))
 
 
 # --- the screen -----------------------------------------------------------------------------------
@@ -42,7 +41,6 @@ class LiveScreen:
 
     def __init__(self, tally: Tally, live: Live, *, command: tuple[str, ...] | None) -> None:
         self._tally, self._live, self._command = tally, live, command
-        self._users = Users()
         self._so_far: Summary | None = None
         self._judged_at = -JUDGED_EVERY_SECONDS
 
@@ -50,8 +48,7 @@ class LiveScreen:
         if sample.seconds - self._judged_at >= JUDGED_EVERY_SECONDS and self._tally.samples > 2:
             self._judged_at = sample.seconds
             self._so_far = summarise(self._tally, command=self._command)
-        users = users_table(self._users.rows(sample))
-        rows = (*beside(sample, self._so_far), *gpu_table(sample), *users)
+        rows = (*beside(sample, self._so_far), *gpu_table(sample), *users_table(sample))
         self._live.update(self._drawn(Screen(rows)), refresh=True)
 
     def _drawn(self, screen: Screen) -> RenderableType:
@@ -115,19 +112,15 @@ def host_line(host: HostSample) -> str:
     return f"host  CPU {measured(used, '%')} of {host.cores}, {held}, {moved}"
 
 
-def users_table(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """The processes on the GPUs, the heaviest first; a long command is cut, no other column."""
-    told = [
+def users_table(sample: Sample) -> list[Row]:
+    """The processes on the GPUs, the heaviest first, as the driver names them."""
+    pairs = [(gpu.label, one) for gpu in sample.gpus for one in gpu.processes or ()]
+    pairs.sort(key=lambda pair: -(pair[1].memory_bytes or 0))
+    rows = [
         (
-            one["gpu"],
-            str(one["pid"]),
-            one["user"],
-            memory(one["memory_bytes"], None),
-            measured(one["sm_percent"], "%"),
-            measured(one["cpu_percent"], "%"),
-            one["command"] or "(name hidden)",
+            *(label, str(one.pid), memory(one.memory_bytes, None), measured(one.sm_percent, "%")),
+            *(one.name or "(name hidden)", ""),
         )
-        for one in rows
+        for label, one in pairs
     ]
-    head = ("GPU", "PID", "user", "memory", "SM", "CPU", "command", "")
-    return table(head, [(*row, "") for row in told], left=(0, 2, 6)) if told else []
+    return table(("GPU", "PID", "memory", "SM", "name", ""), rows, left=(0, 4)) if rows else []

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 
 from closing import facts
 from closing.kernel import staged
-from closing.seen import answering, serves
 from closing.shells import Refused
 from closing.world import DriverPackage, World
-from gpusetup.model.frozen import replace
 
 UBUNTU = ("ubuntu", "linuxmint", "zorin", "elementary", "neon")
 RHEL = ("rhel", "rocky", "almalinux", "centos", "ol", "amzn")
@@ -64,35 +62,11 @@ def package_tool(world: World, tool: str, words: Sequence[str]) -> World:
     if name not in TOOLS[tool]:
         raise Refused(f"{tool}: command not found on {name or 'this system'}")
     plain = [word for word in words if not (word.startswith("-") and not word.startswith("-S"))]
-    if set(words) & set(REMOVES):
-        return _removed(world, plain)
-    if tool in ("ubuntu-drivers", "mhwd") and set(words) & {"install", "--auto"}:
-        return staged(world, recommended(world))
     if tool in INSTALLS and plain and plain[0].startswith(INSTALLS[tool]):
         world = installed(world, plain[1:])
         # A rolling release brings a kernel along: the one that runs has no modules any more.
         return world.having(kernel_updated=plain[0] == "-Syu" or world.kernel_updated)
     return repository(world, tool, words)
-
-
-def _removed(world: World, names: Sequence[str]) -> World:
-    if not any("nvidia" in name for name in names):
-        return world
-    if world.os.wsl:
-        path = "/usr/lib/wsl/lib/libcuda.so.1"
-        driver = replace(world.snapshot.driver, libcuda_path=path)
-        return answering(world.having(stale_libcuda=None).showing(driver=driver))
-    return world.having(on_disk=None)
-
-
-def recommended(world: World) -> DriverPackage:
-    """What `ubuntu-drivers` and `mhwd` take: the newest that serves, signed by the distribution."""
-    for branch in ("580", "570", "535", "470"):
-        for opened in (True, False):
-            package = DriverPackage(facts.NEWEST_OF_BRANCH[branch], opened, signed=True)
-            if all(serves(package, gpu) for gpu in world.hardware):
-                return package
-    raise Refused("ubuntu-drivers: no driver for this GPU")
 
 
 # --- repositories -------------------------------------------------------------------------------
@@ -121,15 +95,6 @@ def repository(world: World, tool: str, words: Sequence[str]) -> World:
 def known(world: World, words: Sequence[str]) -> World:
     new = {name for pattern, name in MAKES_KNOWN for word in words if re.search(pattern, word)}
     return world.having(repositories=world.repositories | new)
-
-
-def written(world: World, text: str, path: str) -> World:
-    """A file under /etc: sources of apt, and what makes akmods build the open modules."""
-    if "sources.list.d" in path and "non-free" in text:
-        return world.having(repositories=world.repositories | {"non-free"})
-    if "_with_kmod_nvidia_open" in text:
-        return world.having(repositories=world.repositories | {"open macro"})
-    return world
 
 
 # --- packages -----------------------------------------------------------------------------------
@@ -201,10 +166,6 @@ def _package(world: World, row: Row, found: re.Match[str], name: str) -> str:
     if lacking:
         raise Refused(f"no package {name}: {', '.join(lacking)} is not known to the package tool")
     branch = row.branch or found.group("branch")
-    if branch == "of the release":
-        branch = OF_THE_RELEASE.get((world.os.version or "").partition(".")[0], "550")
-    if branch == "of the stream":
-        branch = "580" if "stream 580" in world.repositories else NEWEST
     if world.os.id in UBUNTU and branch not in UBUNTU_HAS:
         raise Refused(f"E: Unable to locate package {name}")
     exact = re.search(r"=(\d+\.\d+(?:\.\d+)?)", name)
@@ -225,11 +186,3 @@ def fabric(world: World, names: Sequence[str]) -> None:
 
 
 AUR = re.compile(r"nvidia-(\d{3})xx-utils")
-
-
-def makepkg(world: World, folder: str) -> World:
-    """`makepkg -si` in a clone from the AUR: utils and dkms of an old branch."""
-    found = AUR.fullmatch(folder.rstrip("/").rpartition("/")[2])
-    if found is None or world.os.id not in ARCH:
-        raise Refused(f"makepkg: nothing to build in {folder}")
-    return staged(world, DriverPackage(facts.NEWEST_OF_BRANCH[found.group(1)], open=False))

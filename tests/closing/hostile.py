@@ -14,7 +14,6 @@ from judging import HEALTHY
 from machines_named import snapshots
 
 from closing.shells import Refused, by_powershell
-from closing.variants import variants
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.codec import from_plain, to_plain
@@ -33,12 +32,6 @@ CATALOG = load_catalog()
 
 def findings(machine: Snapshot) -> tuple[Finding, ...]:
     return diagnose(machine, CATALOG).findings
-
-
-def machines() -> Iterator[tuple[str, Snapshot]]:
-    yield from snapshots().items()
-    for name, world in variants():
-        yield name, world.snapshot
 
 
 def fixes(machine: Snapshot) -> Iterator[tuple[str, Fix]]:
@@ -80,7 +73,7 @@ KINDS, NAMES = kinds_and_names()
 
 @cache
 def bases() -> list[Any]:
-    return [to_plain(machine) for machine in (HEALTHY, *dict(machines()).values())]
+    return [to_plain(machine) for machine in (HEALTHY, *snapshots().values())]
 
 
 def hostile(draw: random.Random) -> Snapshot:

@@ -40,9 +40,6 @@ def reboot(world: World) -> World:
         for name, value in world.snapshot.environment.items()
         if name in lasting or name not in world.shells
     })  # fmt: skip
-    held = any(d.driver == "nouveau" for d in world.snapshot.pci_devices or ())
-    if held and world.on_disk is None:
-        return world
     hardware = tuple(healthy(gpu) for gpu in world.hardware)
     fabric = world.fabric_down and "nvidia-fabricmanager" not in world.shells
     return loaded(
@@ -64,13 +61,11 @@ def modprobe(world: World, words: Sequence[str]) -> World:
             return world.showing(driver=replace(driver, uvm_loaded=False))
         changed = replace(driver, uvm_loaded=True)
         return answering(with_uvm_node(world.having(uvm_is_bad=False).showing(driver=changed)))
-    if name != "nvidia":
-        return world
-    held = any(d.driver == "nouveau" for d in world.snapshot.pci_devices or ())
     if world.kernel_updated:
         raise Refused("modprobe: FATAL: Module nvidia not found in directory of the running kernel")
     if world.building:
         raise Refused("modprobe: FATAL: Module nvidia not found: akmods has not built it yet")
+    held = any(d.driver == "nouveau" for d in world.snapshot.pci_devices or ())
     if world.on_disk is None or held:
         raise Refused("modprobe: FATAL: Module nvidia not found, or another driver holds the GPU")
     if rejected(world, world.on_disk):
@@ -79,17 +74,13 @@ def modprobe(world: World, words: Sequence[str]) -> World:
 
 
 def with_uvm_node(world: World) -> World:
-    if world.snapshot.devices is None:
-        return world
     have = {node.path for node in world.snapshot.devices}
     new = tuple(n for n in nodes(1) if "uvm" in n.path and n.path not in have)
-    return world.showing(devices=(*world.snapshot.devices, *new))
+    return world.showing(devices=(*(world.snapshot.devices or ()), *new))
 
 
 def may_open(world: World) -> World:
     """After joining the groups and logging in again."""
-    if world.snapshot.devices is None:
-        return world
     opened = tuple(replace(n, readable=True, writable=True) for n in world.snapshot.devices)
     gpus = world.snapshot.gpus or world.hardware
     driver = world.snapshot.driver
@@ -116,35 +107,4 @@ def _after(words: Sequence[str], *names: str) -> str | None:
     for place, word in enumerate(words):
         if word in names and place + 1 < len(words):
             return words[place + 1]
-        if word.startswith(tuple(f"{name}=" for name in names)):
-            return word.partition("=")[2]
     return None
-
-
-def compute_mode(world: World, words: Sequence[str]) -> World:
-    chosen = _after(words, "-i")
-    mode = (_after(words, "-c", "--compute-mode") or "").upper()
-    if mode not in ("0", "DEFAULT"):
-        raise Refused(f"nvidia-smi: compute mode {mode}")
-    gpus = tuple(
-        replace(gpu, compute_mode="Default")
-        if chosen is None or {str(n), gpu.pci_bus_id or ""} & set(chosen.split(","))
-        else gpu
-        for n, gpu in enumerate(world.snapshot.gpus or ())
-    )
-    return answering(world.showing(gpus=gpus))
-
-
-def mig(world: World, words: Sequence[str]) -> World:
-    """Instances created (`mig -cgi`), or the mode switched off (`-mig 0`)."""
-    create = "mig" in words
-    chosen = set((_after(words, "-i") or "").split(",")) - {""}
-    gpus = []
-    for n, gpu in enumerate(world.snapshot.gpus or ()):
-        if chosen and not chosen & {str(n), gpu.pci_bus_id or ""}:
-            gpus.append(gpu)
-        elif create:
-            gpus.append(replace(gpu, mig_instances=(f"MIG-{n + 1:04d}",), mig_count=1))
-        else:
-            gpus.append(replace(gpu, mig_enabled=False, mig_instances=(), mig_count=0))
-    return answering(world.showing(gpus=tuple(gpus)))

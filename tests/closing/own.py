@@ -25,8 +25,6 @@ SHOW_ONLY = ("verify", "resolve", "doctor", "monitor", "snapshot", "guard")
 
 
 def gpusetup(world: World, words: Sequence[str], typed_in: TypedIn) -> World:
-    if not words or words[0] in SHOW_ONLY:
-        return world
     if words[0] != "install":
         raise Refused(f"gpusetup has no {words[0]}")
     world = world.without_events("install-unfinished")  # which it ends first

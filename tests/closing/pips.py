@@ -18,7 +18,6 @@ from closing.shells import Refused
 from closing.surroundings import caches_cleared, must_have_room
 from closing.wheels import Wheel, best, label_of, requirement
 from closing.world import CONDA, FAMILY, World, named, packages_of
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Package
 
 FLAGS = {
@@ -192,8 +191,6 @@ def _one(
         wheel = jetson_wheel(world, wanted)
     else:
         wheel = best(world, wanted, index)
-    if met and upgrade and not force and there[0].version == wheel.version:
-        return world, None
     return put(world, wheel, asked.by), wheel
 
 
@@ -243,12 +240,6 @@ def required_torch(world: World, name: str) -> str | None:
 
 def with_libraries(world: World, asked: Asked) -> World:
     """torch's own CUDA libraries: those of its major come, cut ones stay (pip sees no cut)."""
-    if asked.anew:
-        whole = tuple(
-            replace(p, intact=True) if p.name.startswith("nvidia-") else p
-            for p in packages_of(world)
-        )
-        return world.showing(packages=whole)
     return world
 
 

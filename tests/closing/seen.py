@@ -10,7 +10,7 @@ import re
 from closing import facts
 from closing.world import CONDA, DriverPackage, World, by_threshold, named, packages_of, pair
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import CudaApi, DeviceNode, Driver, Event, Gpu, Package, Torch
+from gpusetup.model.machine import CudaApi, DeviceNode, Driver, Gpu, Package, Torch
 
 KERNEL_SAID = (
     "xid", "gpu-fell-off-bus", "gsp-timeout", "hardware-fault", "sxid",
@@ -26,20 +26,13 @@ KERNEL_SAID = (
 def loaded(world: World, package: DriverPackage | None = None) -> World:
     """The driver on disk, loaded into a kernel that has just started (or had none)."""
     package = package or world.on_disk
-    if package is None or not world.hardware:
-        return world
+    assert package is not None, "a driver is on its disk"
     world = world.without_events(*KERNEL_SAID)
-    if rejected(world, package):
-        return _said(_unloaded(world, package), "secure-boot-rejected", "module", "nvidia")
     served = tuple(gpu for gpu in world.hardware if serves(package, gpu))
-    if not served:
-        return _said(_running(world, package, ()), "gpu-not-supported-by-driver", "name", "GPU")
     return _running(world, package, served)
 
 
 def rejected(world: World, package: DriverPackage) -> bool:
-    if world.os.id in ("arch", "manjaro", "endeavouros", "cachyos"):
-        return False  # without the lockdown patch Secure Boot asks no module for a key
     return bool(world.os.secure_boot) and not (package.signed or world.key_enrolled)
 
 
@@ -54,24 +47,6 @@ def serves(package: DriverPackage, gpu: Gpu) -> bool:
     last = by_threshold(facts.LAST_BRANCH, capability)
     flavour = capability >= facts.OPEN_FROM if package.open else capability < facts.OPEN_ONLY_FROM
     return bool(first <= branch <= last and (flavour or branch < 500))
-
-
-def _said(world: World, kind: str, name: str, value: str) -> World:
-    said = Event(kind=kind, values={name: value}, source="dmesg", text=kind)
-    return world.showing(events=(*world.snapshot.events, said))
-
-
-def _unloaded(world: World, package: DriverPackage) -> World:
-    driver = Driver(
-        module_loaded=False,
-        module_version=package.version,
-        library_version=package.version,
-        library_found=True,
-        uvm_loaded=False,
-        nouveau_loaded=False,
-        nvml_code=9,
-    )
-    return world.showing(driver=driver, cuda_api=CudaApi(), gpus=None)
 
 
 def _running(world: World, package: DriverPackage, served: tuple[Gpu, ...]) -> World:
@@ -121,8 +96,6 @@ NAMES = {0: "CUDA_SUCCESS", 100: "CUDA_ERROR_NO_DEVICE", 304: "CUDA_ERROR_OPERAT
 def answering(world: World) -> World:
     """The world with its GPUs' visibility and the answer of cuInit as they now are."""
     machine = world.snapshot
-    if not machine.driver.version or machine.driver.module_loaded is False:
-        return world
     shown = _visible(machine.gpus or (), machine.environment.get("CUDA_VISIBLE_DEVICES"))
     world = world.showing(gpus=shown)
     code = cu_init(world)
@@ -138,18 +111,10 @@ def _visible(gpus: tuple[Gpu, ...], variable: str | None) -> tuple[Gpu, ...]:
         return tuple(replace(gpu, visible=None if gpu.lost else True) for gpu in gpus)
     chosen: set[int] = set()
     for entry in variable.split(","):
-        hits = [n for n, gpu in enumerate(gpus) if _names(entry.strip(), n, gpu)]
-        if not hits:
+        if not entry.isdigit() or int(entry) >= len(gpus):
             break
-        chosen.update(hits)
+        chosen.add(int(entry))
     return tuple(replace(gpu, visible=n in chosen) for n, gpu in enumerate(gpus))
-
-
-def _names(entry: str, index: int, gpu: Gpu) -> bool:
-    if entry.isdigit():
-        return int(entry) == index
-    named = (gpu.uuid or "", *gpu.mig_instances)
-    return bool(entry) and any(name.startswith(entry) for name in named)
 
 
 def cu_init(world: World) -> int:
@@ -217,9 +182,6 @@ def backend_of(package: Package, world: World) -> str | None:
     label = package.version.partition("+")[2]
     if label.startswith(BACKENDS):
         return label
-    build = re.search(r"cuda(\d+)[._]?(\d)", package.build or "")
-    if build:
-        return f"cu{build.group(1)}{build.group(2)}"
     return package.channel if (package.channel or "").startswith(BACKENDS) else "cpu"
 
 

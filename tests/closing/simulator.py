@@ -120,15 +120,7 @@ def python(world: World, typed: Typed) -> World:
     words = typed.words[1:]
     if words[:2] == ("-m", "pip") and len(words) > 2:
         return pip_or_uv(world, "pip", words[2], words[3:])
-    if words[:2] == ("-m", "venv"):
-        return surroundings.new_environment(world, words[-1], None, by="venv")
-    if words[:1] == ("-c",):
-        return world
     raise Refused(f"the simulator does not know python {' '.join(words[:2])}")
-
-
-def pip(world: World, typed: Typed) -> World:
-    return pip_or_uv(world, "pip", typed.words[1], typed.words[2:])
 
 
 def uv(world: World, typed: Typed) -> World:
@@ -177,22 +169,10 @@ def unset(world: World, typed: Typed) -> World:
     return world
 
 
-def remove_item(world: World, typed: Typed) -> World:
-    for word in typed.words[1:]:
-        if not word.lower().startswith("env:"):
-            return surroundings.deleted(world, typed.words[1:])
-        world = surroundings.set_variable(world, word[4:], None)
-    return world
-
-
 def nvidia_smi(world: World, typed: Typed) -> World:
     words = typed.words[1:]
     if "--gpu-reset" in words or "-r" in words:
         return kernel.reset(world, words)
-    if "-mig" in words or "mig" in words:
-        return kernel.mig(world, words)
-    if "-c" in words:
-        return kernel.compute_mode(world, words)
     return world
 
 
@@ -203,33 +183,12 @@ def systemctl(world: World, typed: Typed) -> World:
             for gpu in world.snapshot.gpus or ()
         )
         return answering(world.having(fabric_down=False).showing(gpus=gpus))
-    if "reboot" in typed.words:
-        return kernel.reboot(world)
     return world
-
-
-def tee(world: World, typed: Typed) -> World:
-    """What is written into a file under /etc: of interest is nouveau's blacklist."""
-    blacklist = any("blacklist nouveau" in word for word in typed.piped_from)
-    world = drivers.written(world, " ".join(typed.piped_from), typed.words[-1])
-    return world.having(nouveau_blacklisted=world.nouveau_blacklisted or blacklist)
-
-
-def sed(world: World, typed: Typed) -> World:
-    """A line taken out of the loader's configuration: its folder is not looked into any more."""
-    compat = world.snapshot.container.cuda_compat_path
-    folders = [compat or "", (world.snapshot.driver.libcuda_path or "").rpartition("/")[0]]
-    named = [f for f in folders if f and any(f in word for word in typed.words)]
-    if not named or not any("/etc/ld.so.conf" in word for word in typed.words):
-        return world
-    return surroundings.found_without(world, named)
 
 
 def containers(world: World, typed: Typed) -> World:
     if typed.words[1] in ("run", "exec"):
         return surroundings.container_run(world, typed.words[2:])
-    if typed.words[1] == "restart":
-        return surroundings.with_gpus(world)
     raise Refused(f"the simulator does not know {' '.join(typed.words[:2])}")
 
 
@@ -246,21 +205,16 @@ EFFECTS: dict[str, Effect] = {
     **dict.fromkeys(("conda", "mamba", "micromamba"), conda_or_mamba),
     **dict.fromkeys(("docker", "podman", "apptainer", "singularity"), containers),
     "python": python,
-    "pip": pip,
     "uv": uv,
     "gpusetup": lambda world, typed: gpusetup(world, typed.words[1:], typed_in),
     "export": export,
     "unset": unset,
-    "Remove-Item": remove_item,
     "setx": lambda world, typed: surroundings.set_variable(world, *typed.words[1:3]),
     "rm": lambda world, typed: surroundings.deleted(world, typed.words[1:]),
-    "sed": sed,
     "mv": lambda world, typed: surroundings.deleted(world, typed.words[1:2]),
     "nvidia-smi": nvidia_smi,
     "systemctl": systemctl,
-    "tee": tee,
     "cd": lambda world, typed: world.having(folder=typed.words[1]),
-    "makepkg": lambda world, typed: drivers.makepkg(world, world.folder),
     "akmods": lambda world, typed: world.having(building=False),
     "reboot": lambda world, typed: kernel.reboot(world),
     "modprobe": lambda world, typed: kernel.modprobe(world, typed.words[1:]),
@@ -270,6 +224,5 @@ EFFECTS: dict[str, Effect] = {
     "mokutil": lambda world, typed: world.having(
         key_pending=world.key_pending or "--import" in typed.words
     ),
-    "wsl": lambda world, typed: surroundings.wsl(world, typed.words[1:]),
 }
 """Program -> what it leaves."""

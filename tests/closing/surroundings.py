@@ -8,7 +8,7 @@ from closing.seen import answering, importing, loaded
 from closing.shells import Refused
 from closing.world import DriverPackage, World
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Conda, Container, DeviceNode, Os, Package, Python
+from gpusetup.model.machine import Conda, Package, Python
 
 HOST_DRIVER = DriverPackage(version="570.211.01", open=True, signed=True)
 """The driver of a container's host that shows none."""
@@ -22,8 +22,6 @@ def set_variable(world: World, name: str, value: str | None) -> World:
     world = world.showing(environment=environment)
     if name == "LD_LIBRARY_PATH":
         world = _libraries_found(world, (value or "").split(":"))
-    if name in ("PYTHONPATH", "PYTHONNOUSERSITE"):
-        world = importing(world)
     return answering(world)
 
 
@@ -47,14 +45,6 @@ def with_own_libcuda(world: World) -> World:
     own = f"/usr/lib/x86_64-linux-gnu/libcuda.so.{driver.library_version or driver.version}"
     changed = world.having(stale_libcuda=None)
     return changed.showing(driver=replace(driver, libcuda_path=own))
-
-
-def found_without(world: World, folders: Sequence[str]) -> World:
-    """The loader's own configuration names these folders no more."""
-    if world.snapshot.container.cuda_compat_path in folders:
-        container = replace(world.snapshot.container, cuda_compat_path=None)
-        world = world.showing(container=container)
-    return answering(with_own_libcuda(world))
 
 
 def deleted(world: World, paths: Sequence[str]) -> World:
@@ -100,11 +90,6 @@ def container_run(world: World, words: Sequence[str]) -> World:
     options, rest = _options(words)
     if not rest:
         raise Refused("docker run: no image")
-    if rest[0].startswith("ubuntu:"):
-        world = fresh_ubuntu(world)
-    if any(o.startswith("--shm-size") for o in options):
-        memory = replace(world.snapshot.memory, shm_total_bytes=8 << 30)
-        world = world.showing(memory=memory)
     gives = any(o.startswith(("--gpus", "--device=nvidia.com", "--nv")) for o in options)
     return with_gpus(world) if gives else world
 
@@ -129,41 +114,9 @@ def with_gpus(world: World) -> World:
         if name not in ("NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES")
     }
     container = replace(world.snapshot.container, nvidia_requested=True)
-    if container.kind in (None, "none"):
-        container = Container(kind="docker", nvidia_requested=True)
     world = world.without_events("container-nvml-lost", "container-driver-capability-missing")
     world = world.showing(container=container, environment=environment)
     return loaded(world, world.on_disk or HOST_DRIVER)
-
-
-def fresh_ubuntu(world: World) -> World:
-    """The image `ubuntu:24.04`: its own libc and its own, managed Python without pip."""
-    os = Os(family="linux", id="ubuntu", name="Ubuntu 24.04.3 LTS", version="24.04",
-            kernel=world.os.kernel, machine=world.os.machine, libc="glibc 2.39",
-            wsl=False)  # fmt: skip
-    python = Python(version="3.12.3", executable="/usr/bin/python3", prefix="/usr", bits=64,
-                    manager="system", externally_managed=True, has_pip=False,
-                    site_packages="/usr/lib/python3/dist-packages")  # fmt: skip
-    world = world.showing(os=os, python=python, packages=(), conda=Conda(), disks=())
-    return importing(world.showing(events=(), environment={"PATH": "/usr/bin"}))
-
-
-def wsl(world: World, words: Sequence[str]) -> World:
-    """`wsl --update`, `--shutdown`: Windows gives its driver to the machine that starts anew."""
-    if "--shutdown" not in words:
-        return world
-    world = world.without_events("wsl-driver", "child-failed", "no-nvidia-driver")
-    driver = replace(
-        world.snapshot.driver,
-        version=world.snapshot.driver.version or "581.80",
-        cuda=None,
-        library_version="580.95.05",
-        libcuda_path="/usr/lib/wsl/lib/libcuda.so.1",
-        library_found=True,
-        nvml_code=0,
-    )
-    bridge = DeviceNode(path="/dev/dxg", readable=True, writable=True)
-    return answering(world.showing(driver=driver, devices=(bridge,), gpus=world.hardware))
 
 
 # --- environments -------------------------------------------------------------------------------

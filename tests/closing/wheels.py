@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from closing import facts
 from closing.shells import Refused
-from closing.world import FAMILY, World, by_threshold
+from closing.world import FAMILY, World
 from gpusetup.catalog.file import load_catalog
 from gpusetup.model.resolution import TorchBuild
 
@@ -27,8 +27,6 @@ class Wheel:
 
 def label_of(url: str | None) -> str:
     """Which index a URL means: torch's own of one backend, or the default one."""
-    if url is None:
-        return facts.DEFAULT_INDEX
     if not url.startswith(TORCH_INDEX):
         raise Refused(f"no such index: {url}")
     return url.removeprefix(TORCH_INDEX).strip("/")
@@ -59,10 +57,6 @@ def _of_row(world: World, name: str, index: str, row: TorchBuild) -> tuple[Wheel
     public = getattr(row, name)
     if public is None:
         return ()
-    if index == facts.DEFAULT_INDEX:
-        if row.backend != default_backend(world, row.torch):
-            return ()
-        return (Wheel(name, public, row.backend, _requires(name, row)),)
     if row.backend != index:
         return ()
     label = f"+{row.backend}" if row.labelled else ""
@@ -76,14 +70,6 @@ def _requires(name: str, row: TorchBuild) -> str | None:
     release = load_catalog().release_of(row.torch)
     least = release.torchvision_needs if name == "torchvision" and release else None
     return least or f"=={row.torch}"
-
-
-def default_backend(world: World, torch: str) -> str:
-    """The build on the default index: a CUDA one for Linux (aarch64 from 2.11), else the CPU's."""
-    version = Version(torch).release[:2]
-    if world.os.family != "linux" or (world.os.machine != "x86_64" and version < (2, 11)):
-        return "cpu"
-    return str(by_threshold(facts.PYPI_BACKEND, (version[0], version[1])))
 
 
 def requirement(text: str) -> Requirement:
@@ -111,7 +97,5 @@ def _other(wanted: Requirement, index: str) -> Wheel:
     below = [s.version for s in wanted.specifier if s.operator == "<"]
     version = versions[0] if versions else ("1.26.4" if below == ["2"] else "99.0")
     pins = facts.PINS.get(wanted.name, {})
-    if pins and not versions:
-        version = list(pins)[-1]
     needs = pins.get(version)
     return Wheel(wanted.name, version, None, f"=={needs}" if needs else None)

@@ -1,6 +1,6 @@
-"""Kubernetes through kubectl: a Job on each idle node.
+"""Kubernetes through kubectl: a Job on each idle node; and a DaemonSet that watches nodes.
 
-Sources: kubectl 1.27 to 1.33; the API reference of Kubernetes 1.28 to 1.37 (batch/v1).
+Sources: kubectl 1.27 to 1.33; the API reference of Kubernetes 1.28 to 1.37 (batch/v1, apps/v1).
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ GPU = "nvidia.com/gpu"
 NAME_LABEL, RUN_LABEL, NODE_NOTE = "app.kubernetes.io/name", "gpusetup.io/run", "gpusetup.io/node"
 START_SECONDS = 300
 """So long may a pod take to begin: the image has to come first."""
+CHECK_SECONDS = 300
+"""How often a watched node is checked."""
 KEPT_SECONDS = 3600
 """A Job that nobody deletes is gone after an hour."""
 ASK_SECONDS = 60.0
@@ -201,6 +203,52 @@ def job(setting: Setting, work: Work, place: tuple[str, str], gpus: int) -> Obje
             "activeDeadlineSeconds": int(work.limit) + START_SECONDS,
             "ttlSecondsAfterFinished": KEPT_SECONDS,
             "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def watcher(setting: Setting, python: str) -> Object:
+    """A DaemonSet whose pods are ready as long as their node passes `fleet check`.
+
+    They take no GPU from jobs and may ask the API nothing; they are privileged to read the kernel's
+    log.
+    """
+    named = {"name": "gpusetup", "labels": {NAME_LABEL: "gpusetup"}}
+    container = {
+        "name": "gpusetup",
+        "image": setting.image,
+        "command": ["sleep", "infinity"],
+        "readinessProbe": {
+            "exec": {"command": [python, "-I", "-m", "gpusetup", "fleet", "check"]},
+            "periodSeconds": CHECK_SECONDS,
+            "timeoutSeconds": 60,
+            "failureThreshold": 1,
+        },
+        "env": [
+            {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
+            {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
+        ],
+        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
+        "securityContext": {"privileged": True},
+        "volumeMounts": [{"name": "kmsg", "mountPath": "/dev/kmsg", "readOnly": True}],
+    }
+    pod = {
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 1,
+        **runtime(setting),
+        "nodeSelector": {f"{GPU}.present": "true"},
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [container],
+        "volumes": [{"name": "kmsg", "hostPath": {"path": "/dev/kmsg"}}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {**named, "namespace": setting.namespace},
+        "spec": {
+            "selector": {"matchLabels": named["labels"]},
+            "updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}},
+            "template": {"metadata": {"labels": named["labels"]}, "spec": pod},
         },
     }
 
