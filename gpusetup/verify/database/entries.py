@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import random
 import warnings
 import zlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .calls import WHOLE, Call, plain, replaced
 from .draw import Draw, grown, numbered
-from .forms import Question, form
+from .forms import Question
 from .loading import Database, kept_chance, seeded
 from .rules import BY_SIGN, HALVES, LEFT_OUT, NO_GRADIENT, reason
 from .ways import WAYS, Way, directly, in_place, into_out
@@ -134,8 +133,6 @@ class Entry(NamedTuple):
         if not formats:
             return None
         dtype = formats[turn % len(formats)]
-        words = f"{seed}:{self.name}:{turn}"
-        chance = random.Random(words)
         number = zlib.crc32(f"{seed}:{self.name}".encode())
         key = (self.name, device, dtype, number)
         if key not in MADE:
@@ -145,11 +142,11 @@ class Entry(NamedTuple):
         calls = MADE[key]
         if not calls:
             return None
-        wanted, call = form(turn), chance.choice(calls)
+        draw = Draw(torch, self.name, seed, turn)
+        call = draw.choice(calls)
         if self.varies:
-            draw = Draw(torch, words, wanted.lengths)
             most = MOST if self.of_single_numbers or dtype in HALVES else LONGEST
-            longer, kind = grown(draw, call, most), wanted.numbers
+            longer, kind = grown(draw, call, most), draw.form.numbers
             if kind == "large" and dtype in WHOLE and self.counts_up(torch, longer):
                 kind = ""
             made = longer
@@ -158,11 +155,11 @@ class Entry(NamedTuple):
                 made = self.within(torch, numbered(draw, made, kind, dtype))
             fit = (one for one in (made, longer) if not self.leaves_range(torch, one, dtype))
             call = next(fit, call)
-        if self.listed and wanted.lengths:  # more tensors than one call of a kernel takes
-            many = chance.choice((1, 9, 40))
+        if self.listed and draw.lengths:  # more tensors than one call of a kernel takes
+            many = draw.choice((1, 1, 8))
             given = (x * many if isinstance(x, list) else x for x in call.given)
             call = call._replace(given=tuple(given))
-        return Question(self, dtype, turn, call, words, wanted)
+        return draw.question(self, dtype, call)
 
     def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
         """The same numbers computed in the way of the question, in its layout."""
