@@ -248,7 +248,7 @@ def save_and_load(device: str) -> Outcome:
         path = os.path.join(folder, "state.pt")
         torch.save({"state": state, "step": 17}, path)
         for target in dict.fromkeys(("cpu", device)):
-            loaded = _loaded(path, target)
+            loaded = torch.load(path, map_location=target, weights_only=True)
             fit = set(loaded["state"]) == set(state) and loaded["step"] == 17
             parts.append(holds(f"keys on {target}", fit, "names are missing"))
             for name, found in loaded["state"].items():
@@ -257,11 +257,3 @@ def save_and_load(device: str) -> Outcome:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return judged(parts, "what was saved, every bit")
-
-
-def _loaded(path: str, device: str) -> Any:
-    """With `weights_only` where this torch has it."""
-    try:
-        return torch.load(path, map_location=device, weights_only=True)
-    except TypeError:
-        return torch.load(path, map_location=device)

@@ -110,7 +110,7 @@ class Entry(NamedTuple):
     def learns(self, torch: Any, device: str, dtype: str) -> bool:
         kind = device.partition(":")[0]
         # float16 ends or vanishes within what most gradients are computed by.
-        if dtype == "float16" or not self.info.supports_autograd:
+        if dtype == "float16" or self.listed or not self.info.supports_autograd:
             return False
         if reason(NO_GRADIENT, self.name, dtype):
             return False
@@ -155,10 +155,8 @@ class Entry(NamedTuple):
                 made = self.within(torch, numbered(draw, made, kind, dtype))
             fit = (one for one in (made, longer) if not self.leaves_range(torch, one, dtype))
             call = next(fit, call)
-        if self.listed and draw.lengths:  # more tensors than one call of a kernel takes
-            many = draw.choice((1, 1, 8))
-            given = (x * many if isinstance(x, list) else x for x in call.given)
-            call = call._replace(given=tuple(given))
+        if self.listed:
+            call = many(torch, grown(draw, call, MOST), draw.choice((1, 1, 8)))
         return draw.question(self, dtype, call)
 
     def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
@@ -190,6 +188,19 @@ TURNS = (
     *("float32", "bfloat16", "complex64", "uint8", "float32", "float16", "int64", "int8", "int16"),
 )
 """Formats as they come round, by what programs use."""
+
+
+def many(torch: Any, call: Call, times: int) -> Call:
+    """More tensors than one call of a kernel takes."""
+    lists = len(call.given[0])
+
+    def repeated(x: Any) -> Any:
+        if isinstance(x, torch.Tensor):
+            return x.repeat(times) if x.shape == (lists,) else x
+        return x * times if isinstance(x, list) else x
+
+    options = {name: repeated(x) for name, x in call.options.items()}
+    return call._replace(given=tuple(map(repeated, call.given)), options=options)
 
 
 def entries(database: Database) -> Dict[str, Entry]:
