@@ -72,7 +72,6 @@ class Own(NamedTuple):
     """Whether each thread of a CPU rounds its share, so that several round more than once."""
     learns: bool = True
     room: float = 1.0
-    unique: bool = True
 
     @property
     def often(self) -> int:

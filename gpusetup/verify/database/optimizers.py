@@ -19,7 +19,6 @@ from .ways import Asking, NoWay, Way
 FORMATS = ("float32", "bfloat16")
 STEPS, MISSING = 5, 3
 """Steps; the one at which a parameter has no gradient."""
-CASES = ("sizes", "many")
 SHAPES = ((1,), (31,), (33,), (41, 25), (9000,), (129,), (7,))
 """Around the widths of vectors; the fourth is transposed."""
 MANY = 75
@@ -39,9 +38,9 @@ class OptimizerEntry(NamedTuple):
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
         """One setting in one case."""
         draw = Draw(torch, self.name, seed, turn)
-        dtype, case = FORMATS[turn // 2 % len(FORMATS)], CASES[turn % len(CASES)]
+        dtype = FORMATS[turn // 2 % len(FORMATS)]
         shapes: Tuple[Tuple[int, ...], ...] = SHAPES
-        if case == "many":
+        if turn % 2:
             shapes = tuple((1 + (7 * place) % 40,) for place in range(MANY))
         low = getattr(torch, dtype)
 
@@ -79,7 +78,6 @@ class Trial(NamedTuple):
     room: float
     forms: Tuple[str, ...]
     """Those that this optimizer has here."""
-    unique: bool = True
 
     def run(self, *given: Any, **options: Any) -> List[Any]:
         plain = {"foreach": False} if "foreach" in self.info.supported_impls else {}

@@ -157,7 +157,6 @@ def own(torch: Any) -> Dict[str, Any]:
         Own("attention packed", lambda d: draw_attention(d, "packed"), attended),
         Own("lstm net", draw_recurrent(4), run_net("lstm"), room=4.0),
         Own("gru net", draw_recurrent(3), run_net("gru"), room=4.0),
-        Own("rnn net", draw_recurrent(1), run_net("rnn_tanh"), room=4.0),
         Own("transformer layer", draw_transformer, transformed, room=8.0),
         Own("product", draw_mm, t.mm, once=True),
         Own("products of a batch", draw_bmm, t.bmm, once=True),
