@@ -138,9 +138,9 @@ def _at_once(device: str) -> Iterator[Part]:
     with contextlib.suppress(NoDatabase):
         known, seed = known_to(torch, "operators"), asked().seed
         single = [e for e in known.values() if getattr(e, "of_single_numbers", False)]
-        for entry in random.Random(seed).sample(single, len(single)):
+        for place, entry in enumerate(random.Random(seed).sample(single, len(single))):
             with contextlib.suppress(Exception):  # it has no answer in this form
-                question = entry.question(torch, device, seed, seed % 97)
+                question = entry.question(torch, device, seed, (seed + place) % 97)
                 if question.dtype in COMPILED and len(chosen) < AT_ONCE:
                     drawn = Question(torch, device, question, question.call)
                     drawn.here(learns=False)
