@@ -138,7 +138,7 @@ def test_a_run_is_written_in_every_form(tmp_path: Path) -> None:
         (("--seed", "-1"), "is no seed"),
         (("--device", "tpu"), "is no device"),
         (("--exp", "gpus>=1"), "unrecognized"),
-        (("--with", "numpy"), "no computation of it is known"),
+        (("--with", "numpy"), "it is not known"),
         (("--only", "softmx"), "no check 'softmx'"),
         (("--only", "float8"), "`float8` is no check of level quick"),
     ],

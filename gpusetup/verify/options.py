@@ -32,19 +32,6 @@ class Parser(argparse.ArgumentParser):
         put(message)
 
 
-def device_named(text: str) -> str:
-    """A device as people write it.
-
-    >>> device_named("GPU"), device_named("GPU0"), device_named("1"), device_named("cuda0")
-    ('cuda', 'cuda:0', 'cuda:1', 'cuda:0')
-    """
-    plain = text.strip().lower()
-    found = re.match(r"(?:cuda|gpu|nvidia)?[\s:#-]*(\d*)\Z", plain)
-    if found is None or not plain:
-        return plain
-    return "cuda:" + found.group(1) if found.group(1) else "cuda"
-
-
 def seconds(text: str) -> float:
     """So many seconds."""
     if not 0 < float(text) < float("inf"):
@@ -86,7 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--timeout", type=seconds, metavar="N", help="end after N seconds, with what is known")
     add(
         "--device",
-        type=device_named,
+        type=str.lower,
         default="auto",
         metavar="auto|cpu|cuda|cuda:N|none",
         help="auto (every GPU, and there must be one), cpu, one GPU, or none: an image build",

@@ -33,7 +33,6 @@ def _samplers() -> Dict[str, Sampler]:
     return {
         "rand": (lambda x, g: torch.rand(len(x), **like(x, g)), lambda v: v + (v >= 1)),
         "randn": (lambda x, g: torch.randn(len(x), **like(x, g)), ndtr),
-        "log_normal_": (lambda x, g: x.log_normal_(generator=g), lambda v: ndtr((v.log() - 1) / 2)),
         "exponential_": (
             lambda x, g: x.exponential_(0.5, generator=g),
             lambda v: -(-v / 2).expm1(),

@@ -39,7 +39,6 @@ def trained(device: str, low: Any, scaler: Any) -> Tuple[List[float], str]:
     inputs = torch.randn(128, 32)
     targets = torch.tanh(inputs @ torch.randn(32, 8) / 4).to(device)
     net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
-    starts = [each.detach().clone() for each in net.parameters()]
     leaves = list(net.to(device).parameters())
     descent, inputs, losses = Descent(leaves), inputs.to(device), []
     for _ in range(STEPS):
@@ -56,8 +55,7 @@ def trained(device: str, low: Any, scaler: Any) -> Tuple[List[float], str]:
             scaler.scale(loss).backward()
             scaler.step(descent)
             scaler.update()
-    still = any(leaf.cpu().equal(start) for leaf, start in zip(leaves, starts))
-    return losses, f"{guess.dtype}" + (", and a parameter did not move" if still else "")
+    return losses, str(guess.dtype)
 
 
 def scaler_of(device: str, scale: float) -> Any:

@@ -64,7 +64,7 @@ class Question:
     def __init__(self, torch: Any, device: str, asked: Any, call: Call) -> None:
         entry = asked.entry
         self.torch, self.device, self.call, self.dtype = torch, device, call, asked.dtype
-        self.run, self.unique = entry.run, entry.unique
+        self.run, self.unique = entry.run, getattr(entry, "unique", True)
         chance = random.Random(asked.words)
         self.made = torch.Generator().manual_seed(chance.getrandbits(62))
         self.u = ROUNDOFF.get(self.dtype, ROUNDOFF["float32"])

@@ -17,13 +17,18 @@ MOST = 2**17
 
 
 class Draw:
-    """What an entry draws its call with."""
+    """What an entry draws the call of one turn with."""
 
-    def __init__(self, torch: Any, words: str, lengths: Tuple[int, ...]) -> None:
-        self.torch, self.lengths = torch, lengths
-        self.chance = random.Random(words)
+    def __init__(self, torch: Any, name: str, seed: int, turn: int) -> None:
+        self.torch, self.turn, self.form = torch, turn, form(turn)
+        self.words = f"{seed}:{name}:{turn}"
+        self.lengths = self.form.lengths
+        self.chance = random.Random(self.words)
         self.choice = self.chance.choice
         self.made = torch.Generator().manual_seed(self.chance.getrandbits(62))
+
+    def question(self, entry: Any, dtype: str, call: Call) -> Question:
+        return Question(entry, dtype, self.turn, call, self.words, self.form)
 
     def length(self, most: int = MOST) -> int:
         """A length of the question's class, if it is not too long."""
@@ -67,7 +72,6 @@ class Own(NamedTuple):
     """Whether each thread of a CPU rounds its share, so that several round more than once."""
     learns: bool = True
     room: float = 1.0
-    unique: bool = True
 
     @property
     def often(self) -> int:
@@ -75,10 +79,8 @@ class Own(NamedTuple):
         return 6
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
-        words = f"{seed}:{self.name}:{turn}"
         dtype = self.dtypes[(turn + turn // 4) % len(self.dtypes)]
-        wanted = form(turn)
-        draw = Draw(torch, words, wanted.lengths)
+        draw = Draw(torch, self.name, seed, turn)
         given, options = self.draw(draw)
         low = getattr(torch, dtype)
 
@@ -87,17 +89,17 @@ class Own(NamedTuple):
 
         call = replaced(torch, Call(given, options, lambda x: x), lowered)
         if turn % 2 and any(x.dim() == 4 for x in given if hasattr(x, "dim")):
-            wanted = wanted._replace(layout="channels-last")
-        kind = wanted.numbers if dtype != "float16" and wanted.numbers != "special" else ""
+            draw.form = draw.form._replace(layout="channels-last")
+        kind = draw.form.numbers if dtype != "float16" and draw.form.numbers != "special" else ""
         call = numbered(draw, call, kind, dtype)
         learns = self.learns and not kind and low.is_floating_point
-        if wanted.layout == "channels-last" and dtype != "float32":
+        if draw.form.layout == "channels-last" and dtype != "float32":
             learns = False  # convolutions leave parts of such a gradient unwritten (2.13.0, CPU)
 
         def learning(x: Any) -> Any:
             return x.requires_grad_(learns and x.is_floating_point())
 
-        return Question(self, dtype, turn, replaced(torch, call, learning), words, wanted)
+        return draw.question(self, dtype, replaced(torch, call, learning))
 
     def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
         form = asked.form

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import random
 import warnings
 import zlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .calls import WHOLE, Call, plain, replaced
 from .draw import Draw, grown, numbered
-from .forms import Question, form
+from .forms import Question
 from .loading import Database, kept_chance, seeded
 from .rules import BY_SIGN, HALVES, LEFT_OUT, NO_GRADIENT, reason
 from .ways import WAYS, Way, directly, in_place, into_out
@@ -111,7 +110,7 @@ class Entry(NamedTuple):
     def learns(self, torch: Any, device: str, dtype: str) -> bool:
         kind = device.partition(":")[0]
         # float16 ends or vanishes within what most gradients are computed by.
-        if dtype == "float16" or not self.info.supports_autograd:
+        if dtype == "float16" or self.listed or not self.info.supports_autograd:
             return False
         if reason(NO_GRADIENT, self.name, dtype):
             return False
@@ -134,8 +133,6 @@ class Entry(NamedTuple):
         if not formats:
             return None
         dtype = formats[turn % len(formats)]
-        words = f"{seed}:{self.name}:{turn}"
-        chance = random.Random(words)
         number = zlib.crc32(f"{seed}:{self.name}".encode())
         key = (self.name, device, dtype, number)
         if key not in MADE:
@@ -145,11 +142,11 @@ class Entry(NamedTuple):
         calls = MADE[key]
         if not calls:
             return None
-        wanted, call = form(turn), chance.choice(calls)
+        draw = Draw(torch, self.name, seed, turn)
+        call = draw.choice(calls)
         if self.varies:
-            draw = Draw(torch, words, wanted.lengths)
             most = MOST if self.of_single_numbers or dtype in HALVES else LONGEST
-            longer, kind = grown(draw, call, most), wanted.numbers
+            longer, kind = grown(draw, call, most), draw.form.numbers
             if kind == "large" and dtype in WHOLE and self.counts_up(torch, longer):
                 kind = ""
             made = longer
@@ -158,11 +155,9 @@ class Entry(NamedTuple):
                 made = self.within(torch, numbered(draw, made, kind, dtype))
             fit = (one for one in (made, longer) if not self.leaves_range(torch, one, dtype))
             call = next(fit, call)
-        if self.listed and wanted.lengths:  # more tensors than one call of a kernel takes
-            many = chance.choice((1, 9, 40))
-            given = (x * many if isinstance(x, list) else x for x in call.given)
-            call = call._replace(given=tuple(given))
-        return Question(self, dtype, turn, call, words, wanted)
+        if self.listed:
+            call = many(torch, grown(draw, call, MOST), draw.choice((1, 1, 8)))
+        return draw.question(self, dtype, call)
 
     def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
         """The same numbers computed in the way of the question, in its layout."""
@@ -193,6 +188,19 @@ TURNS = (
     *("float32", "bfloat16", "complex64", "uint8", "float32", "float16", "int64", "int8", "int16"),
 )
 """Formats as they come round, by what programs use."""
+
+
+def many(torch: Any, call: Call, times: int) -> Call:
+    """More tensors than one call of a kernel takes."""
+    lists = len(call.given[0])
+
+    def repeated(x: Any) -> Any:
+        if isinstance(x, torch.Tensor):
+            return x.repeat(times) if x.shape == (lists,) else x
+        return x * times if isinstance(x, list) else x
+
+    options = {name: repeated(x) for name, x in call.options.items()}
+    return call._replace(given=tuple(map(repeated, call.given)), options=options)
 
 
 def entries(database: Database) -> Dict[str, Entry]:

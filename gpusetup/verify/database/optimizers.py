@@ -7,19 +7,18 @@ What is right is the plain form, a loop over the parameters, in float64 on the C
 from __future__ import annotations
 
 import math
-import random
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..judging.refusals import lacks_form, refuses
 from .calls import Answer, Call
-from .forms import Question, form
+from .draw import Draw
+from .forms import Question
 from .rules import HALVES, LEFT_OUT, reason, release
 from .ways import Asking, NoWay, Way
 
 FORMATS = ("float32", "bfloat16")
 STEPS, MISSING = 5, 3
 """Steps; the one at which a parameter has no gradient."""
-CASES = ("sizes", "many")
 SHAPES = ((1,), (31,), (33,), (41, 25), (9000,), (129,), (7,))
 """Around the widths of vectors; the fourth is transposed."""
 MANY = 75
@@ -38,27 +37,24 @@ class OptimizerEntry(NamedTuple):
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
         """One setting in one case."""
-        words = f"{seed}:{self.name}:{turn}"
-        chance = random.Random(words)
-        dtype, case = FORMATS[turn // 2 % len(FORMATS)], CASES[turn % len(CASES)]
-        made = torch.Generator().manual_seed(chance.getrandbits(62))
+        draw = Draw(torch, self.name, seed, turn)
+        dtype = FORMATS[turn // 2 % len(FORMATS)]
         shapes: Tuple[Tuple[int, ...], ...] = SHAPES
-        if case == "many":
+        if turn % 2:
             shapes = tuple((1 + (7 * place) % 40,) for place in range(MANY))
         low = getattr(torch, dtype)
 
         def values(size: float) -> List[Any]:
-            drawn = (torch.randn(math.prod(shape), generator=made) for shape in shapes)
-            return [(size * x).to(low) for x in drawn]
+            return [(size * draw.normal(math.prod(shape))).to(low) for shape in shapes]
 
         found = [each.kwargs for each in self.info.optim_inputs_func(device="cpu")]
         # Two together, as torch's database does not have them.
-        options = {**chance.choice(found), **chance.choice(found)}
+        options = {**draw.choice(found), **draw.choice(found)}
         call = Call((values(SIZE), [values(1.0) for _ in range(STEPS)]), options, lambda x: x)
         room = COUNTING if dtype == "float32" else 1.0
         forms = self.forms(torch, device.partition(":")[0], dtype)
         trial = Trial(self.name, self.info, shapes, room, forms)
-        return Question(trial, dtype, turn, call, words, form(turn))
+        return draw.question(trial, dtype, call)
 
     def forms(self, torch: Any, kind: str, dtype: str) -> Tuple[str, ...]:
         fused = "fused" in self.info.supported_impls and kind in self.info.supports_fused_on
@@ -82,7 +78,6 @@ class Trial(NamedTuple):
     room: float
     forms: Tuple[str, ...]
     """Those that this optimizer has here."""
-    unique: bool = True
 
     def run(self, *given: Any, **options: Any) -> List[Any]:
         plain = {"foreach": False} if "foreach" in self.info.supported_impls else {}

@@ -6,7 +6,7 @@ matters.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
 from .draw import Draw, Own
 from .layers import (
@@ -91,17 +91,6 @@ def _picked(d: Draw) -> Any:
     return (table, places), {}
 
 
-def _lists(count: int, positive: bool = False) -> Callable[[Draw], Any]:
-    def draw(d: Draw) -> Any:
-        many = d.choice((1, 3, 17, 70))
-        sizes = [d.choice((1, 7, 33, 65, 129)) for _ in range(many)]
-        sizes[-1] = d.length(8193)
-        given = tuple([d.normal(n) for n in sizes] for _ in range(count))
-        return ((*given[:-1], [x.abs() + 0.5 for x in given[-1]]) if positive else given), {}
-
-    return draw
-
-
 def _int8(d: Draw) -> Any:
     n, k, m = 17 + d.length(200), 8 * d.choice((1, 2, 9, 33, 65)), 8 * d.choice((1, 2, 5, 17))
     a, b = d.whole(-128, 128, n, k).to(d.torch.int8), d.whole(-128, 128, m, k).to(d.torch.int8).t()
@@ -158,13 +147,6 @@ def _classes(d: Draw) -> Any:
     }
 
 
-def in_place_of(run: Any, first: List[Any], *others: List[Any]) -> List[Any]:
-    """As optimizers call it."""
-    mine = [x.clone() for x in first]
-    run(mine, *others, 0.5)
-    return mine
-
-
 def own(torch: Any) -> Dict[str, Any]:
     """By name."""
     f, t = torch.nn.functional, torch
@@ -175,7 +157,6 @@ def own(torch: Any) -> Dict[str, Any]:
         Own("attention packed", lambda d: draw_attention(d, "packed"), attended),
         Own("lstm net", draw_recurrent(4), run_net("lstm"), room=4.0),
         Own("gru net", draw_recurrent(3), run_net("gru"), room=4.0),
-        Own("rnn net", draw_recurrent(1), run_net("rnn_tanh"), room=4.0),
         Own("transformer layer", draw_transformer, transformed, room=8.0),
         Own("product", draw_mm, t.mm, once=True),
         Own("products of a batch", draw_bmm, t.bmm, once=True),
@@ -234,11 +215,6 @@ def own(torch: Any) -> Dict[str, Any]:
             _met,
             lambda x, dim, i, y: (x.gather(dim, i), x.scatter_add(dim, i, y)),
         ),
-        Own(
-            "lists with quotients", _lists(3, True), lambda *x: in_place_of(t._foreach_addcdiv_, *x)
-        ),
-        Own("lists with products", _lists(3), lambda *x: in_place_of(t._foreach_addcmul_, *x)),
-        Own("norms of lists", _lists(1), t._foreach_norm),
         Own("product of bytes", _int8, _int_product, ("int8",), learns=False),
         Own("waves", _waves, lambda x, n: (t.fft.rfft(x), t.fft.irfft(t.fft.rfft(x), n)), full),
         Own("solved", _solved, lambda x, y: (t.linalg.cholesky(x), t.linalg.solve(x, y)), full),

@@ -50,13 +50,8 @@ def libraries_load(_: str) -> Outcome:
 
 
 def libraries_of(torch_folder: Path) -> Iterator[Path]:
-    """The wanted libraries of torch and the nvidia wheels beside it: the files that are there, and
-    those that the wheels' records name, so that a deleted one is missed."""
+    """The wanted libraries of torch and of the nvidia wheels beside it."""
     site = torch_folder.parent
     there = [*(torch_folder / "lib").glob("*"), *site.glob("nvidia/**/lib/*")]
     there += site.glob("nvidia/**/bin/*")
-    records = [*site.glob("torch-*.dist-info/RECORD"), *site.glob("nvidia_*.dist-info/RECORD")]
-    for record in records:
-        names = [line.split(",")[0] for line in record.read_text(encoding="utf-8").splitlines()]
-        there += [site / name for name in names]
     return (path for path in there if WANTED.match(path.name))

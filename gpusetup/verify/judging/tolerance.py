@@ -7,16 +7,14 @@ The limits here leave about the double of the worst that was measured on CPUs.
 
 from __future__ import annotations
 
-from math import inf, sqrt
+from math import inf
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..values import FAILED, PASSED, Outcome, asked
 
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 """Half the distance from 1 to the next number."""
-ROOM = 8.0
 PART = "of the error allowed"
-SINGLE = ROUNDOFF["float32"]
 
 
 class Part(NamedTuple):
@@ -31,15 +29,6 @@ class Part(NamedTuple):
     of: int = 0
     first: str = ""
     """Where the first wrong element is, what it is and what it should be."""
-
-
-def summed(inner: int, u: float = SINGLE) -> float:
-    """The error allowed of a sum of `inner` terms, relative to the size of the terms' sum.
-
-    >>> f"{summed(1):.1e} {summed(1024):.1e}"
-    '1.4e-06 1.6e-05'
-    """
-    return ROOM * u * (2 + sqrt(inner))
 
 
 def numbers(torch: Any, *shape: int, salt: int = 0) -> Any:

@@ -35,14 +35,14 @@ class Form(NamedTuple):
     """Backward passes a step, of which the last one exchanges."""
     kind: str = "float64"
     limit: float = TOLERANCE
-    rows: str = "own"
-    """What a rank is given: its `own` rows; `all`; its own for an answer to all (`split`)."""
+    whole: bool = False
+    """Whether a rank is given the rows of all."""
 
 
 def net(form: Form, world: int, seed: int) -> Any:
     torch.manual_seed(seed)
-    hidden = form.hidden * world if form.rows != "own" else form.hidden
-    between = (nn.Tanh(), nn.LayerNorm(hidden)) if form.rows == "own" else (nn.GELU(),)
+    hidden = form.hidden * world if form.whole else form.hidden
+    between = (nn.Tanh(), nn.LayerNorm(hidden)) if not form.whole else (nn.GELU(),)
     made = nn.Sequential(nn.Linear(WIDTH, hidden), *between, nn.Linear(hidden, OUT))
     return made.to(getattr(torch, form.kind))
 
@@ -74,12 +74,11 @@ def fsdp(model: Any, group: Group, members: Members, narrow: bool = False) -> An
     return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def tensor_parallel(model: Any, group: Group, members: Members, split: bool = False) -> Any:
-    """The first layer split by columns (the inputs too, or not), the last one by rows."""
-    from torch.distributed.tensor import Replicate, Shard, parallel
+def tensor_parallel(model: Any, group: Group, members: Members) -> Any:
+    """The first layer split by columns, the last one by rows."""
+    from torch.distributed.tensor import parallel
 
-    columns = parallel.ColwiseParallel(input_layouts=Shard(0) if split else Replicate())
-    plan = {"0": columns, "2": parallel.RowwiseParallel(output_layouts=Replicate())}
+    plan = {"0": parallel.ColwiseParallel(), "2": parallel.RowwiseParallel()}
     return parallel.parallelize_module(model, mesh_of(group), plan)
 
 
@@ -98,8 +97,7 @@ FORMS: Dict[str, Dict[str, Form]] = {
         "in bfloat16": Form(fsdp, {"narrow": True}, kind="float32", limit=0.05),
     },
     "tp_step": {
-        "columns and rows": Form(tensor_parallel, hidden=16, rows="all"),
-        "sequence parallel": Form(tensor_parallel, {"split": True}, 16, rows="split"),
+        "columns and rows": Form(tensor_parallel, hidden=16, whole=True),
     },
 }
 """Check -> the ways that it tries."""
@@ -132,9 +130,7 @@ def _trained(group: Group, form: Form, name: str) -> str:
     for step in range(3 * form.turns):
         last = (step + 1) % form.turns == 0
         rows = [_rows(group, form, 1000 * step + rank) for rank in ranks]
-        every = tuple(map(torch.cat, zip(*rows)))
-        mine = rows[members.me]
-        given = {"own": mine, "all": every, "split": (mine[0], every[1])}[form.rows]
+        given = tuple(map(torch.cat, zip(*rows))) if form.whole else rows[members.me]
         if not own and form.turns > 1:
             ours.set_requires_gradient_sync(last)
         with contextlib.nullcontext() if last or not own else ours.no_sync():
