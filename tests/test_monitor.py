@@ -488,7 +488,7 @@ def test_what_is_no_recording_is_a_wrong_question(
 def test_the_demonstration_needs_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["monitor", "--demo"]) == 0
     said = capsys.readouterr().out
-    assert said.count("GPU 0") > 40 and "input-starved" in said and "gpusetup tune" in said
+    assert said.count("GPU 0") > 10 and "input-starved" in said and "gpusetup tune" in said
     assert cli.main(["monitor", "--demo", "--replay", "run.jsonl"]) == 2
 
 

@@ -141,7 +141,11 @@ ARCH_TOO_NEW_FOR_WHEEL = Cause(
         "cuda-library-error",
     ),
     stage="first-kernel",
-    alike=(Alike(causes=("cuda-lib-missing",), asks=alike.BESIDE_TORCH, settled_by=("program",)),),
+    alike=(
+        Alike(
+            causes=("cuda-lib-missing",), asks=alike.BESIDE_TORCH, settled_by=("gpus", "program")
+        ),
+    ),
     by_check=True,
     message=Message(
         title="{who} has no kernels for {gpu}: the GPU is too new for it",

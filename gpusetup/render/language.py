@@ -183,7 +183,7 @@ def table(
             is_left = len(parts) // 3 in left
             before, after = ("  ", room) if is_left else (f"  {room}", "")
             parts += [(before, ""), (text, style), (after, "")]
-        while not parts[-1][0].strip(" "):
+        while parts and not parts[-1][0].strip(" "):
             parts.pop()
         hang = sum(wide) + 2 * words + 2
         found.append(Row(*parts, hang=hang, whole=not any(text for text, _ in row[words:])))
