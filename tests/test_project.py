@@ -116,6 +116,12 @@ def test_a_dry_run_shows_the_diff_and_writes_nothing(
     assert path.read_text(encoding="utf-8") == PROJECT
 
 
+def test_a_described_gpu_gets_its_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    described = ("--gpu", "RTX 3090", "--driver", "580.95.05")
+    main(["install", "--project", str(project_in(tmp_path)), "--dry-run", *described])
+    assert "whl/cu" in capsys.readouterr().out
+
+
 def test_written_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = project_in(tmp_path)
     assert main([*WORDS, str(path), "--yes"]) == 0

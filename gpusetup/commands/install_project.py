@@ -26,6 +26,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 from gpusetup.render.install import project_screen
 from gpusetup.render.language import plain
+from gpusetup.resolver.described import for_host
 
 UNWRITTEN = (
     "The index's user name and password are not written: uv reads them from ~/.netrc, or from "
@@ -39,7 +40,10 @@ def edit_project(options: Namespace, out: Console) -> int:
         raise UsageError("`--project` and `--venv` exclude each other: one is a file for uv")
     request, path = request_of(options), Path(options.project)
     text = read_project(path)
-    question = question_of(request, gather(options, out), {}, by_conda=False)
+    machine = gather(options, out)
+    if request.for_other_host:
+        machine = for_host(machine, list(request.for_gpu), request.for_driver, load_catalog())
+    question = question_of(request, machine, {}, by_conda=False)
     asked = question.asked
     if asked.packages:
         raise UsageError(
