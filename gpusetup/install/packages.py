@@ -24,7 +24,6 @@ NO_PACKAGES = {
     r"([<>=!~^].*)": r'did you mean `gpusetup install --torch "\1"`?',
     r"(?:pytorch-)?cuda-?=?=?(\d+\.\d+)[\d.*]*": r"did you mean `gpusetup install --backend \1`?",
     r"(cu\d{2,3}|cpu|rocm[\d.]*|xpu)": r"did you mean `gpusetup install --backend \1`?",
-    r"(?:rtx|gtx|geforce|tesla|quadro|titan)[\s\w-]*": r'did you mean `--gpu "\g<0>"`?',
     r"cpu-?only": "did you mean `gpusetup install --backend cpu`?",
     r"(?:cuda|gpu|nvidia|(?:nvidia-)?cuda-?toolkit|cudnn|nvcc|pytorch-cuda)(?:[=<>].*)?": (
         "torch's wheels bring their own CUDA: `gpusetup install`, or `--backend 12.4` for a version"

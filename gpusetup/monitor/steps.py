@@ -13,7 +13,7 @@ from gpusetup.monitor import signs as s
 from gpusetup.monitor.figures import UNKNOWN, sentence
 from gpusetup.monitor.marks import MEMORY_HIGH
 from gpusetup.monitor.run import Run
-from gpusetup.monitor.seen import MIXED, Seen, Sign, says, useful_workers
+from gpusetup.monitor.seen import MIXED, Seen, Sign, says
 from gpusetup.monitor.values import NextStep
 
 TUNE = "gpusetup tune {config}"
@@ -30,6 +30,8 @@ class Step(NamedTuple):
     when: Sign | None = None
 
 
+WORKERS_HELP = ~(s.cores_used_up | s.others_full | s.enough_workers)
+
 # Sources: the acceleration and the multi-GPU guides; PyTorch's performance tuning guide (workers,
 # pinning, compile, DDP) and its page on DDP communication hooks; vLLM's optimisation page;
 # `nvidia-smi --help`.
@@ -40,7 +42,7 @@ STEPS: dict[str, Step] = {
     "more-workers": Step(
         "Use up to {useful_workers} loader workers (now {work.workers:.0f}); "
         "then decode less per item, or cache it", TUNE,
-        when=~(s.cores_used_up | s.others_full | s.enough_workers)),
+        when=WORKERS_HELP),
     "cheaper-items": Step(
         "Decode less per item: cache decoded items, store smaller ones, or decode on the GPU"),
     "more-cores": Step("Give the command more CPU cores: it uses all {its_cores:g}"),
@@ -192,33 +194,30 @@ class Advice(NamedTuple):
     text: str
     command: str | None
     helps: tuple[str, ...]
-    fits: Callable[[Run], bool]
+    fits: Callable[[Seen], bool]
 
 
 STARVED = ("input-starved/workers", "input-starved/by-itself", "input-starved/slow-items")
 ADVICE = (
     Advice("larger batch, the effective one kept by accumulation", BATCH_SIZE, ("launch-bound",),
-           lambda run: all((gpu.memory.p95 or 0) < MEMORY_HIGH for gpu in run.gpus)),
+           lambda seen: all((gpu.memory.p95 or 0) < MEMORY_HIGH for gpu in seen.run.gpus)),
     Advice("DataLoader with num_workers={useful_workers}, pin_memory, persistent_workers",
-           TUNE, STARVED,
-           lambda run: all(
-               gpu.parts.work is None or gpu.parts.work.workers < useful_workers(run)
-               for gpu in run.gpus)),
+           TUNE, STARVED, WORKERS_HELP),
     Advice("mixed precision: torch.amp.autocast in bfloat16 from compute capability 8.0 on, "
            "else float16 with a GradScaler", None, ("launch-bound",),
-           lambda run: not says(run, MIXED)),
+           lambda seen: not says(seen.run, MIXED)),
 )  # fmt: skip
 """The order of the acceleration guide for utilisation below half: batch, loader, AMP. Each helps
 work that comes in short pieces too."""
 
 
-def ordered_advice(run: Run, verdict: str | None, cause: str) -> tuple[str, ...]:
+def ordered_advice(seen: Seen | None, verdict: str | None, cause: str) -> tuple[str, ...]:
     """What helps against this cause, without what is so already, and for a training alone."""
-    if run.kind not in ("training", ""):
+    if seen is None or seen.run.kind not in ("training", ""):
         return ()
-    told = []
+    run, told = seen.run, []
     for row in ADVICE:
-        if {verdict, f"{verdict}/{cause}"} & {*row.helps, "bursty/short-pieces"} and row.fits(run):
+        if {verdict, f"{verdict}/{cause}"} & {*row.helps, "bursty/short-pieces"} and row.fits(seen):
             command = sentence(f": `{row.command}`" if row.command else "", run)
             told.append(sentence(row.text, run) + (command if UNKNOWN not in command else ""))
     return tuple(told)

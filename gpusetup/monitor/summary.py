@@ -28,7 +28,7 @@ def summarise(
         cause=judged.cause,
         evidence=judged.evidence,
         next=next_step(judged.steps, seen, run),
-        advice=ordered_advice(run, judged.verdict, judged.cause) if low else (),
+        advice=ordered_advice(seen, judged.verdict, judged.cause) if low else (),
         notes=tuple(notes(run)),
         source=source,
         seconds=tally.seconds,
