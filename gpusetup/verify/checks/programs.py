@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import re
 import shutil
 import sysconfig
@@ -13,12 +11,9 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
-from ..database.calls import Answer, fresh, mapped, plain
-from ..database.loading import NoDatabase
-from ..database.ways import Asking
 from ..device.importing import first_line
 from ..judging.tolerance import Part, agree, holds, judged, numbers, same, source
-from ..values import FAILED, SKIPPED, Outcome, asked, sticky
+from ..values import FAILED, SKIPPED, Outcome, sticky
 
 NO_COMPILER = "no C compiler"
 INSTALL_COMPILER = "`apt install g++` (Debian, Ubuntu), `dnf install gcc-c++` (Fedora), or set CXX"
@@ -55,7 +50,7 @@ def compiled(device: str) -> Outcome:
         hint = INSTALL_MSVC if os.name == "nt" else INSTALL_COMPILER
         return Outcome(SKIPPED, NO_COMPILER, hint=hint)
     try:
-        return judged([*_fused(device), *_at_once(device)], "the same uncompiled")
+        return judged(list(_fused(device)), "the same uncompiled")
     except Exception as problem:  # the compilers raise their own kinds
         return uncompiled(problem)
 
@@ -123,51 +118,6 @@ def _fused(device: str) -> Iterator[Part]:
         yield agree("fused", found, wanted, FUSED * size)
     graphs = int(counters["stats"]["unique_graphs"])
     yield holds("compiled", graphs > before, "nothing was compiled: it ran as it is")
-
-
-AT_ONCE, COMPILED = 16, ("float32", "bfloat16")
-
-
-def _at_once(device: str) -> Iterator[Part]:
-    """Functions of single numbers, drawn from the ration with its lengths and numbers, as one
-    compiled function, so that they share the time to compile."""
-    from ..database.comparing import Question, parts_of
-    from .ration import known_to
-
-    chosen: List[Tuple[str, Question]] = []
-    with contextlib.suppress(NoDatabase):
-        known, seed = known_to(torch, "operators"), asked().seed
-        single = [e for e in known.values() if getattr(e, "of_single_numbers", False)]
-        for place, entry in enumerate(random.Random(seed).sample(single, len(single))):
-            with contextlib.suppress(Exception):  # it has no answer in this form
-                question = entry.question(torch, device, seed, (seed + place) % 97)
-                if question.dtype in COMPILED and len(chosen) < AT_ONCE:
-                    drawn = Question(torch, device, question, question.call)
-                    drawn.here(learns=False)
-                    chosen.append((entry.name, drawn))
-    runs = [question.run for _, question in chosen]
-    calls = [fresh(torch, question.call, "", device)[:2] for _, question in chosen]
-    calls = [mapped(torch, call, lambda x: x.detach()) for call in calls]
-    built = torch.compile(
-        lambda calls: [run(*given, **options) for run, (given, options) in zip(runs, calls)],
-        dynamic=False,
-    )
-    try:
-        answers = built(calls)
-    except Exception as problem:  # a function that this compiler does not know
-        if sticky(problem):
-            raise
-        answers = []
-    for (name, question), raw in zip(chosen, answers):
-        found = [x.detach().cpu() for x in plain(torch, raw)]
-        parts = parts_of(question, name, Answer(found, [], []))
-        wrong = any(part.worst > 1 for part in parts)
-        if not wrong or question.is_right(_by_the_compiler, "", False):
-            yield from parts
-
-
-def _by_the_compiler(torch: Any, asking: Asking) -> Answer:
-    return asking.answer(torch.compile(asking.run, dynamic=False), asking.call)
 
 
 ITEMS, BATCH, WORKERS = 1003, 32, 2

@@ -226,7 +226,7 @@ PROGRAMS: Tuple[Check, ...] = (
     of(
         "language-model",
         "training:language_model",
-        "a small language model trains as it does in float64; regions of autocast, checkpoints",
+        "a small language model trains as it does in float64",
         TRAINED,
         scratch=True,
     ),

@@ -254,14 +254,6 @@ def most_alike(places: Any) -> int:
     return int(places.unique(return_counts=True)[1].max()) if places.numel() else 0
 
 
-def parts_of(question: Question, label: str, found: Answer) -> List[Part]:
-    """Each comparison of an answer."""
-    return [
-        each if isinstance(each, Part) else judged(question, each)
-        for each in targets(question, label, found, question.exact)
-    ]
-
-
 def judged(question: Question, target: Target) -> Part:
     """Moved arguments are asked for where the answer is farther off than by its own roundoff."""
     found, right = target.found, target.exact
@@ -374,7 +366,10 @@ def _once(torch: Any, device: str, asked: Any, call: Call) -> Iterator[Part]:
         said = ", ".join(filter(None, (layout, label)))
         try:
             found = question.here(way, layout, learns)
-            parts = parts_of(question, said, found)
+            parts = [
+                each if isinstance(each, Part) else judged(question, each)
+                for each in targets(question, said, found, question.exact)
+            ]
         except NoWay:
             continue
         except Exception as problem:
