@@ -7,6 +7,7 @@ import pty
 import random
 import shutil
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def test_a_folder_is_filled_with_all_that_a_new_environment_needs(
     assert versions_in(world.folder / "here") == {}
     assert not (world.folder / "here/.gpusetup").exists()
     names = sorted(path.name.partition("-")[0] for path in cache.iterdir())
-    assert names == ["filelock", "torch", "typing_extensions"]
+    assert names == ["SHA256SUMS", "filelock", "torch", "typing_extensions"]
 
 
 @pytest.mark.parametrize("there", ["new", "an older torch"])
@@ -99,7 +100,13 @@ def test_a_folder_serves_a_machine_without_a_network(
     assert "sha256" in receipt
 
 
+def add_a_file(cache: Path) -> None:
+    with zipfile.ZipFile(next(cache.glob("torch-*.whl")), "a") as wheel:
+        wheel.writestr("torch/more.py", "import os")
+
+
 SPOILED = {
+    "a wheel was changed": (add_a_file, 3, "ash mismatch"),
     "a wheel was damaged": (
         lambda cache: next(cache.glob("torch-*.whl")).write_bytes(b"PK damaged"),
         3,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,7 +17,7 @@ from gpusetup.install.job import Job
 from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
 from gpusetup.install.settings.environment import asking_environment, certificates, indexes
-from gpusetup.install.switching.files import no_link
+from gpusetup.install.switching.files import no_link, write_safely
 from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request
@@ -50,6 +51,9 @@ def fetch_into_folder(job: Job, plan: Plan) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         files = [_fetched(job, wheel, folder, logins) for wheel in plan.wheels]
+        known = noted(folder) | {path.name: sha256_of(path) for path in files}
+        rows = "".join(f"{digest}  {name}\n" for name, digest in sorted(known.items()))
+        write_safely(folder / SUMS, rows)
     except OSError as problem:
         raise refused(problem, f"{folder} cannot be filled", "make room there") from problem
     size = size_text(sum(path.stat().st_size for path in files))
@@ -94,14 +98,34 @@ def _blocked(wheel: Wheel, said: str) -> Blocked:
 
 # --- a folder that was filled ---------------------------------------------------------------------
 
+SUMS = "SHA256SUMS"
+"""What `--download` fetched, in the form that `sha256sum -c` reads."""
+
+
+def noted(folder: Path) -> dict[str, str]:
+    """File name -> sha256, of the wheels that are still there."""
+    if not (folder / SUMS).is_file():
+        return {}
+    text = (folder / SUMS).read_text(encoding="utf-8", errors="replace")
+    rows = re.findall(r"(?m)^([0-9a-f]{64})  ([^/\\\s]+)$", text)
+    return {name: digest for digest, name in rows if (folder / name).is_file()}
+
 
 def wheels_in(folder: Path) -> tuple[Wheel, ...]:
     """The wheels of a folder; `Blocked` where there are none."""
     hint = "`--offline` names the folder that `gpusetup install --download DIR` filled"
     with blocked_by_files(f"{folder} cannot be read", hint):
         files = sorted(path for path in folder.iterdir() if path.is_file())
-    sized = ((path.absolute().as_uri(), path.stat().st_size) for path in files)
-    each = (wheel_at(url, size_bytes=size, source=str(folder)) for url, size in sized)
+        sums = noted(folder)
+    each = (
+        wheel_at(
+            path.absolute().as_uri(),
+            size_bytes=path.stat().st_size,
+            sha256=sums.get(path.name),
+            source=str(folder),
+        )
+        for path in files
+    )
     found = tuple(filter(None, each))
     if not found:
         raise Blocked(

@@ -99,7 +99,8 @@ def _compiled(job: Job, target: Target, question: Question, *more: str) -> tuple
     with ThreadPoolExecutor(WORKERS) as pool:
         found = tuple(pool.map(partial(_wheel, target, family), rows))
         if here := {one.filename: one for one in job.wheels}:
-            return tuple(replace(here[one.filename], sha256=one.sha256) for one in found)
+            noted = ((here[one.filename], one.sha256) for one in found)
+            return tuple(replace(there, sha256=there.sha256 or sha256) for there, sha256 in noted)
         return tuple(pool.map(_sized, found))
 
 
