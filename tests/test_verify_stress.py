@@ -27,7 +27,7 @@ WELL = Load(5000, 0, 120, 0, STEADY, {})
         ({"watched": {"reasons": ("sw_power_cap",)}}, Least(0.9), PASSED, "held by sw_power_cap"),
         ({"wrong_products": 2}, Least(0.9), FAILED, "2 of 5000 products differ from the first"),
         ({"wrong_bytes": 8}, Least(0.9), FAILED, "8 bytes of memory changed"),
-        ({"rates": FADING}, Least(0.9), FAILED, "the rate fell to 80% of the first"),
+        ({"rates": FADING}, Least(0.9), FAILED, "the rate fell to 80% of the rate at the start"),
         ({"rates": FADING}, Least(), PASSED, "80 TFLOPS"),
         ({"watched": {"lost": True}}, Least(0.9), FAILED, "the GPU fell off the bus"),
         ({"watched": {"ecc_new": 3}}, Least(0.9), FAILED, "3 new uncorrectable ECC errors"),

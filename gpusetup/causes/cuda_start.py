@@ -184,7 +184,7 @@ FORWARD_COMPAT_UNSUPPORTED = Cause(
     title="cuda-compat on hardware or a driver that does not allow it",
     means="Forward compatibility is for data centre GPUs and some drivers.",
     proven_by="Code 804",
-    way_out="Remove cuda-compat from the path, or update the host's driver",
+    way_out="Remove cuda-compat from LD_LIBRARY_PATH, or update the host's driver",
     source='CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility"',
 )
 

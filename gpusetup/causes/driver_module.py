@@ -84,7 +84,7 @@ DRIVER_BUILD_FAILED = Cause(
     means="dkms or NVIDIA's installer compiles it for each kernel; a kernel that is too "
     "new for the driver, or missing headers, break the build.",
     proven_by="dkms: bad return status for a module of nvidia; the installer's build step",
-    not_when="A GPU that nvidia-smi lists; the build of another module",
+    not_when="nvidia-smi lists the GPU, or the build that failed is not of NVIDIA's module",
     way_out="Headers and a newer driver, or the previous kernel",
     source="dkms's manual page; messages of nvidia-installer",
     explains=(*NO_DRIVER, "driver-not-loaded", "gpu-init-failed"),

@@ -270,9 +270,9 @@ GPU_NOT_SUPPORTED_BY_DRIVER = Cause(
         cases=(
             Message(
                 having={"driver": r"\.xx$"},
-                text="Install the driver of the branch that the message names, the last one for "
-                "this GPU, in place of the newer one (packages named so, or "
-                f"{drivers.DRIVER_SITE}), then reboot; newer kernels may not support it",
+                text="The message names the last driver branch for this GPU. Install it in place "
+                "of the newer one (a package with its number in the name, or "
+                f"{drivers.DRIVER_SITE}), then reboot. Newer kernels may not support that driver",
                 needs_root=True,
                 needs_reboot=True,
             ),

@@ -117,7 +117,7 @@ TORCH_HALF_INSTALLED = Cause(
     place=(Layer.WHEEL, 80),
     title="some of torch's files are missing",
     means="An install was interrupted, or another one overwrote it.",
-    proven_by="Libraries of its RECORD are missing",
+    proven_by="Libraries that torch's RECORD lists are missing",
     way_out="Reinstall it",
     source="the RECORD of the distribution",
     explains=(*BROKEN_TORCH, *COMPANIONS),
@@ -266,7 +266,7 @@ TORCH_OUTSIDE_ENVIRONMENT = Cause(
     message=Message(
         title="Python imports a torch from outside the environment: {place}",
         plain="Python imports a torch from outside the environment",
-        detail="PYTHONPATH and the user's site-packages come before every environment.",
+        detail="Python searches PYTHONPATH before the environment's packages.",
         text="Remove that folder from the path; then check whether the environment has torch",
         commands=("export PYTHONNOUSERSITE=1",),
         cases=(

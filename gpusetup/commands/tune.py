@@ -113,7 +113,7 @@ def _check(options: Namespace) -> None:
             "there is no CONFIG",
         ),
         (options.code and options.reference, "`--code` and `--reference` exclude each other"),
-        (measuring and options.machine_from, "another machine cannot be measured: leave `--from`"),
+        (measuring and options.machine_from, "another machine cannot be measured: remove `--from`"),
         (
             (options.code or options.reference) and not measuring,
             "`--code` is measured: add `--batch-size` or `--benchmark`",

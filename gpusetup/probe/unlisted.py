@@ -48,7 +48,7 @@ def unlisted(
     for gpu in seen or held:
         place = str(slots.index(bus_key(gpu.pci_bus_id) or ""))  # NVML counts by slot
         values = {"place": place, "asked": "NVML", "why": why, **_named(gpu)}
-        text = f"not in the list of NVML, although {why}: {in_short(gpu)}"
+        text = f"NVML does not list this GPU, although {why}: {in_short(gpu)}"
         yield Event(kind="gpu-not-listed", values=values, source="NVML", text=text)
 
 

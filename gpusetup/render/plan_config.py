@@ -20,7 +20,7 @@ def config_lines(found: ConfigRead) -> Iterator[str]:
         head = f"{_said(row):{min(width, 50)}}  "
         yield Row((f"  {row.line:4}  ", DIM), head, (row.meaning, DIM), hang=8 + min(width, 50))
     if found.assumed:
-        yield heading("Assumed, because it does not say")
+        yield heading("Assumed, because the config does not say")
         yield from (Row(f"  {line}", hang=4) for line in found.assumed)
     if found.not_understood:
         shown = found.not_understood[:MOST_UNKNOWN]

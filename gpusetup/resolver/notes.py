@@ -53,8 +53,8 @@ def _without_a_build(found: Resolution, host: Situation) -> Iterator[str]:
     if host.torch and host.backend not in with_torch and with_backend:
         span = " to ".join(dict.fromkeys((with_backend[0], with_backend[-1])))
         yield (
-            f"torch {host.torch} was never built for {host.backend}: it is there for "
-            f"{', '.join(with_torch)}; {host.backend} has torch {span}"
+            f"torch {host.torch} was never built for {host.backend}: its builds are for "
+            f"{', '.join(with_torch)}; builds for {host.backend} are of torch {span}"
         )
 
 

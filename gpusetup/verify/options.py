@@ -35,7 +35,9 @@ class Parser(argparse.ArgumentParser):
 def seconds(text: str) -> float:
     """So many seconds."""
     if not 0 < float(text) < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is no time: a number above 0")
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a valid time: give a number of seconds above 0"
+        )
     return float(text)
 
 

@@ -85,7 +85,12 @@ SLOWLY = "training would take many times as long as it should"
 
 STANDARD: Tuple[Check, ...] = (
     of("float64", "products:float64", "float64 products of whole numbers are exact", NUMBERS),
-    of("float32", "products:float32", "float32 products up to 4096 a side are exact", NUMBERS),
+    of(
+        "float32",
+        "products:float32",
+        "float32 matrix products of whole numbers are exact, up to 4096 x 4096",
+        NUMBERS,
+    ),
     of(
         "float32-modes",
         "products:float32_modes",
@@ -159,7 +164,7 @@ STANDARD: Tuple[Check, ...] = (
         "work on two streams keeps to the order that events ask for",
         "programs that overlap copies and compute would read unfinished results",
         on=GPU,
-        then="`CUDA_LAUNCH_BLOCKING=1` until the driver is updated",
+        then="set `CUDA_LAUNCH_BLOCKING=1` until the driver is updated",
     ),
     of(
         "graph",

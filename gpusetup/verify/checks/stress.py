@@ -149,7 +149,7 @@ def faults(done: Load, limit: Least) -> Iterator[str]:
     if said.get("ecc_new", 0) > 0:
         yield f"{said['ecc_new']} new uncorrectable ECC errors"
     if kept < (limit.kept or 0.0):
-        yield f"the rate fell to {kept:.0%} of the first"
+        yield f"the rate fell to {kept:.0%} of the rate at the start"
     if rate < limit.tflops:
         yield f"{rate:.1f} TFLOPS, {limit.tflops:.1f} are the least of this model"
 

@@ -132,7 +132,7 @@ def parse(text: str) -> Expectation:
         wrong, hint = f"there is no name {name!r}", f"there are {', '.join(NAMES)}"
     elif not sign:
         wrong = "it has no operator"
-        hint = f"write it in quotes, the shell takes > for a file: --expect '{row.example}'"
+        hint = f"quote it, because the shell reads > as output to a file: --expect '{row.example}'"
     elif sign not in OPERATORS:
         wrong, hint = f"there is no operator {sign!r}", f"there are {' '.join(OPERATORS)}"
     else:

@@ -54,7 +54,9 @@ def meet(device: str) -> Outcome:
         return _met(device)
     except Exception as problem:  # its kind differs between backends and releases
         said = first_line(problem)
-        return Outcome(FAILED, f"the ranks do not meet: {said}", hint=hint_of(said))
+        return Outcome(
+            FAILED, f"the ranks cannot connect to each other: {said}", hint=hint_of(said)
+        )
 
 
 def load() -> None:
