@@ -133,8 +133,8 @@ def test_a_run_is_written_in_every_form(tmp_path: Path) -> None:
     "words, said",
     [
         (("--seconds", "9"), "is for the stress level"),
-        (("--level", "stress", "--seconds", "0"), "is no time"),
-        (("--level", "stress", "--seconds", "nan"), "is no time"),
+        (("--level", "stress", "--seconds", "0"), "is not a valid time"),
+        (("--level", "stress", "--seconds", "nan"), "is not a valid time"),
         (("--seed", "-1"), "is no seed"),
         (("--device", "tpu"), "is no device"),
         (("--exp", "gpus>=1"), "unrecognized"),
