@@ -203,7 +203,7 @@ NEEDS = "image-needs-newer-driver"
         (event(NEEDS, cuda="12.8"), "570.26", "520"),
         (event(NEEDS, cuda="11.8"), "520.61.05", "570"),
         (event(NEEDS, needs_driver="545.23", driver="535.54"), "545.23", "570"),
-        (event(UNKNOWN_TO, driver="470.xx"), "The message names the last driver branch", "proprietary"),
+        (event(UNKNOWN_TO, driver="470.xx"), "the last driver branch", "proprietary"),
         (event(UNKNOWN_TO, driver="open"), "proprietary", "branch that the message"),
         (event(UNKNOWN_TO, driver="550.54.14"), "branch and modules", "branch that the message"),
         (event(BUILT, kernel="6.8.1-300.fc40.x86_64"),
