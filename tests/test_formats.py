@@ -15,13 +15,13 @@ RENDERED = Path(__file__).parent / "rendered" / "formats"
 LAPTOP = ("--from", "rtx3050-laptop", "--torch", "2.5.1")
 
 
-@pytest.mark.parametrize("kind", ["command", "conda", "requirements"])
+@pytest.mark.parametrize("kind", ["conda", "requirements"])
 def test_the_laptops_files_word_for_word(kind: str, same_as_file, capsys) -> None:  # type: ignore[no-untyped-def]
     assert main(["resolve", *LAPTOP, "--format", kind]) == 0
     same_as_file(capsys.readouterr().out, RENDERED / f"laptop-2.5.1-{kind}.txt")
 
 
-@pytest.mark.parametrize("kind", ["command", "conda", "requirements"])
+@pytest.mark.parametrize("kind", ["conda", "requirements"])
 def test_a_gpu_name_cannot_add_a_line(kind: str, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     snapshot = machine("T4")
     (gpu,) = snapshot.gpus or ()

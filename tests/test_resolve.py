@@ -107,7 +107,7 @@ def test_a_wrong_question_is_exit_2_with_a_hint(words, said, hint, capsys) -> No
 MIRROR = "https://mirror.example/whl"
 
 
-@pytest.mark.parametrize("form", ("text", "command", "requirements"))
+@pytest.mark.parametrize("form", ("text", "requirements"))
 def test_a_mirror_stands_in_everything_that_is_printed(
     form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from gpusetup.commands.common import add_shared
 from gpusetup.errors import Blocked
 from gpusetup.model.shell import own_line
 from gpusetup.render.console import Console
@@ -25,18 +26,11 @@ NEEDS = "mcp>=2.3"
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--python", metavar="PATH", help="the environment: its Python, or its folder"
-    )
+    add_shared(parser, "--python", "--keep-private")
     parser.add_argument(
         "--agents",
         action="store_true",
         help="print instructions for coding agents without MCP, for AGENTS.md",
-    )
-    parser.add_argument(
-        "--keep-private",
-        action="store_true",
-        help="keep names of users, hosts and folders, and UUIDs, in answers",
     )
 
 

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_timeout, system_for
+from gpusetup.commands.common import add_shared, system_for
 from gpusetup.errors import Unsatisfiable
 from gpusetup.render.console import Console
 
@@ -26,17 +26,14 @@ EXAMPLES = (
 )
 
 
-LIMIT_WORDS = "how long the driver may take to answer (3.5, the longest)"
-
-
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--profile", metavar="FILE", help="what `fleet check --json` said of a sound node"
-    )
+    add_shared(parser, "--profile")
     parser.add_argument(
         "--gpus", metavar="LIST", help="only these GPUs: 0,3 (as in SLURM_JOB_GPUS)"
     )
-    add_timeout(parser, LIMIT_WORDS)
+    add_shared(
+        parser, "--timeout", help="how long the driver may take to answer (3.5, the longest)"
+    )
 
 
 def run(options: Namespace, out: Console) -> int:

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_limit
+from gpusetup.commands.common import add_shared
 from gpusetup.commands.fleet_show import add_nodes, shown
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.render.clock import CLOCK
@@ -72,8 +72,7 @@ def configure(parser: ArgumentParser) -> None:
     group.add_argument(
         "--level", choices=("quick", "standard", "stress"), default="quick", help="verify's level"
     )
-    group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
-    group.add_argument("--python", metavar="PATH", help="the Python whose torch is tested")
+    add_shared(group, "--device", "--python")
     group.add_argument(
         "--node-python",
         metavar="PATH",
@@ -84,7 +83,7 @@ def configure(parser: ArgumentParser) -> None:
     group.add_argument(
         "--into", metavar="DIR", help=f"new folder for the records ({USUAL_FOLDER}-DATE)"
     )
-    add_limit(group, "for each node (by level: 300, 1200, 600)")
+    add_shared(group, "--limit", help="for each node (by level: 300, 1200, 600)")
 
 
 def run(options: Namespace, out: Console) -> int:

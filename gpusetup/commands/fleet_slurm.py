@@ -6,6 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from gpusetup.commands.common import add_shared
 from gpusetup.errors import UsageError
 from gpusetup.render.console import Console
 from gpusetup.system.refused import blocked_by_files
@@ -25,7 +26,7 @@ PREFIX = "/etc/slurm/gpusetup"
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument("what", choices=("print", "install"), help="show or write the files")
     parser.add_argument("--prefix", metavar="DIR", help=f"install: where to; print: {PREFIX}")
-    parser.add_argument("--profile", metavar="FILE", help="a sound node's `fleet check --json`")
+    add_shared(parser, "--profile")
 
 
 def run(options: Namespace, out: Console) -> int:

@@ -7,7 +7,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_limit
+from gpusetup.commands.common import add_shared
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
@@ -38,9 +38,8 @@ EXAMPLES = (
 
 
 def configure(group: ArgumentParser) -> None:
-    group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
-    group.add_argument("--python", metavar="PATH", help="the Python whose torch is used")
-    add_limit(group, f"for each round ({LIMIT_SECONDS:g})")
+    add_shared(group, "--device", "--python")
+    add_shared(group, "--limit", help=f"for each round ({LIMIT_SECONDS:g})")
 
 
 def run(options: Namespace, out: Console) -> int:

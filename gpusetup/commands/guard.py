@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from gpusetup.commands.common import add_shared
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
@@ -27,9 +28,7 @@ def configure(parser: ArgumentParser) -> None:
         help="write the constraints file and pip's setting into the environment",
     )
     parser.add_argument("--undo", action="store_true", help="remove the files that the guard wrote")
-    parser.add_argument(
-        "--python", metavar="PATH", help="the environment: its Python, or its folder"
-    )
+    add_shared(parser, "--python")
 
 
 def run(options: Namespace, out: Console) -> int:

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_timeout, patience_of, seconds_named
+from gpusetup.commands.common import add_shared, patience_of, seconds
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
@@ -52,13 +52,17 @@ def configure(parser: ArgumentParser) -> None:
         help="how long; without it until Ctrl-C, or the end of the command")  # fmt: skip
     add("--once", action="store_true", help="print one sample, without a verdict")
     add(
-        "--interval", type=interval, default=1.0, metavar="SECONDS", help="time between samples (1)"
+        "--interval",
+        type=seconds(FASTEST_SECONDS, 86400),
+        default=1.0,
+        metavar="SECONDS",
+        help="time between samples (1)",
     )
     add("--gpu", action="append", default=[], metavar="INDEX|UUID",
         help="only this GPU; repeatable (default: those of CUDA_VISIBLE_DEVICES)")  # fmt: skip
     add("--pid", type=int, metavar="PID",
         help="also watch this process and its children, until it ends")  # fmt: skip
-    add_timeout(parser)
+    add_shared(parser, "--timeout")
     add("--replay", metavar="FILE",
         help="judge a recording instead of watching: what `--json` wrote, or a log of "
         "nvidia-smi (--query-gpu csv, dmon) or dcgmi dmon; a command after `--` is not "
@@ -71,15 +75,10 @@ def configure(parser: ArgumentParser) -> None:
 def length(text: str) -> float:
     """Seconds; a word here is most likely a command without its `--`."""
     try:
-        return seconds_named(text, 0, 366 * 86400)
+        return seconds(0, 366 * 86400)(text)
     except ArgumentTypeError:
         problem = f"{text!r} is no number of seconds; a command comes after `--`"
         raise ArgumentTypeError(problem) from None
-
-
-def interval(text: str) -> float:
-    """Seconds between two samples."""
-    return seconds_named(text, FASTEST_SECONDS, 86400)
 
 
 def run(options: Namespace, out: Console) -> int:

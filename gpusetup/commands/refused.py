@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import Action
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 
 CALLED: Mapping[str, str] = {
     "install --undo": "uninstall remove rollback undo revert restore",
@@ -54,7 +53,7 @@ CALLED: Mapping[str, str] = {
     "--in-place": "inplace overwrite write apply",
     "--interval": "d delay every period loop l",
     "--keep-private": "raw full no-redact unredacted",
-    "--json": "format-json",
+    "--json": "csv html format-json",
 }
 """What is typed here -> what other tools and people call it."""
 
@@ -65,6 +64,8 @@ def meant(word: str, ours: Collection[str]) -> list[str]:
     >>> meant("test", CALLED), meant("docter", CALLED), meant("--seq_len", ["--context"])
     (['verify'], ['doctor'], ['--context'])
     """
+    from difflib import get_close_matches
+
     plain = word.lower().lstrip("-").replace("_", "-")
     called = [own for own in ours if plain in (own[2:], *CALLED.get(own, "").split())]
     return called[:3] or get_close_matches(word, ours, 1, 0.7)

@@ -8,7 +8,7 @@ from argparse import Namespace
 from datetime import date
 from pathlib import Path
 
-from gpusetup.catalog.builds import INDEX_ROOT, Catalog, with_catalog
+from gpusetup.catalog.builds import INDEX_ROOT, with_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import gather, system_for
 from gpusetup.diagnosis.request import chosen_request, decision_for
@@ -25,7 +25,13 @@ from gpusetup.model.machine import Snapshot, Torch
 from gpusetup.model.resolution import HeldBack, Request, Resolution
 from gpusetup.probe.unfinished import unfinished
 from gpusetup.render.console import Console
-from gpusetup.render.formats import FORMATS, Wanted
+from gpusetup.render.formats import (
+    conda_environment,
+    family,
+    others,
+    requirement,
+    requirements,
+)
 from gpusetup.resolver import check_request, resolve, to_answer
 from gpusetup.resolver.companions import environment_of, pinned, pinned_in_words
 from gpusetup.resolver.described import Description, described
@@ -33,19 +39,17 @@ from gpusetup.resolver.joint import Asked, by_name, name_of
 from gpusetup.resolver.least import Decision
 from gpusetup.resolver.notes import age_note
 from gpusetup.resolver.offer import at_root, newest_of
-from gpusetup.resolver.situation import python_tag
-
-CHANNELS = {"nightly": "each day", "test": "soon"}
-"""The channel -> when another build takes the place of its newest one."""
 
 
 def answer(options: Namespace, out: Console) -> int:
     root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
     shown = without_credentials(root)
-    catalog = _catalog(options, root, out)
+    catalog = load_catalog()
+    if options.refresh:  # with the builds that the index lists now
+        catalog = refreshed(catalog, root, out.talk, options.backend)
     by_conda = options.format == "conda"
     request = Request(
-        torch=None if options.torch in CHANNELS else options.torch,
+        torch=options.torch,
         backend=options.backend,
         installer="conda" if by_conda else options.installer or "auto",
     )
@@ -60,8 +64,6 @@ def answer(options: Namespace, out: Console) -> int:
     )
     snapshot = with_catalog(described(_machine(options, given, out), given, catalog), catalog)
     asked = Asked(machine=snapshot, request=request, catalog=catalog)
-    if options.torch in CHANNELS:
-        return _show(_of_channel(options.torch, asked, shown), snapshot, options, out)
     joint, newest = None, None
     if options.packages:
         joint, resolution = _together(options, asked, out)
@@ -71,13 +73,7 @@ def answer(options: Namespace, out: Console) -> int:
         newest = newest_of(replace(decision, newest=at_root(decision.newest, shown)), snapshot)
     resolution = at_root(resolution, shown)
     resolution = replace(resolution, notes=_notes(resolution, snapshot, options, root))
-    wanted = Wanted(
-        resolution=resolution,
-        snapshot=snapshot,
-        installer=options.installer or "uv",
-        packages=joint.packages if joint else (),
-        hashes=joint.hashes if joint else {},
-    )
+    chosen = joint.packages if joint else ()
     if options.format != "text":
         if resolution.build is None:
             hint = "`gpusetup resolve` without `--format` says why"
@@ -86,14 +82,15 @@ def answer(options: Namespace, out: Console) -> int:
             from gpusetup.install.joint.coming import refusal
 
             raise Unsatisfiable(*refusal(joint))
-        out.text(FORMATS[options.format](wanted))
+        if by_conda:
+            out.text(conda_environment(resolution, snapshot, chosen))
+        else:
+            out.text(requirements(resolution, chosen, joint.hashes if joint else {}))
         return 0
     if joint:
-        found = replace(
-            to_answer(resolution, snapshot, wanted.asked),
-            packages=joint.packages,
-            held_back=joint.held_back,
-        )
+        named = tuple(requirement(one) for one in others(chosen) if one.asked)
+        found = to_answer(resolution, snapshot, (*family(chosen), *named))
+        found = replace(found, packages=chosen, held_back=joint.held_back)
         found = replace(found, commands={}) if joint.refused else found
         return _show(found, snapshot, options, out, joint.refused)
     build, packages = resolution.build, [*FAMILY]
@@ -163,12 +160,6 @@ def _notes(
     return tuple(filter(None, said))
 
 
-def _catalog(options: Namespace, root: str, out: Console) -> Catalog:
-    """The catalog; with `--refresh` with the builds that the index lists now."""
-    catalog = load_catalog()
-    return refreshed(catalog, root, out.talk, options.backend) if options.refresh else catalog
-
-
 # --- packages, chosen together -------------------------------------------------------------------
 
 
@@ -196,36 +187,3 @@ def _together(options: Namespace, asked: Asked, out: Console) -> tuple[Joint, Re
     build = replace(found.build, **companions) if found.build else None
     notes = (*found.notes, *joint.notes)
     return joint, replace(found, build=build, rejections=(), advice=None, notes=notes)
-
-
-# --- nightly and test ----------------------------------------------------------------------------
-
-
-def _of_channel(channel: str, asked: Asked, root: str) -> ResolveAnswer:
-    """The command that takes a channel's newest build. Its backend is that of the newest release
-    that fits; nobody is asked."""
-    build = resolve(asked.machine, asked.request, asked.catalog).build
-    if build is None:
-        raise Unsatisfiable(
-            f"No backend fits this machine, so no {channel} build does",
-            hint="`gpusetup resolve` says why",
-        )
-    index = f"{root.rstrip('/')}/{channel}/{build.backend}"
-    note = (
-        f"not tested: a {channel} build is not in the catalog, and it is replaced "
-        f"{CHANNELS[channel]}; the command takes the newest of the index when it runs; "
-        "then test it here: `gpusetup verify`"
-    )
-    uv = ("uv", "pip", "install", "--prerelease", "allow", *FAMILY, "--index-url", index)
-    pip = ("python", "-m", "pip", "install", "--pre", *FAMILY, "--index-url", index)
-    return ResolveAnswer(
-        torch=channel,
-        torchvision=channel,
-        torchaudio=channel,
-        python=python_tag(asked.machine),
-        backend=build.backend,
-        index_url=index,
-        commands={"uv": (uv,), "pip": (pip,)},
-        notes=(note,),
-        catalog_as_of=str(asked.catalog.as_of),
-    )

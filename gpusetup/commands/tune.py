@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup import named_file
-from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.commands.common import add_shared, gather
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
@@ -37,7 +37,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "config", nargs="?", metavar="CONFIG", help="a YAML, JSON, TOML or Python config"
     )
-    add_machine_options(parser)
+    add_shared(parser, "--from", "--python")
     _write_options(parser)
     _measure_options(parser)
 
@@ -74,7 +74,7 @@ def _measure_options(parser: ArgumentParser) -> None:
         "--objective", choices=("fit", "speed"), default="fit", help="the largest, or the fastest"
     )
     group.add_argument("--amp", choices=("bf16", "fp16"), help="train with mixed precision")
-    group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1")
+    add_shared(group, "--device", help="auto, cpu, cuda, cuda:1")
 
 
 def _size(text: str) -> int:

@@ -10,6 +10,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from gpusetup.commands.common import add_shared
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 from gpusetup.render.language import plain
@@ -24,7 +25,7 @@ __all__ = ["EXAMPLES", "SUMMARY", "caught", "configure", "run", "words"]
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("--python", metavar="PATH", help="the Python whose torch is tested")
+    add_shared(parser, "--python")
     add_options(parser)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.programs import PROGRAM_SEES_NO_GPU
@@ -16,19 +16,22 @@ from gpusetup.render.console import sentence
 from gpusetup.render.language import (
     BUT,
     DIM,
+    HEADING,
     MARKS,
     OK,
     WARNING,
     Row,
     Screen,
     command,
+    facts,
+    heading,
     labelled,
     marked,
     section,
 )
 
 if TYPE_CHECKING:
-    from gpusetup.model.documents import DoctorAnswer, ResolveAnswer
+    from gpusetup.model.documents import DoctorAnswer, KnownFinding, ResolveAnswer
     from gpusetup.model.resolution import Offer
     from gpusetup.model.shell import Line
 
@@ -271,3 +274,26 @@ def newest_line(newest: Offer | None, chosen: ResolveAnswer | None) -> str | Non
     if newest is None or chosen is None or chosen.torch in (None, newest.torch):
         return None
     return f"{built(newest)}: `gpusetup install --upgrade`"
+
+
+# --- what is known of a finding -------------------------------------------------------------------
+
+
+def listed(rows: Sequence[KnownFinding]) -> Screen:
+    """All findings, one a line."""
+    width = max(len(row.id) for row in rows) + 2
+    return Screen(
+        Row((f"{row.id:{width}}", HEADING), row.title, hang=min(width, 24)) for row in rows
+    )
+
+
+def explained(row: KnownFinding) -> Screen:
+    """One finding in full."""
+    told = {
+        "Proven by": row.proven_by,
+        "Not when": row.not_when,
+        "Way out": row.way_out,
+        "Explains": ", ".join(row.explains),
+        "Source": row.source,
+    }
+    return Screen((heading(f"{row.id}: {row.title}"), "", f"  {row.means}", "", *facts(told)))
