@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from gpusetup.commands.parser import command, read_words
-from gpusetup.errors import Blocked, GpuSetupError
+from gpusetup.errors import Blocked, GpuSetupError, own_fault
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.program import set_program
@@ -56,7 +56,11 @@ def _ended(words: list[str], out: Console) -> int:
         return out.fail(problem)
     except Exception as problem:
         full = isinstance(problem, OSError) and problem.errno in NO_ROOM
-        return out.fail(_no_room(problem)) if full else out.bug(problem)
+        return out.fail(
+            _no_room(problem)
+            if full
+            else own_fault(problem, "run it again with `-v` and report what it prints")
+        )
 
 
 def _no_room(problem: Exception) -> Blocked:

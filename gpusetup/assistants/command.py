@@ -38,7 +38,7 @@ def run(options: Namespace, out: Console) -> int:
     if options.agents:
         out.script(TEXT.read_text(encoding="utf-8"))
         return 0
-    from gpusetup.assistants.tool import Setting
+    from gpusetup.assistants.tools import Setting
 
     try:
         from gpusetup.assistants.server import serve
@@ -49,12 +49,7 @@ def run(options: Namespace, out: Console) -> int:
         ) from problem
     if sys.stdin.isatty():
         out.talk("An assistant's program starts this and talks to it; Ctrl-C ends it.")
-    serve(
-        Setting(
-            python=options.python,
-            keep_private=options.keep_private,
-        )
-    )
+    serve(Setting(python=options.python, keep_private=options.keep_private))
     return 0
 
 

@@ -174,21 +174,10 @@ class Console:
             rows = (remark("error", message), *(("", remark("hint", hint)) if hint else ()))
             self.tell(Screen(rows))
         if self.verbose and not isinstance(problem, UsageError):
-            self._trace()
+            import traceback
+
+            self.talk(plain(traceback.format_exc()))
         return problem.exit_code
-
-    def bug(self, problem: Exception) -> int:
-        """Report a fault of our own (exit 5)."""
-        wrapped = GpuSetupError(
-            f"gpusetup itself failed: {type(problem).__name__}: {problem}",
-            hint="run it again with `-v` and report what it prints",
-        )
-        return self.fail(wrapped)
-
-    def _trace(self) -> None:
-        import traceback
-
-        self.talk(plain(traceback.format_exc()))
 
 
 def _never_fail(stream: TextIO) -> None:
