@@ -60,15 +60,10 @@ def watched() -> None:
     Console().print(live.renderable)
 
 
-GRID = ("plan", "--table", "--model", "qwen3-8b", "--gpu", "A100 80GB")
 PICTURES: dict[str, tuple[str, Callable[[], None]]] = {
     "doctor": (
         "gpusetup doctor --from rtx3050-laptop",
         lambda: printed("doctor", "--from", "rtx3050-laptop"),
-    ),
-    "plan-grid": (
-        'gpusetup plan --table --model qwen3-8b --gpu "A100 80GB"',
-        lambda: printed(*GRID),
     ),
     "monitor": ("gpusetup monitor", watched),
 }

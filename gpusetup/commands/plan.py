@@ -127,7 +127,6 @@ def configure(parser: ArgumentParser) -> None:
         ("--gpus-needed", "gpus", "find the fewest GPUs that are enough"),
     ):
         unknown(flag, dest="solve", action="store_const", const=name, help=said)
-    unknown("--table", action="store_true", help="a table of lengths and GPU counts")
     answer.add_argument("--predict", action="store_true", help="do not use measured figures")
     answer.add_argument("--format", choices=("text", "yaml"), default="text")
 
@@ -159,8 +158,7 @@ def run(options: Namespace, out: Console) -> int:
         from gpusetup.commands.plan_code import run_code
 
         return run_code(options, out, place_of(options, out))
-    asked = asked_of(options, out)
-    return (run_grid if options.table else run_one)(options, out, asked)
+    return run_one(options, out, asked_of(options, out))
 
 
 def run_one(options: Namespace, out: Console, asked: Asked) -> int:
@@ -179,17 +177,6 @@ def run_one(options: Namespace, out: Console, asked: Asked) -> int:
 
         out.answer(as_document(found), lambda: plan_text(found))
     return 0 if found.fits else Unsatisfiable.exit_code
-
-
-def run_grid(options: Namespace, out: Console, asked: Asked) -> int:
-    from gpusetup.model.documents import PlanCellsAnswer
-    from gpusetup.plan.answer import grid
-    from gpusetup.render.plan import grid_text
-
-    found = grid(asked, options.gpus or asked.place.count)
-    cells = tuple(plan for row in found.plans for plan in row)
-    out.answer(PlanCellsAnswer(cells=cells), lambda: grid_text(found))
-    return 0 if any(plan.fits for plan in cells) else Unsatisfiable.exit_code
 
 
 def run_cells(options: Namespace, out: Console) -> int:
@@ -303,8 +290,8 @@ def check_modes(options: Namespace) -> None:
     """UsageError if two options ask for different things."""
     common = ("command", "format", "json", "output", "verbose", "no_color")
     said = {name for name, value in vars(options).items() if value and name not in common}
-    if options.format == "yaml" and (options.json or options.table):
-        raise UsageError("`--format yaml` and `--json`, `--table` exclude each other")
+    if options.format == "yaml" and options.json:
+        raise UsageError("`--format yaml` and `--json` exclude each other")
     if not options.serve and {"weights", "cache"} & said:
         raise UsageError("`--weights` and `--cache` need a server: add `--serve`")
     for mode, takes in TAKES.items():

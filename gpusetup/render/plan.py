@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from gpusetup.model.documents import PlanCell, PlanMemory, Way
+from gpusetup.model.documents import PlanCell, Way
 from gpusetup.render.language import (
     BUT,
     DIM,
-    ERROR,
     NO,
     OK,
     Row,
@@ -20,15 +19,18 @@ from gpusetup.render.language import (
     remark,
     row,
     section,
-    table,
     verdict,
 )
 from gpusetup.render.plan_config import config_lines
 
-if TYPE_CHECKING:
-    from gpusetup.plan.answer import Grid
-
-LABEL = 15
+PARTS = ("states", "checkpoints", "logits", "fragmentation", "other")
+RECIPES = {
+    "vanilla": "no special setting",
+    "Env": "expandable segments",
+    "Offload": "FSDP2's CPU offload",
+    "SP": "sequence parallelism",
+}
+"""Part of a recipe -> what it means."""
 
 
 def plan_text(plan: PlanCell) -> Screen:
@@ -41,7 +43,6 @@ def plan_text(plan: PlanCell) -> Screen:
             "",
             *_verdict(plan),
             *section("On this GPU alone, with checkpointing (!: less than a fifth free)", ways),
-            "",
             *_memory(plan),
             *section("Set", _settings(plan) if plan.settings else ()),
             *helps,
@@ -84,17 +85,19 @@ def _verdict(plan: PlanCell) -> Iterable[str]:
         "batch": f"largest batch: {plan.batch:,}" if plan.batch else "",
         "gpus": f"GPUs needed: {plan.gpus}",
     }
-    host = plan.memory_gib.host
+    host, parts = plan.memory_gib.host, plan.recipe.split(" + ")
+    meant = (RECIPES.get(part.partition("=")[0], "") for part in parts)
+    recipe = f"{plan.recipe} ({', '.join(meant)})"
     if plan.fits and plan.solved:
         yield heading(solved[plan.solved])
     if not plan.fits:
         yield verdict(NO, "does not fit")
     elif host:
-        yield verdict(BUT, f"fits only with {host:.0f} GiB of RAM", f": {plan.recipe}")
+        yield verdict(BUT, f"fits only with {host:.0f} GiB of RAM", f": {recipe}")
     elif plan.confidence == "close":
-        yield verdict(BUT, "may fit", f": {plan.recipe}; measure one step first")
+        yield verdict(BUT, "may fit", f": {recipe}; measure one step first")
     else:
-        yield verdict(OK, "fits", f": {plan.recipe}")
+        yield verdict(OK, "fits", f": {recipe}")
     yield from facts({"confidence": _confidence(plan), "from": plan.source})
 
 
@@ -109,20 +112,14 @@ def _confidence(plan: PlanCell) -> str:
 
 
 def _memory(plan: PlanCell) -> Iterable[str]:
-    """The parts, a bar of them all, and what the card has."""
-    memory = plan.memory_gib
-    yield heading("Memory of a GPU, GiB")
-    yield row("  ", (bar(memory), "cyan" if memory.total <= memory.capacity else "red"))
-    for name, sign in SIGNS.items():
-        value = getattr(memory, name)
-        yield row("  ", (sign, "cyan"), (f" {name:{LABEL}}", DIM), f"{value:8.2f}")
-    free = plan.margin_percent
+    """The parts, and what the card has."""
+    memory, free = plan.memory_gib, plan.margin_percent
     left = f"{free:.1f} % free" if free >= 0 else f"{-free:.1f} % too much"
-    of = f"{memory.total:8.2f}  of {memory.capacity:.2f}, "
-    yield row((f"    {'total':{LABEL}}", DIM), of, (left, "" if free >= 0 else ERROR))
+    told = {name: f"{getattr(memory, name):8.2f}" for name in PARTS}
+    told["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {left}"
     if memory.reserved:
-        said = f"{memory.allocated:8.2f}  allocated, {memory.reserved:.2f} reserved"
-        yield row((f"    {'torch says':{LABEL}}", DIM), said)
+        told["torch says"] = f"{memory.allocated:8.2f}  allocated, {memory.reserved:.2f} reserved"
+    return section("Memory of a GPU, GiB", facts(told))
 
 
 def _helps(plan: PlanCell) -> Iterable[str]:
@@ -149,55 +146,3 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k}: {_value(v)}" for k, v in value.items()) + "}"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-# --- the bar ------------------------------------------------------------------------------------
-
-SIGNS = {"states": "█", "checkpoints": "▓", "logits": "▒", "fragmentation": "░", "other": "▪"}
-"""Part -> its sign; an encoding without them shows `#=+-o` (render/console.py)."""
-WIDTH = 76
-LIMIT = "│"
-
-
-def bar(memory: PlanMemory) -> str:
-    """The bar between its ends; where the parts pass the card, the limit stands inside of it.
-
-    >>> bar(PlanMemory(states=30, checkpoints=8, logits=0, fragmentation=0, other=0, total=38,
-    ...     capacity=19))
-    '│█████████████████████████████████████│█████████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓'
-    """
-    scale = (WIDTH - 2) / max(memory.total, memory.capacity, 1e-9)
-    signs, end = "", 0.0
-    for name, sign in SIGNS.items():  # each from where the one before it ends: no sum of roundings
-        end += getattr(memory, name)
-        signs += sign * (round(end * scale) - len(signs))
-    at = round(memory.capacity * scale)
-    return LIMIT + signs[:at].ljust(at) + LIMIT + signs[at:]
-
-
-# --- many plans ---------------------------------------------------------------------------------
-
-
-def grid_text(found: Grid) -> Screen:
-    """Lengths down, numbers of GPUs across."""
-    first = found.plans[0][0]
-    head = ("tokens", *(f"{count} GPU{'s' * (count > 1)}" for count in found.counts))
-    rows = [
-        (f"{length:,}", *map(cell_text, plans))
-        for length, plans in zip(found.lengths, found.plans, strict=True)
-    ]
-    title = heading(f"{first.model} on {first.gpu}")
-    return Screen(
-        (title, "", *table(head, rows, left=range(len(head))), "", legend(found.plans[0]))
-    )
-
-
-def legend(plans: Sequence[PlanCell]) -> Row:
-    """What the signs beside a recipe mean."""
-    near = max((plan.near_percent for plan in plans), default=3)
-    return Row((f"* measured   ~ within {near} % of the limit   - does not fit", DIM))
-
-
-def cell_text(plan: PlanCell) -> str:
-    """The recipe and how sure it is."""
-    return plan.recipe + {"measured": " *", "clear": "", "close": " ~"}[plan.confidence]

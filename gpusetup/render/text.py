@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from gpusetup.accelerators.makers import BY_ID
 from gpusetup.causes.programs import PROGRAM_SEES_NO_GPU
 from gpusetup.causes.record import RECORDS
 from gpusetup.causes.running import REPORT_EMPTY
@@ -216,7 +217,9 @@ def machine_rows(answer: DoctorAnswer) -> Iterator[tuple[str, str]]:
     yield "driver", joined(driver.version, driver.cuda and f"CUDA {driver.cuda}")
     yield from (("GPU", gpu_line(gpu)) for gpu in gpus or ())
     if not gpus:
-        yield "GPU", "none" if gpus == () else "unknown"
+        seen = [BY_ID[one.vendor].name for one in machine.pci_devices or () if one.vendor in BY_ID]
+        none = f"none of NVIDIA; on the PCI bus: {', '.join(seen)}" if seen else "none"
+        yield "GPU", none if gpus == () else "unknown"
     yield "torch", torch_line(machine)
     yield "Python", joined(python.version, python.manager)
     chosen = f" (from {python.chosen_by})" if python.chosen_by else ""
