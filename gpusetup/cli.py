@@ -86,7 +86,7 @@ def _run(words: list[str], out: Console) -> int:
     if options.command is None:
         out.text(parser.format_help())
         return 0
-    out.configure(json=options.json, output=options.output, verbose=options.verbose)
+    out.json, out.output, out.verbose = options.json, options.output, options.verbose
     module = command(options.command)
     with CLOCK.during("" if _speaks_itself(options) else f"gpusetup {options.command}"):
         code: int = module.run(options, out)

@@ -39,7 +39,7 @@ class Catcher(Console):
     def answer(self, document: object, text: object = None) -> None:
         self.document = document
 
-    def _write(self, text: str) -> None:
+    def script(self, text: str) -> None:
         """What is no document is for a screen."""
 
 

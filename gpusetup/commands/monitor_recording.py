@@ -22,10 +22,9 @@ class Lines:
     """One line a GPU and sample, where stdout is no terminal."""
 
     def sample(self, sample: Sample) -> None:
-        from gpusetup.render.console import shown
         from gpusetup.render.monitor import sample_lines
 
-        streams.put(shown(sample_lines(sample), sys.stdout))
+        streams.put(sample_lines(sample))
 
 
 class Recording:

@@ -98,10 +98,8 @@ class Console:
         self.verbose = verbose
         self.output: str | None = None
         for stream in (sys.stdout, sys.stderr):
-            _never_fail(stream)
-
-    def configure(self, *, json: bool, output: str | None, verbose: bool) -> None:
-        self.json, self.output, self.verbose = json, output, verbose
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="nearest")
 
     def answer(self, document: object, text: str | Callable[[], str] | None = None) -> None:
         """Give the answer: the JSON document under `--json`, else the text, which may be a function
@@ -115,10 +113,7 @@ class Console:
 
     def text(self, text: str) -> None:
         """Write an answer's text to stdout or to `--output FILE`."""
-        if self.output:
-            self._write(harmless(text))
-        else:
-            self._write(self._dressed(text, sys.stdout))
+        self.script(harmless(text) if self.output else self._dressed(text, sys.stdout))
 
     def _dressed(self, text: str, stream: TextIO) -> str:
         """The text as this stream shows it: colours and broken lines on a terminal only."""
@@ -129,13 +124,10 @@ class Console:
 
     def json_text(self, text: str) -> None:
         """Write a JSON document."""
-        self._write(harmless_json(text))
+        self.script(harmless_json(text))
 
     def script(self, text: str) -> None:
-        """Write what is ours to the letter: a completion script, a schema."""
-        self._write(text)
-
-    def _write(self, text: str) -> None:
+        """Write to the letter, as what is ours: a completion script."""
         CLOCK.end()
         if self.output:
             from pathlib import Path
@@ -143,7 +135,7 @@ class Console:
             with blocked_by_files(f"Cannot write {self.output}", "name another `--output`"):
                 Path(self.output).write_text(text, encoding="utf-8")
             return
-        streams.put(shown(text, sys.stdout))
+        streams.put(text)
 
     def talk(self, text: str) -> None:
         """Say something to the person, on stderr."""
@@ -152,7 +144,7 @@ class Console:
     def tell(self, text: str) -> None:
         """The same, with no newline after it."""
         CLOCK.end()
-        streams.say(shown(self._dressed(text, sys.stderr), sys.stderr))
+        streams.say(self._dressed(text, sys.stderr))
         goes_on = text.endswith("...\n")
         CLOCK.begin(plain(text.rpartition(": ")[2].rstrip(" .\n")) if goes_on else "")
 
@@ -178,17 +170,6 @@ class Console:
 
             self.talk(plain(traceback.format_exc()))
         return problem.exit_code
-
-
-def _never_fail(stream: TextIO) -> None:
-    if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="replace")
-
-
-def shown(text: str, stream: TextIO) -> str:
-    """The text with what the stream's encoding lacks replaced by its nearest ASCII."""
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    return text.encode(encoding, "nearest").decode(encoding)
 
 
 def _nearest(problem: UnicodeError) -> tuple[str, int]:

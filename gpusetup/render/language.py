@@ -80,9 +80,10 @@ class Row(str):
     ) -> Row:
         if source:
             parts = (*parts, (f"  ({source})", DIM))
-        said = tuple((plain(p), "") if isinstance(p, str) else (plain(p[0]), p[1]) for p in parts)
-        line = super().__new__(cls, "".join(text for text, _ in said))
-        line.parts = said
+        pairs = (part if isinstance(part, tuple) else (part, "") for part in parts)
+        line_parts = tuple((plain(text), style) for text, style in pairs)
+        line = super().__new__(cls, "".join(text for text, _ in line_parts).rstrip(" "))
+        line.parts = line_parts
         line.hang = len(line) - len(line.lstrip(" ")) if hang is None else hang
         line.whole = whole
         line.source = plain(source)
@@ -169,24 +170,19 @@ def table(
     >>> table(("", "batch", ""), (("base", "8", "kept"), ("all", "16", "")))
     ['        batch', '  base      8  kept', '  all      16']
     """
-    titles = [(title, DIM) for title in head]
-    grid = [
-        [one if isinstance(one, tuple) else (one, "") for one in row] for row in (titles, *rows)
-    ]
-    words = len(head) - 1 if not head[-1] or len(head) - 1 in left else len(head)
-    wide = [max(_columns(plain(row[i][0])) for row in grid) for i in range(words)]
+    grid = [[one if isinstance(one, tuple) else (one, "") for one in row] for row in rows]
+    grid.insert(0, [(title, DIM) for title in head])
+    last = len(head) - 1
+    words = last if not head[-1] or last in left else len(head)
+    wide = [max(_columns(plain(row[place][0])) for row in grid) for place in range(words)]
     found = []
     for row in grid:
-        parts: list[Part] = []
-        for (text, style), width in zip(row, (*wide, 0), strict=False):
-            room = " " * (width - _columns(plain(text)))
-            is_left = len(parts) // 3 in left
-            before, after = ("  ", room) if is_left else (f"  {room}", "")
-            parts += [(before, ""), (text, style), (after, "")]
-        while parts and not parts[-1][0].strip(" "):
-            parts.pop()
-        hang = sum(wide) + 2 * words + 2
-        found.append(Row(*parts, hang=hang, whole=not any(text for text, _ in row[words:])))
+        parts: list[str | Part] = []
+        for place, (text, style) in enumerate(row):
+            room = " " * (wide[place] - _columns(plain(text))) if place < words else ""
+            parts += ["  ", (text, style), room] if place in left else [f"  {room}", (text, style)]
+        more = any(text for text, _ in row[words:])
+        found.append(Row(*parts, hang=sum(wide) + 2 * words + 2, whole=not more))
     return found
 
 
@@ -266,26 +262,25 @@ def _wrapped(line: Row, room: int) -> Iterator[Text]:
         (text.replace(" ", _KEPT) if style == COMMAND and not line.whole else text, style)
         for text, style in _with_commands(line.parts)
     )
+    whole = Text.assemble(*typed)
+    if line.whole:
+        yield from whole.split("\n", allow_blank=True)
+        return
     hang = min(line.hang, room // 3)
-    whole = Text.assemble(*typed, no_wrap=line.whole, overflow="ignore")
-    for place, piece in enumerate(whole.split("\n", allow_blank=True)):
-        if line.whole:
-            yield piece
-            continue
-        head = piece[:hang] if place == 0 or piece.plain[:1] == " " else Text(" " * hang)
-        rest = piece[hang:] if place == 0 or piece.plain[:1] == " " else piece
-        for row in rest.divide(divide_line(rest.plain, room - hang, fold=False)):
+    head, rest = whole[:hang], whole[hang:]
+    for piece in rest.split("\n", allow_blank=True):
+        for row in piece.divide(divide_line(piece.plain, room - hang, fold=False)):
             yield head + row
             head = Text(" " * hang)
 
 
 @cache
-def _rich(width: int, *, colour: bool = False) -> Console:
+def _rich(*, colour: bool) -> Console:
     from rich.console import Console
 
     return Console(
         file=StringIO(),
-        width=width,
+        width=WIDEST,
         force_terminal=colour,
         color_system="standard" if colour else None,
         no_color=not colour,
@@ -301,7 +296,7 @@ def painted(text: Text, *, colour: bool) -> str:
     >>> painted(Text("ok", GOOD), colour=True)
     '\x1b[1;32mok\x1b[0m'
     """
-    rich = _rich(WIDEST, colour=colour)
+    rich = _rich(colour=colour)
     with rich.capture() as caught:
         rich.print(text, soft_wrap=True, end="")
     return caught.get()
