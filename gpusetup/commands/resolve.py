@@ -42,7 +42,7 @@ def configure(parser: ArgumentParser) -> None:
     add_shared(group, "-r --requirements", "--torch", "--backend", "--index")
     add("--installer", choices=("uv", "pip", "conda"))
     add("--format", choices=("text", "requirements", "conda"), default="text", help="a file (text)")
-    add("--explain", action="store_true", help="list all rejected builds with the reason")
+    add("--explain", action="store_true", help="list every reason against a build")
     offline = "with PACKAGE: use no network, only gpusetup's own table"
     add("--offline", action="store_true", help=offline)
     live = "ask torch's index for builds newer than the catalog"

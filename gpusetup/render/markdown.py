@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.model.marks import APART
 from gpusetup.render.language import HEADING, MARKS, Row, plain
-from gpusetup.render.text import judged, machine_rows
+from gpusetup.render.text import judged, machine_facts
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer
@@ -78,9 +78,10 @@ def doctor_markdown(answer: DoctorAnswer) -> str:
     name, colon, said = re.sub(r"^[^\w\s] ", "", first).partition(": ")
     language = "powershell" if answer.snapshot.os.family == "windows" else "sh"
     lines = [f"**{escaped(name)}**{colon}{prose(said)}", *_drawn(rows, language)]
-    read = (f"{name} {value}" for name, value in machine_rows(answer) if name in READ)
-    known = dict.fromkeys(row.removeprefix("system ") for row in read if "unknown" not in row)
-    lines += ["", escaped(f"read: {' / '.join(known)}")] if known else []
+    told = machine_facts(answer)
+    read = [f"{name} {told[name]}" for name in READ if told[name] != "unknown"]
+    known = " / ".join(read).removeprefix("system ")
+    lines += ["", escaped(f"read: {known}")] if known else []
     lines += ["", WHAT_IT_IS, "", _asks_for(answer)]
     return "\n".join(lines) + "\n"
 

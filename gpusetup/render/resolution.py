@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpusetup.installers.options import FAMILY
@@ -28,9 +27,6 @@ from gpusetup.render.language import (
 from gpusetup.render.text import newest_line
 from gpusetup.resolver.notes import NO_GPU
 from gpusetup.resolver.situation import python_tag
-
-MOST_ROWS = 3
-"""More builds than this, all of the same backends, are one line."""
 
 
 def resolution_text(
@@ -147,19 +143,17 @@ def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
 
 
 def _grouped(rejections: Iterable[Rejection]) -> Iterable[str]:
-    """The rows by reason: the reason once, the builds it holds for below it; CPU builds last."""
-    reasons: dict[str, dict[str, list[str]]] = {}
+    """Each reason with the newest build that it holds for; those of CPU builds last."""
+    reasons: dict[str, list[Rejection]] = {}
     for row in rejections:
-        reasons.setdefault(row.reason, {}).setdefault(row.torch, []).append(row.backend)
-    for reason, builds in sorted(reasons.items(), key=_only_cpu):
+        reasons.setdefault(row.reason, []).append(row)
+    for reason, rows in sorted(reasons.items(), key=_only_cpu):
+        newest, more = rows[0].torch, len({row.torch for row in rows}) - 1
+        backends = " ".join(row.backend for row in rows if row.torch == newest)
+        rest = f", and {more} other release{'s' * (more > 1)}" if more else ""
         yield Row(f"  {reason}", hang=4)
-        rows = [(" ".join(backends), torch) for torch, backends in builds.items()]
-        for backends, same in itertools.groupby(rows, lambda row: row[0]):
-            versions = [torch for _, torch in same]
-            if len(versions) > MOST_ROWS:
-                versions = [f"{versions[0]} to {versions[-1]}:"]
-            yield from (Row((f"    {one:8} {backends}", DIM), hang=13) for one in versions)
+        yield Row((f"    {newest:8} {backends}{rest}", DIM), hang=13)
 
 
-def _only_cpu(group: tuple[str, Mapping[str, Iterable[str]]]) -> bool:
-    return all({*backends} == {"cpu"} for backends in group[1].values())
+def _only_cpu(group: tuple[str, Iterable[Rejection]]) -> bool:
+    return all(row.backend == "cpu" for row in group[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,6 @@ from gpusetup.render.language import (
     command,
     facts,
     heading,
-    labelled,
     marked,
     section,
 )
@@ -41,9 +41,7 @@ EVIDENCE_SHOWN = 6
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
     """The whole answer of doctor."""
-    rows = tuple(machine_rows(answer))
-    column = max(len(name) for name, _ in rows) + 2
-    machine = (labelled(name, value, column) for name, value in rows)
+    machine = facts(machine_facts(answer))
     return Screen((*judged(answer).lines, *section("This machine", machine)))
 
 
@@ -209,28 +207,28 @@ def in_short(finding: Finding) -> Iterator[Row]:
 # --- the machine ---------------------------------------------------------------------------------
 
 
-def machine_rows(answer: DoctorAnswer) -> Iterator[tuple[str, str]]:
+def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
     """What was read, a line each; what is not known says so."""
-    machine, gpus = answer.snapshot, answer.snapshot.gpus
-    os, driver, python = machine.os, machine.driver, machine.python
-    yield "system", joined(os.name or os.family, os.machine, os.libc)
-    yield "driver", joined(driver.version, driver.cuda and f"CUDA {driver.cuda}")
-    yield from (("GPU", gpu_line(gpu)) for gpu in gpus or ())
-    if not gpus:
-        seen = [BY_ID[one.vendor].name for one in machine.pci_devices or () if one.vendor in BY_ID]
-        none = f"none of NVIDIA; on the PCI bus: {', '.join(seen)}" if seen else "none"
-        yield "GPU", none if gpus == () else "unknown"
-    yield "torch", torch_line(machine)
-    yield "Python", joined(python.version, python.manager)
+    machine = answer.snapshot
+    os, driver, python, kind = machine.os, machine.driver, machine.python, machine.container.kind
+    gpus = Counter(map(gpu_line, machine.gpus or ()))
+    others = [BY_ID[one.vendor].name for one in machine.pci_devices or () if one.vendor in BY_ID]
+    none = f"none of NVIDIA; on the PCI bus: {', '.join(others)}" if others else "none"
     chosen = f" (from {python.chosen_by})" if python.chosen_by else ""
-    yield "environment", f"{python.executable or 'unknown'}{chosen}"
-    if machine.container.kind not in (None, "none"):
-        yield "container", str(machine.container.kind)
-    if machine.origin != "report" or gpus or driver.version:
-        yield "recommended", recommended_line(answer.resolution)
-        if line := newest_line(answer.newest, answer.resolution):
-            yield "newest", line
-    yield "catalog", answer.catalog_as_of
+    told: dict[str, str | None] = {
+        "system": joined(os.name or os.family, os.machine, os.libc),
+        "driver": joined(driver.version, driver.cuda and f"CUDA {driver.cuda}"),
+        "GPU": "; ".join(f"{count} x {one}" if count > 1 else one for one, count in gpus.items())
+        or ("unknown" if machine.gpus is None else none),
+        "torch": torch_line(machine),
+        "Python": joined(python.version, python.manager),
+        "environment": f"{python.executable or 'unknown'}{chosen}",
+        "container": None if kind == "none" else kind,
+    }
+    if machine.origin != "report" or machine.gpus or driver.version:
+        told["recommended"] = recommended_line(answer.resolution)
+        told["newest"] = newest_line(answer.newest, answer.resolution)
+    return {**told, "catalog": answer.catalog_as_of}
 
 
 def joined(*parts: str | None) -> str:
