@@ -206,7 +206,7 @@ def _once(source: Nvml, options: Namespace, out: Console) -> int:
         sample = source.next(patience_of(options))
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
-    from gpusetup.render.live import once
+    from gpusetup.render.monitor import once
 
     out.answer(sample, lambda: once(sample))
     return 0

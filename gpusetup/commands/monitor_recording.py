@@ -68,7 +68,7 @@ class Recording:
             self._sinks.append(Lines())
             yield
         else:
-            from gpusetup.render.live import live_screen
+            from gpusetup.render.monitor import live_screen
 
             with live_screen(self._tally, color=self._out.color, command=command) as screen:
                 self._sinks.append(screen)
