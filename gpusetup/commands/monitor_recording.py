@@ -21,7 +21,8 @@ from gpusetup.verify import streams
 class Lines:
     """One line a GPU and sample, where stdout is no terminal."""
 
-    def sample(self, sample: Sample) -> None:
+    @staticmethod
+    def sample(sample: Sample) -> None:
         from gpusetup.render.monitor import sample_lines
 
         streams.put(sample_lines(sample))
