@@ -129,7 +129,6 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
         (["--strict", "doctor"], "options come after the command"),
         (["resolve", "--index", "https://m.example/whl/cu124"], "--backend cu124`"),
         (["doctor", "healthy"], "did you mean `--from MACHINE` or"),
-        (["doctor", "--report", "https://x.example/1"], "nothing is fetched"),
         (["resolve", "rtx4090"], 'did you mean `--gpu "rtx4090"`?'),
         (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 8B`"),
         (["monitor", "--interval", "soon"], "from 0.02 to 86400 seconds"),

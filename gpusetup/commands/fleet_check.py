@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_shared, system_for
 from gpusetup.errors import Unsatisfiable
 from gpusetup.render.console import Console
-
-if TYPE_CHECKING:
-    from gpusetup.fleet.node_check import NodeCheckAnswer
-    from gpusetup.system.system import System
 
 SUMMARY = (
     "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without torch "
@@ -37,29 +32,19 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace, out: Console) -> int:
-    from gpusetup.probe.node import LIMIT_SECONDS
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.fleet.node_check import Job, checked, only
+    from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
+    from gpusetup.render.language import ERROR, GOOD, Row, Screen
 
     expected = expected_of(options.profile)
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
-    answer = looked(expected, options.gpus, system_for(out), limit)
-    from gpusetup.render.language import ERROR, GOOD, Row, Screen
-
+    record = read_node(system_for(out), limit)
+    job = only(Job(snapshot=record.snapshot, facts=record.facts, expected=expected), options.gpus)
+    answer = checked(name_of_node(), job, load_catalog())
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
     out.answer(answer, Screen((Row(state, f": {answer.reason}", hang=2),)))
     return 0 if answer.ok else Unsatisfiable.exit_code
-
-
-def looked(
-    expected: Mapping[str, str], gpus: str | None, system: System, limit: float
-) -> NodeCheckAnswer:
-    """The node as it is now, judged, as a job with these GPUs sees it; None: all of them."""
-    from gpusetup.catalog.file import load_catalog
-    from gpusetup.fleet.node_check import Job, checked, only
-    from gpusetup.probe.node import name_of_node, read_node
-
-    record = read_node(system, limit)
-    job = only(Job(snapshot=record.snapshot, facts=record.facts, expected=expected), gpus)
-    return checked(name_of_node(), job, load_catalog())
 
 
 def expected_of(name: str | None) -> Mapping[str, str]:

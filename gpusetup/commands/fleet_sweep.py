@@ -13,7 +13,6 @@ from gpusetup.render.console import Console
 from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
-    from gpusetup.fleet.sweep.judge import Result
     from gpusetup.verify.ranks.launch import Rank
 
 LIMIT_SECONDS, MEET_SECONDS = 30.0, 240.0
@@ -51,7 +50,7 @@ def run(options: Namespace, out: Console) -> int:
         rank = rank_in(os.environ)
         if rank is None:
             raise UsageError(NO_LAUNCHER, hint=LAUNCHERS)
-        return _lead(rank, options, out) if rank.rank == 0 else _follow(rank, options, out)
+        return (_follow if rank.rank else _lead)(rank, options, out)
     except Stop as problem:
         kind = UsageError if isinstance(problem, WrongQuestion) else Blocked
         raise kind(problem.message, hint=problem.hint) from problem
@@ -82,7 +81,7 @@ def _lead(rank: Rank, options: Namespace, out: Console) -> int:
         if any(unit.device != "cpu" for unit in leader.units):
             leader.sizes = replace(sizes, bytes=BYTES["cuda"])
         began = time.monotonic()
-        sweep = leader.sweep(lambda result: _tell(result, out))
+        sweep = leader.sweep()
         hosts = {number: leader.host(number) for number in range(rank.world)}
         found = answer(sweep, leader.absent, hosts, time.monotonic() - began)
         code = 0 if found.ok else Unsatisfiable.exit_code
@@ -90,13 +89,6 @@ def _lead(rank: Rank, options: Namespace, out: Console) -> int:
         return code
     finally:
         leader.end(code)
-
-
-def _tell(result: Result, out: Console) -> None:
-    asked = result.round
-    what = f"{asked.stage}{' again' * asked.again}"
-    silent = f", silent: {list(result.silent)}" if result.silent else ""
-    out.debug(f"round {asked.number}: {what}, {len(asked.asked)} ranks{silent}")
 
 
 def _follow(rank: Rank, options: Namespace, out: Console) -> int:

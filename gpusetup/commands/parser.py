@@ -61,6 +61,8 @@ class Parser(argparse.ArgumentParser):
         options, rest = super().parse_known_args(words[:place], namespace)
         if self.takes_command:
             options.after = words[place + 1 :]
+        if not children_of(self):
+            options.typed = words[:place]
         return options, rest
 
     def error(self, message: str) -> None:  # type: ignore[override]
@@ -243,23 +245,12 @@ def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
     return parser, options
 
 
-ON_DISK = ("DIR", "FILE", "PATH", "MACHINE")
-"""What stands for a place on this machine in an option's help."""
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-
-
 def refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
-    """An empty value is a variable that the caller's script forgot to set, never the default; an
-    address where a file is meant would become a folder of that name."""
+    """An empty value is a variable that the caller's script forgot to set, never the default."""
     for action in asked._actions:
         value, name = getattr(options, action.dest, None), "/".join(action.option_strings)
         if name and (value == "" or (isinstance(value, list) and "" in value)):
             asked.error(f"argument {name}: the value is empty; is a variable unset?")
-        if action.metavar in ON_DISK and isinstance(value, str) and ADDRESS.match(value):
-            raise UsageError(
-                f"argument {name}: {value} is an address, and a file or folder is meant",
-                hint="nothing is fetched: save what is there, and name the file",
-            )
 
 
 def refuse_pages(words: Sequence[str]) -> None:

@@ -288,7 +288,7 @@ SOLVERS = {"context": "max-context", "batch": "max-batch", "gpus": "gpus-needed"
 
 def check_modes(options: Namespace) -> None:
     """UsageError if two options ask for different things."""
-    common = ("command", "format", "json", "output", "verbose", "no_color")
+    common = ("command", "typed", "format", "json", "output", "verbose", "no_color")
     said = {name for name, value in vars(options).items() if value and name not in common}
     if options.format == "yaml" and options.json:
         raise UsageError("`--format yaml` and `--json` exclude each other")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpusetup.errors import Blocked
@@ -119,12 +119,11 @@ class Leader:
 
     # --- rounds ------------------------------------------------------------------------------
 
-    def sweep(self, said: Callable[[Result], None] = lambda result: None) -> Sweep:
+    def sweep(self) -> Sweep:
         """Measure until nothing is left to ask."""
         found = Sweep(self.units)
         for asked in found.rounds():
             found.results.append(self.measured(asked))
-            said(found.results[-1])
         return found
 
     def measured(self, asked: Round) -> Result:
