@@ -88,8 +88,8 @@ WRONG = [
     (("--driver", "newest"), "'newest' is no NVIDIA driver version", "580.95.05"),
     (("--backend", "cu131"), "knows no torch for 'cu131'", "the nearest: cu132, cu130"),
     (("--torch", "2.5.1+cu124", "--backend", "cpu"), "asks for cu124", "give one of them"),
-    (("--format", "conda", "--installer", "pip"), "exclude each other", None),
-    (("--format", "conda", "--json"), "exclude each other", None),
+    (("--format", "requirements", "--installer", "conda"), "exclude each other", None),
+    (("--format", "requirements", "--json"), "exclude each other", None),
 ]
 
 

@@ -34,7 +34,6 @@ OPTIONS = {
 """A field of "describe a machine" -> resolve's option."""
 WAYS = {
     "requirements.txt": ("--format", "requirements"),
-    "environment.yml for conda": ("--format", "conda"),
 }
 """What an answer is called as a file -> the options of resolve that print it."""
 

@@ -41,7 +41,7 @@ def configure(parser: ArgumentParser) -> None:
     add = group.add_argument
     add_shared(group, "-r --requirements", "--torch", "--backend", "--index")
     add("--installer", choices=("uv", "pip", "conda"))
-    add("--format", choices=("text", "requirements", "conda"), default="text", help="a file (text)")
+    add("--format", choices=("text", "requirements"), default="text", help="a file (text)")
     add("--explain", action="store_true", help="list every reason against a build")
     offline = "with PACKAGE: use no network, only gpusetup's own table"
     add("--offline", action="store_true", help=offline)
@@ -52,11 +52,9 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace, out: Console) -> int:
     read_listed(options, out)
     _torch_of_words(options)
-    file, installer = options.format, options.installer
-    by_conda = installer and (installer == "conda") != (file == "conda")
-    if file != "text" and (options.json or by_conda):
-        other = "--json" if options.json else f"--installer {installer}"
-        raise UsageError(f"`{other}` and `--format {file}` exclude each other")
+    if options.format != "text" and (options.json or options.installer == "conda"):
+        other = "--json" if options.json else "--installer conda"
+        raise UsageError(f"`{other}` and `--format {options.format}` exclude each other")
     from gpusetup.commands.resolve_flow import answer
 
     return answer(options, out)

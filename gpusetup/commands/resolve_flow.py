@@ -26,9 +26,7 @@ from gpusetup.model.resolution import HeldBack, Request, Resolution
 from gpusetup.probe.unfinished import unfinished
 from gpusetup.render.console import Console
 from gpusetup.render.formats import (
-    conda_environment,
     family,
-    others,
     requirement,
     requirements,
 )
@@ -47,11 +45,10 @@ def answer(options: Namespace, out: Console) -> int:
     catalog = load_catalog()
     if options.refresh:  # with the builds that the index lists now
         catalog = refreshed(catalog, root, out.talk, options.backend)
-    by_conda = options.format == "conda"
     request = Request(
         torch=options.torch,
         backend=options.backend,
-        installer="conda" if by_conda else options.installer or "auto",
+        installer=options.installer or "auto",
     )
     check_request(request, catalog)
     given = Description(
@@ -82,13 +79,10 @@ def answer(options: Namespace, out: Console) -> int:
             from gpusetup.install.joint.coming import refusal
 
             raise Unsatisfiable(*refusal(joint))
-        if by_conda:
-            out.text(conda_environment(resolution, snapshot, chosen))
-        else:
-            out.text(requirements(resolution, chosen, joint.hashes if joint else {}))
+        out.text(requirements(resolution, chosen, joint.hashes if joint else {}))
         return 0
     if joint:
-        named = tuple(requirement(one) for one in others(chosen) if one.asked)
+        named = (requirement(one) for one in chosen if one.asked and one.name not in FAMILY)
         found = to_answer(resolution, snapshot, (*family(chosen), *named))
         found = replace(found, packages=chosen, held_back=joint.held_back)
         found = replace(found, commands={}) if joint.refused else found

@@ -1,21 +1,15 @@
-"""A resolution as a file for a tool: requirements, a conda environment.
+"""A resolution as a requirements file.
 
-Each is text that the tool in question reads as it stands. Where torch comes from its own index,
-nothing else does: a mix of indexes lets a newer CPU build win.
+Where torch comes from its own index, nothing else does: a mix lets a newer CPU build win.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from gpusetup.catalog.file import load_catalog
-from gpusetup.errors import Unsatisfiable
-from gpusetup.installers.conda import CHANNELS, conda_build, specs
 from gpusetup.installers.options import FAMILY, chosen_build, pins
-from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import JointPackage, Resolution
 from gpusetup.render.language import plain
-from gpusetup.resolver.situation import python_tag
 
 Packages = tuple[JointPackage, ...]
 """A whole set, torch too; empty where torch was asked for alone."""
@@ -25,10 +19,6 @@ def family(packages: Packages) -> tuple[str, ...]:
     """What of torch's family is in the set."""
     there = {one.name for one in packages}
     return tuple(name for name in FAMILY if name in there) if there else FAMILY
-
-
-def others(packages: Packages) -> Packages:
-    return tuple(one for one in packages if one.name not in FAMILY)
 
 
 def requirement(one: JointPackage) -> str:
@@ -57,40 +47,12 @@ def requirements(
     what = f"torch {build.torch} from {build.backend}{f' for {gpus}' if gpus else ''}{needs}"
     first = f"# {plain(what).replace(chr(10), '?')}; catalog of {resolution.catalog_as_of}"
     if not packages:
-        return _lines((first, ONE_INDEX, f"--index-url {index}", *pins(build, FAMILY)))
+        rows = (first, ONE_INDEX, f"--index-url {index}", *pins(build, FAMILY), "")
+        return "\n".join(rows)
     hashed = all(hashes.get(one.name) for one in packages)
     lines = [first, *(() if hashed else (NO_HASHES,)), PAGES]
     lines += [f"--find-links {index.rstrip('/')}/{name}/" for name in family(packages)]
     for one in packages:
         marks = hashes.get(one.name, ()) if hashed else ()
         lines.append(" ".join((requirement(one), *(f"--hash=sha256:{mark}" for mark in marks))))
-    return _lines(lines)
-
-
-def conda_environment(resolution: Resolution, snapshot: Snapshot, packages: Packages) -> str:
-    """An `environment.yml` for conda, mamba and micromamba."""
-    build = conda_build(resolution)
-    usual = load_catalog().milestone("usual python")
-    python = python_tag(snapshot) or (usual if usual in build.pythons else build.pythons[-1])
-    if python.endswith("t"):
-        raise Unsatisfiable(
-            f"conda's channels have no torch for the free-threaded Python {python}",
-            hint=f"`--python {python[:-1]}`, or another `--format`",
-        )
-    by_pip = [f"    - {requirement(one)}" for one in others(packages)]
-    return _lines(
-        (
-            f"# torch {build.torch} ({build.backend}) from {build.channel}; "
-            f"catalog of {resolution.catalog_as_of}",
-            "name: torch",
-            "channels:",
-            *(f"  - {name}" for name in (*CHANNELS[build.channel], "nodefaults")),
-            "dependencies:",
-            *(f"  - {spec}" for spec in (f"python={python}", *specs(build, family(packages)))),
-            *(["  - pip", "  - pip:", *by_pip] if by_pip else ()),
-        )
-    )
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+    return "\n".join((*lines, ""))
