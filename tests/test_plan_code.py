@@ -27,7 +27,7 @@ from gpusetup.plan.code import (
     plan_of,
 )
 from gpusetup.plan.place import sized_gpu
-from gpusetup.render.plan_code import code_text
+from gpusetup.render.plan import plan_text
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 
@@ -211,8 +211,8 @@ def asked(size: str) -> CodeAsked:
 def test_the_screen_of_a_trace(size: str, same_as_file: Same) -> None:
     question = asked(size)
     best = best_batch(found_trace(), question)
-    text = code_text(plan_of(found_trace(), question, best))
+    text = plan_text(plan_of(found_trace(), question, best))
     same_as_file(text, RENDERED / f"plan-code-{size}.txt")
     small = Standing(kind="batch", module="", bytes=8)
     tiny = Trace(torch="2", traces=(one(1, 1, 2, 3, standing=(small,)),))
-    assert "What stands" not in str(code_text(plan_of(tiny, question, None)))
+    assert "What stands" not in str(plan_text(plan_of(tiny, question, None)))

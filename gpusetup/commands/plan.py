@@ -148,7 +148,7 @@ def run(options: Namespace, out: Console) -> int:
         return run_cells(options, out)
     if options.serve:
         from gpusetup.plan.serve import serve_plan, serving
-        from gpusetup.render.plan_serve import serve_text
+        from gpusetup.render.plan import serve_text
 
         place = place_of(options, out)
         served = serve_plan(serving(vars(options), place), place.gpu)

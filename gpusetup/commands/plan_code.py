@@ -26,7 +26,7 @@ def run_code(options: Namespace, out: Console, place: Place) -> int:
     """Trace, decide, show. What the code raised is shown in full under `-v`."""
     from gpusetup.plan.answer import as_document
     from gpusetup.plan.code import CodeFailed, plan_of
-    from gpusetup.render.plan_code import code_text
+    from gpusetup.render.plan import plan_text
 
     asked = asked_of(options, place)
     out.talk(f"tracing one step of {options.code}...")
@@ -36,7 +36,7 @@ def run_code(options: Namespace, out: Console, place: Place) -> int:
         out.debug(problem.trace)
         raise
     answer = plan_of(found, asked, best)
-    out.answer(as_document(answer), lambda: code_text(answer))
+    out.answer(as_document(answer), lambda: plan_text(answer))
     return 0 if answer.fits else Unsatisfiable.exit_code
 
 

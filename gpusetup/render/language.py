@@ -249,6 +249,12 @@ def remark(word: str, text: str) -> Row:
     return Row((word, WORDS[word]), f": {text}", hang=2)
 
 
+def notes(lines: Iterable[str], word: str = "note") -> list[str]:
+    """Remarks below what was said; nothing where there is none."""
+    rows = [remark(word, line) for line in lines]
+    return ["", *rows] if rows else []
+
+
 # --- how a terminal shows it --------------------------------------------------------------------
 
 

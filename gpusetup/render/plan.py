@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpusetup.model.documents import PlanCell, Way
+from gpusetup.model.documents import CodePlan, ConfigRead, PlanCell, ServePlan, Way
 from gpusetup.render.language import (
     BUT,
     DIM,
+    HEADING,
     NO,
     OK,
     Row,
     Screen,
     command,
     facts,
-    heading,
-    remark,
+    notes,
     row,
     section,
+    table,
     verdict,
 )
-from gpusetup.render.plan_config import config_lines
 
 PARTS = ("states", "checkpoints", "logits", "fragmentation", "other")
 RECIPES = {
@@ -35,22 +35,20 @@ RECIPES = {
 
 def plan_text(plan: PlanCell) -> Screen:
     """The whole screen."""
-    helps = ["", *_helps(plan)] if plan.helps and not plan.ways else []
     ways = (_way(way, plan.memory_gib.capacity) for way in plan.ways)
-    return Screen(
-        (
-            Row(_question(plan), hang=2),
-            "",
-            *_verdict(plan),
-            *section("On this GPU alone, with checkpointing (!: less than a fifth free)", ways),
-            *_memory(plan),
-            *section("Set", _settings(plan) if plan.settings else ()),
-            *helps,
-            *(["", *config_lines(plan.config)] if plan.config else ()),
-            *([""] if plan.advice else ()),
-            *(remark("note", line) for line in plan.advice),
-        )
-    )
+    lines = [
+        Row(_question(plan), hang=2),
+        "",
+        *_verdict(plan),
+        *section("On this GPU alone, with checkpointing (!: less than a fifth free)", ways),
+        *_memory(plan),
+        *section("Set", _settings(plan) if plan.settings else ()),
+        *(() if plan.ways else _helps(plan)),
+        *(_config(plan.config) if plan.config else ()),
+        *notes(plan.advice),
+        *(_code(plan.code) if plan.code else ()),
+    ]
+    return Screen(lines)
 
 
 def _way(way: Way, capacity: float) -> Row:
@@ -79,39 +77,36 @@ def _count(parameters: int) -> str:
     return f"{billions:.3g}B" if billions >= 1 else f"{parameters / 1e6:.3g}M"
 
 
-def _verdict(plan: PlanCell) -> Iterable[str]:
-    solved = {
-        "context": f"longest context: {plan.context:,} tokens",
-        "batch": f"largest batch: {plan.batch:,}" if plan.batch else "",
-        "gpus": f"GPUs needed: {plan.gpus}",
-    }
+def _verdict(plan: PlanCell) -> Iterator[str]:
     host, parts = plan.memory_gib.host, plan.recipe.split(" + ")
     meant = (RECIPES.get(part.partition("=")[0], "") for part in parts)
-    recipe = f"{plan.recipe} ({', '.join(meant)})"
+    recipe = f": {plan.recipe} ({', '.join(meant)})"
     if plan.fits and plan.solved:
-        yield heading(solved[plan.solved])
+        solved = {
+            "context": f"longest context: {plan.context:,} tokens",
+            "batch": f"largest batch: {plan.batch or 0:,}",
+            "gpus": f"GPUs needed: {plan.gpus}",
+        }
+        yield Row((solved[plan.solved], HEADING))
     if not plan.fits:
         yield verdict(NO, "does not fit")
     elif host:
-        yield verdict(BUT, f"fits only with {host:.0f} GiB of RAM", f": {recipe}")
+        yield verdict(BUT, f"fits only with {host:.0f} GiB of RAM", recipe)
     elif plan.confidence == "close":
-        yield verdict(BUT, "may fit", f": {recipe}; measure one step first")
+        yield verdict(BUT, "may fit", f"{recipe}; measure one step first")
     else:
-        yield verdict(OK, "fits", f": {recipe}")
-    yield from facts({"confidence": _confidence(plan), "from": plan.source})
-
-
-def _confidence(plan: PlanCell) -> str:
-    near = f"{plan.near_percent} %"
+        yield verdict(OK, "fits", recipe)
+    near = f"{plan.near_percent} % of the limit"
     kind = " or of a kind that is known too little" if plan.near_percent > 3 and plan.fits else ""
-    return {
+    sure = {
         "measured": "measured",
-        "clear": f"clear: nothing is within {near} of the limit",
-        "close": f"close: within {near} of the limit{kind}",
-    }[plan.confidence]
+        "clear": f"clear: nothing is within {near}",
+        "close": f"close: within {near}{kind}",
+    }
+    yield from facts({"confidence": sure[plan.confidence], "from": plan.source})
 
 
-def _memory(plan: PlanCell) -> Iterable[str]:
+def _memory(plan: PlanCell) -> Iterator[str]:
     """The parts, and what the card has."""
     memory, free = plan.memory_gib, plan.margin_percent
     left = f"{free:.1f} % free" if free >= 0 else f"{-free:.1f} % too much"
@@ -122,20 +117,21 @@ def _memory(plan: PlanCell) -> Iterable[str]:
     return section("Memory of a GPU, GiB", facts(told))
 
 
-def _helps(plan: PlanCell) -> Iterable[str]:
+def _helps(plan: PlanCell) -> Iterator[str]:
     """What would help, those that are enough apart from those that are not."""
-    width = max(len(one.step) for one in plan.helps)
+    width = max((len(one.step) for one in plan.helps), default=0)
     good = "If it runs out of memory anyway" if plan.fits else "What would help, each alone"
     for enough, head in ((True, good), (False, "Not enough alone")):
-        rows = [one for one in plan.helps if (one.recipe is not None) == enough]
-        if rows:
-            yield heading(head)
-        for one in rows:
-            end = f"   then fits with {one.recipe}" if enough and not plan.fits else ""
-            yield Row(f"  {one.step:{width}}  saves {one.saves_gib:6.1f} GiB{end}", hang=4)
+        rows = []
+        for one in plan.helps:
+            if (one.recipe is not None) == enough:
+                end = f"   then fits with {one.recipe}" if enough and not plan.fits else ""
+                saved = f"  {one.step:{width}}  saves {one.saves_gib:6.1f} GiB{end}"
+                rows.append(Row(saved, hang=4))
+        yield from section(head, rows)
 
 
-def _settings(plan: PlanCell) -> Iterable[str]:
+def _settings(plan: PlanCell) -> Iterator[str]:
     for name, value in plan.env.items():
         yield command(f"export {name}={value}")
     for name, value in plan.settings.items():
@@ -146,3 +142,96 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k}: {_value(v)}" for k, v in value.items()) + "}"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# --- a training config, somebody's code ---------------------------------------------------------
+
+MOST_UNKNOWN = 12
+
+
+def _config(found: ConfigRead) -> Iterator[str]:
+    """What was read, assumed and not understood, each key with its line."""
+    whose = f"a config of {found.trainer}" if found.trainer else "a config of no known trainer"
+    keys = [
+        (str(key.line), f"{key.key}: {key.value}" if key.value else key.key, (key.meaning, DIM))
+        for key in (*found.read, *found.not_understood[:MOST_UNKNOWN])
+        if "[" not in key.key or not key.meaning
+    ]
+    read = table(("", "", ""), [one for one in keys if one[2][0]], left=(0, 1, 2))
+    open_ = table(("", "", ""), [one for one in keys if not one[2][0]], left=(0, 1, 2))
+    more = len(found.not_understood) - MOST_UNKNOWN
+    yield from section(f"Read from {found.file}, {whose}", read[1:])
+    assumed = (Row(f"  {line}", hang=4) for line in found.assumed)
+    yield from section("Assumed, because the config does not say", assumed)
+    title = "Not understood (does one of them take memory? then say it by an option)"
+    yield from section(title, (*open_[1:], *[f"      and {more} more"] * (more > 0)))
+
+
+WORDS = {
+    "parameters": "weights",
+    "gradients": "gradients",
+    "optimizer": "optimizer states",
+    "gathered": "gathered weights",
+    "batch": "the batch",
+    "activations": "activations",
+    "backward": "backward, passing",
+    "step": "optimizer, passing",
+    "other": "other",
+}
+"""Kind -> how the screen calls it."""
+
+
+def _code(code: CodePlan) -> Iterator[str]:
+    """What the trace of `plan --code` saw: phases, what stands at the peak, the largest batch."""
+    peak = {name: "  the peak" * (name == code.peak_phase) for name in code.phases_gib}
+    phases = facts({name: f"{gib:8.3f}{peak[name]}" for name, gib in code.phases_gib.items()})
+    yield from section(f"Most at once in each phase, GiB (torch {code.torch})", phases)
+    standing = [one for one in code.standing if one.gib >= 0.001]
+    rows = [(WORDS[one.kind], f"{one.gib:.3f}", one.module) for one in standing]
+    yield from section("At the peak, GiB", table(("", "", ""), rows)[1:])
+    batch = code.largest_batch
+    most = "not found, see the note" if batch is None else f"{batch:,}"
+    most = "not even one sample a GPU fits" if batch == 0 else most
+    yield from ("", Row(("Largest batch on all GPUs together:", HEADING), f" {most}"))
+
+
+# --- a server ------------------------------------------------------------------------------------
+
+
+def counted(requests: int) -> str:
+    """
+    >>> counted(1), counted(0)
+    ('1 request', '0 requests')
+    """
+    return f"{requests:,} request{'' if requests == 1 else 's'}"
+
+
+def serve_text(plan: ServePlan) -> Screen:
+    """The screen of a serving plan."""
+    requests, most = counted(plan.sequences), counted(plan.largest_sequences)
+    size, engine = f"{plan.parameters / 1e9:.3g}B parameters", f"{plan.weights}, {plan.engine}"
+    mark, said = (OK, "fits") if plan.fits else (NO, "does not fit")
+    told = {
+        "longest": f"{plan.largest_context:,} tokens for {requests}",
+        "most": f"{most} of {plan.context:,} tokens",
+    }
+    gib = {
+        "weights": plan.weights_gib,
+        "cache": plan.cache_gib,
+        "a pass": plan.pass_gib,
+        "left": plan.free_gib,
+        "capacity": plan.capacity_gib,
+    }
+    parts = {name: f"{value:8.2f}" for name, value in gib.items()}
+    parts["a token"] = f"{plan.token_kib:8.2f} KiB of cache"
+    return Screen(
+        (
+            Row(f"{plan.model} ({size}) in {engine}, on {plan.gpus} x {plan.gpu}", hang=2),
+            "",
+            verdict(mark, said, f": {requests} of {plan.context:,} tokens, cache in {plan.cache}"),
+            *facts(told),
+            *section("Memory of a GPU, GiB", facts(parts)),
+            *section("Start it with", [command(plan.command)] if plan.command else ()),
+            *notes(plan.notes),
+        )
+    )
