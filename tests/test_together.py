@@ -181,10 +181,9 @@ def test_every_yes_of_the_table_is_served_by_the_driver(
 def test_an_old_release_is_no_answer(ask: Ask) -> None:
     said = ask("stuck")
     assert said.exit == 1
-    assert "only an old release" in said.out
-    assert "stuck stays at 1.0" in said.out
-    assert "uv pip install" not in said.out
-    assert "gpusetup resolve 'stuck==1.0'" in said.out
+    assert "Only an old release" in said.err
+    assert "stuck only at 1.0" in said.err
+    assert "'stuck==1.0'" in said.err
 
 
 def test_a_set_without_solution_has_the_sentence_of_uv(ask: Ask) -> None:

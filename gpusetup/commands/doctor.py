@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -165,32 +166,30 @@ def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
 # --- `--deep` ------------------------------------------------------------------------------------
 
 
-def verified(snapshot: Snapshot, out: Console) -> tuple[Event, ...]:
+def verified(snapshot: Snapshot, out: Console) -> Iterator[Event]:
     """What the quick level of verify, run by the target's interpreter, could not do, as events."""
     from gpusetup.causes.torch_builds import GPU_CHECK_FAILED
     from gpusetup.commands.verify import document_of
     from gpusetup.system.processes import run as start
     from gpusetup.system.system import HOLD_BACK
 
-    def event(name: str, device: str, status: str, said: str) -> Event:
-        values = {"name": name, "device": device, "status": status}
-        kind, text = GPU_CHECK_FAILED.id, f"{name} {said}"
-        return Event(kind=kind, values=values, source="verify", text=text)
-
     python = snapshot.python.executable
     silent = any(event.kind == "child-failed" for event in snapshot.events)
     if silent or not python or not snapshot.torch.installed or not snapshot.gpus:
-        return ()
+        return
     out.talk("verifying torch in the target")
     folder = str(Path(__file__).resolve().parent.parent / "verify")
     argv = (sys.executable, "-I", "-S", HOLD_BACK, python, folder, "--level", "quick", "--json")
     said = start(argv, timeout=VERIFY_SECONDS)
     try:
-        checks = document_of(said).checks
+        checks = [
+            (one.name, one.device, one.status, one.detail) for one in document_of(said).checks
+        ]
     except GpuSetupError as problem:
-        return (event("verify", "", "crashed", said.problem or problem.message),)
-    return tuple(
-        event(check.name, check.device, check.status, f"on {check.device}: {check.detail}")
-        for check in checks
-        if check.status in ("failed", "crashed")
-    )
+        checks = [("verify", "", "crashed", said.problem or problem.message)]
+    for name, device, status, detail in checks:
+        if status in ("failed", "crashed"):
+            values = {"name": name, "device": device, "status": status}
+            text = f"{name} on {device}: {detail}" if device else f"{name} {detail}"
+            kind = GPU_CHECK_FAILED.id
+            yield Event(kind=kind, values=values, source="verify", text=text)

@@ -94,8 +94,7 @@ class Parser(argparse.ArgumentParser):
         self.complain(f"`{self.prog}` has no option `{name}`", meant(name, own))
 
     def complain(self, message: str, near: Collection[str]) -> None:
-        said = offered(near, self._option_string_actions)
-        raise UsageError(message, hint=f"{said} `{self.prog} --help` shows all".lstrip())
+        raise UsageError(message, hint=f"{offered(near)} `{self.prog} --help` shows all".lstrip())
 
 
 def children_of(parser: argparse.ArgumentParser) -> Mapping[str, Parser]:

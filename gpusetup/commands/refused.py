@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Action
 from collections.abc import Collection, Mapping
 
 CALLED: Mapping[str, str] = {
@@ -71,14 +70,10 @@ def meant(word: str, ours: Collection[str]) -> list[str]:
     return called[:3] or get_close_matches(word, ours, 1, 0.7)
 
 
-def offered(words: Collection[str], options: Mapping[str, Action]) -> str:
-    """A question that names them, each as it can be typed."""
-    lines = dict.fromkeys(_line(options[word]) if word in options else word for word in words)
-    return f"did you mean `{'` or `'.join(lines)}`?" if lines else ""
+def offered(words: Collection[str]) -> str:
+    """A question that names them.
 
-
-def _line(action: Action) -> str:
-    """`--torch SPEC`."""
-    name = max(action.option_strings, key=len)
-    value = action.metavar or "|".join(map(str, action.choices or ["VALUE"]))
-    return name if action.nargs == 0 else f"{name} {value}"
+    >>> offered(["--gpu", "--driver"]), offered([])
+    ('did you mean `--gpu` or `--driver`?', '')
+    """
+    return f"did you mean `{'` or `'.join(words)}`?" if words else ""

@@ -19,10 +19,9 @@ from gpusetup.install.packages import requested_packages
 from gpusetup.install.refresh import refreshed
 from gpusetup.install.settings.index_root import index_root_of
 from gpusetup.installers.options import FAMILY
-from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import HeldBack, Request, Resolution
+from gpusetup.model.resolution import Request, Resolution
 from gpusetup.probe.unfinished import unfinished
 from gpusetup.render.console import Console
 from gpusetup.render.formats import (
@@ -71,44 +70,33 @@ def answer(options: Namespace, out: Console) -> int:
     resolution = at_root(resolution, shown)
     resolution = replace(resolution, notes=_notes(resolution, snapshot, options, root))
     chosen = joint.packages if joint else ()
+    if joint and joint.refused:
+        from gpusetup.install.joint.coming import refusal
+
+        raise Unsatisfiable(*refusal(joint))
     if options.format != "text":
         if resolution.build is None:
             hint = "`gpusetup resolve` without `--format` says why"
             raise Unsatisfiable("No torch build fits", hint=hint)
-        if joint and joint.refused:
-            from gpusetup.install.joint.coming import refusal
-
-            raise Unsatisfiable(*refusal(joint))
         out.text(requirements(resolution, chosen, joint.hashes if joint else {}))
         return 0
     if joint:
         named = (requirement(one) for one in chosen if one.asked and one.name not in FAMILY)
         found = to_answer(resolution, snapshot, (*family(chosen), *named))
         found = replace(found, packages=chosen, held_back=joint.held_back)
-        found = replace(found, commands={}) if joint.refused else found
-        return _show(found, snapshot, options, out, joint.refused)
-    build, packages = resolution.build, [*FAMILY]
-    if build is not None and snapshot.python.executable:
-        # What of the environment must move with torch, and what is to be said of it.
-        packages = [*FAMILY, *(one.name for one in pinned(snapshot, build) if one.can_follow)]
-        notes = (*resolution.notes, *pinned_in_words(snapshot, build))
-        resolution = replace(resolution, notes=notes)
-    found = replace(to_answer(resolution, snapshot, tuple(packages)), newest=newest)
-    return _show(found, snapshot, options, out)
-
-
-def _show(
-    answer: ResolveAnswer,
-    snapshot: Snapshot,
-    options: Namespace,
-    out: Console,
-    refused: tuple[HeldBack, ...] = (),
-) -> int:
+    else:
+        build, packages = resolution.build, [*FAMILY]
+        if build is not None and snapshot.python.executable:
+            # What of the environment must move with torch, and what is to be said of it.
+            packages += [one.name for one in pinned(snapshot, build) if one.can_follow]
+            notes = (*resolution.notes, *pinned_in_words(snapshot, build))
+            resolution = replace(resolution, notes=notes)
+        found = replace(to_answer(resolution, snapshot, tuple(packages)), newest=newest)
     from gpusetup.render.resolution import resolution_text
 
     how = {"installer": options.installer or "uv", "explain": options.explain}
-    out.answer(answer, lambda: resolution_text(answer, snapshot, **how, refused=refused))
-    return 0 if answer.torch and not refused else Unsatisfiable.exit_code
+    out.answer(found, lambda: resolution_text(found, snapshot, **how))
+    return 0 if found.torch else Unsatisfiable.exit_code
 
 
 def _machine(options: Namespace, given: Description, out: Console) -> Snapshot:
