@@ -7,7 +7,6 @@ from collections.abc import Container, Iterator, Sequence
 from shlex import quote
 
 from gpusetup.fleet.compare import CompareAnswer
-from gpusetup.fleet.drift import Mixed
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.nodes import Drift, NodeFinding
@@ -55,7 +54,6 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
     if more := sum(map(len, [*bad.values()][MOST_ROWS:])):
         lines += ["", f"and {more} nodes more: `--json` lists all"]
     lines += section("On most nodes", _common(answer.common))
-    lines += section("No majority", _mixed(answer.mixed))
     lines += section("Not asked", _left_alone(answer))
     lines += section("To leave the failed nodes out of a Slurm job", _exclude(answer.exclude))
     if answer.left_out:
@@ -111,12 +109,6 @@ def _common(rows: Sequence[Common]) -> Iterator[Row]:
         if one.severity is not Severity.NOTE:
             said = f"{one.title} ({one.nodes} of {one.of} nodes)"
             yield marked(MARKS[one.severity], one.id, said, indent=2)
-
-
-def _mixed(rows: Sequence[Mixed]) -> Iterator[Row]:
-    for one in rows:
-        values = ", ".join(f"{count} x {value}" for value, count in one.values.items())
-        yield Row(f"  {words_of(one.field)}: {values}", hang=4)
 
 
 def _left_alone(answer: FleetAnswer) -> Iterator[Row]:

@@ -196,12 +196,9 @@ def in_short(finding: Finding) -> Iterator[Row]:
     fix, by = finding.fix, finding.explained_by
     because = f" (because of {by})" if by else ""
     yield marked(MARKS[finding.severity], finding.id, f"{finding.title}{because}", indent=2)
-    if fix is None or by:
-        return
-    ways = [] if fix.commands else list(ways_beside(fix)) or list(looks_of(fix))
-    for title, commands in ((fix.text + needs(fix), fix.commands), *ways):
-        yield Row("    ", (title, DIM), hang=4)
-        yield from (command(line, 6) for line in commands)
+    if fix and not by:
+        yield Row("    ", (fix.text + needs(fix), DIM), hang=4)
+        yield from (command(line, 6) for line in fix.commands)
 
 
 # --- the machine ---------------------------------------------------------------------------------
