@@ -8,7 +8,7 @@ from argparse import Namespace
 from datetime import date
 from pathlib import Path
 
-from gpusetup.catalog.builds import INDEX_ROOT, Catalog, with_catalog
+from gpusetup.catalog.builds import INDEX_ROOT, with_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import gather, system_for
 from gpusetup.diagnosis.request import chosen_request, decision_for
@@ -16,7 +16,6 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.joint.table import Joint, by_table
 from gpusetup.install.packages import requested_packages
-from gpusetup.install.refresh import refreshed
 from gpusetup.install.settings.index_root import index_root_of
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.documents import ResolveAnswer
@@ -42,7 +41,7 @@ CHANNELS = {"nightly": "each day", "test": "soon"}
 def answer(options: Namespace, out: Console) -> int:
     root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
     shown = without_credentials(root)
-    catalog = _catalog(options, root, out)
+    catalog = load_catalog()
     by_conda = options.format == "conda"
     request = Request(
         torch=None if options.torch in CHANNELS else options.torch,
@@ -161,12 +160,6 @@ def _notes(
         hidden if root != without_credentials(root) else None,
     )
     return tuple(filter(None, said))
-
-
-def _catalog(options: Namespace, root: str, out: Console) -> Catalog:
-    """The catalog; with `--refresh` with the builds that the index lists now."""
-    catalog = load_catalog()
-    return refreshed(catalog, root, out.talk, options.backend) if options.refresh else catalog
 
 
 # --- packages, chosen together -------------------------------------------------------------------

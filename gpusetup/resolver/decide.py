@@ -28,7 +28,7 @@ from gpusetup.model.resolution import (
     Resolution,
     TorchBuild,
 )
-from gpusetup.model.versions import cuda_of, parsed
+from gpusetup.model.versions import parsed
 from gpusetup.resolver.companions import FAMILY
 from gpusetup.resolver.constraints import in_scope, is_beyond, pick, preference, why_not
 from gpusetup.resolver.notes import notes_on
@@ -232,10 +232,9 @@ def check_request(request: Request, catalog: Catalog) -> None:
         )
     for backend in filter(None, (labelled, request.backend)):
         if backend != "auto" and backend not in catalog.backends:
-            live = f"`gpusetup resolve --backend {backend} --refresh` asks the index for it; "
             raise UsageError(
                 f"The catalog of {catalog.as_of} knows no torch for {backend!r}",
-                hint=(live if cuda_of(backend) else "") + _nearest_backends(backend, catalog),
+                hint=_nearest_backends(backend, catalog),
             )
 
 
