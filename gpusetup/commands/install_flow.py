@@ -19,7 +19,6 @@ from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import by_conda, describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
 from gpusetup.install.job import new_job
-from gpusetup.install.joint.coming import with_set
 from gpusetup.install.log import Log
 from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
@@ -43,6 +42,7 @@ from gpusetup.install.target.find import (
     venv_to_make,
 )
 from gpusetup.install.target.in_use import users_of
+from gpusetup.install.together import with_set
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
