@@ -209,21 +209,20 @@ def _install_by_conda(session: Session, target: Target, task: Task, program: str
         return _unchanged(session, target, task)
     plan = conda.plan_by_conda(task, target, program)
     build, planned = task.build, plan_answer(job, plan, task)
+    back = conda.revisions(plan.target)
     said = "" if request.yes and not request.dry_run else conda.conda_says(plan)
     screen = screens.plan_screen(
         planned,
         {"from": f"{build.backend} of {build.channel}"},
         section("conda says", [Row(f"  {line}", hang=4) for line in said.splitlines()]),
         warnings=screens.in_use(plan.used_by),
-        notes=task.resolution.notes,
+        notes=plan.notes,
     )
 
     def done() -> Done:
-        outcome = conda.execute_conda(job, plan, verify=not request.no_verify)
-        now = replace(plan, after=conda.seen(plan.target))
+        now, outcome = conda.execute_conda(job, target, plan, verify=not request.no_verify)
         answer = plan_answer(job, now, task, outcome)
         passed = outcome.verdict is None or outcome.verdict["verdict"] == "passed"
-        back = conda.way_back(Path(plan.target, STORE))
         return answer, screens.end_screen(answer, undo=back), passed
 
     return session.carry_out(planned, screen, done)
@@ -243,7 +242,6 @@ def undo(session: Session) -> int:
         session.out.answer(answer, screens.end_screen(answer, "undone"))
         return 0
     store, system = folder / STORE, System()
-    conda.refuse_undo(store)
     layout = layout_of(system, choose_target(system, str(folder)).python)
     check_target(layout)
     journal = change.undo_known(store, layout).journal

@@ -1,38 +1,36 @@
 """Installs by conda, mamba or micromamba, where one of them has installed torch.
 
-conda changes an environment in a transaction of its own, and each change is a revision in
-`conda-meta/history`. gpusetup names the command that goes back to one, and does not run it: mamba
-took `--revision` for years and did nothing (https://github.com/mamba-org/mamba/issues/803), and a
-revision takes with it what has come since.
+conda changes an environment in a transaction of its own, and each change is a revision that conda
+itself goes back to: mamba took `--revision` for years and did nothing
+(https://github.com/mamba-org/mamba/issues/803), and a revision takes with it what has come since.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from gpusetup.errors import Blocked
 from gpusetup.install.answers import versions_after
 from gpusetup.install.complaints import conda_failed
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task
 from gpusetup.install.job import Job, Outcome, run_step
+from gpusetup.install.packages import torch_family
+from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove, prove
 from gpusetup.install.switching.change import drop_leftovers, require_finished
-from gpusetup.install.switching.files import read_json_object
 from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.switching.receipt import read_receipt, write_receipt
+from gpusetup.install.switching.receipt import write_receipt
 from gpusetup.install.target.find import Target
-from gpusetup.install.target.in_use import User, users_of
+from gpusetup.install.target.in_use import users_of
+from gpusetup.install.target.layout import distributions
 from gpusetup.installers import INSTALLERS
 from gpusetup.installers.options import InstallerOptions, packages_step
-from gpusetup.model.finding import Step
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
+from gpusetup.model.resolution import Choice
 from gpusetup.model.shell import own_line
 from gpusetup.system.processes import run
 from gpusetup.system.signals import interruptible
@@ -42,38 +40,6 @@ SOLVE_SECONDS = 600.0
 """conda's solver takes minutes on a slow disk with a fresh channel."""
 CLEANING_SECONDS = 30.0
 """How long conda may take to roll back after a Ctrl-C."""
-RECORD_BYTES = 64 << 20
-"""More than that no record of a package has; it lists every file."""
-SEEN = ("pytorch", "pytorch-gpu", "pytorch-cpu", "torchvision", "torchaudio", "cuda-version")
-"""What is shown of a conda environment before and after."""
-
-
-class CondaPlan(Frozen):
-    """What conda will be told to do, where, and how it is proven."""
-
-    target: str
-    python: str
-    task: Task
-    steps: tuple[Step, ...]
-    used_by: tuple[User, ...]
-    """Programs that have torch of the target loaded."""
-    before: Mapping[str, str]
-    after: Mapping[str, str]
-    revision: int | None = None
-    """The one that was there before."""
-    installer: str = "conda"
-    wheels: tuple[()] = ()
-
-    @property
-    def why(self) -> str | None:
-        return self.task.why
-
-    @property
-    def backend(self) -> str:
-        return self.task.build.backend
-
-
-# --- what is there --------------------------------------------------------------------------------
 
 
 def conda_program(environ: Mapping[str, str]) -> str | None:
@@ -85,62 +51,33 @@ def conda_program(environ: Mapping[str, str]) -> str | None:
     return next(filter(None, found), None)
 
 
-def records(prefix: str) -> dict[str, dict[str, Any]]:
-    """Every package that conda has put into an environment: name -> its record."""
-    found = {}
-    for path in sorted(Path(prefix, "conda-meta").glob("*.json")):
-        record = read_json_object(path, RECORD_BYTES) or {}
-        if isinstance(record.get("name"), str) and isinstance(record.get("version"), str):
-            found[record["name"]] = record
-    return found
-
-
-def seen(prefix: str) -> dict[str, str]:
-    """Name -> version and build of what is shown: `2.5.1 py3.11_cuda`."""
-    return {
-        name: f"{one['version']} {one.get('build', '')}".strip()
-        for name, one in records(prefix).items()
-        if name in SEEN
-    }
-
-
-def revision(prefix: str) -> int | None:
-    """The number of an environment's last revision, from 0; None where conda keeps no history."""
-    try:
-        text = Path(prefix, "conda-meta", "history").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    count = len(re.findall(r"(?m)^==>\s*.+?\s*<==", text))
-    return count - 1 if count else None
-
-
-# --- the plan -------------------------------------------------------------------------------------
-
-
-def plan_by_conda(task: Task, target: Target, program: str) -> CondaPlan:
+def plan_by_conda(task: Task, target: Target, program: str) -> Plan:
     """The plan for an environment of conda's; Blocked if it may not be changed."""
-    prefix, asked = target.layout.prefix, task.asked
+    prefix, asked, build = target.layout.prefix, task.asked, task.build
     target.require_changeable(task.elsewhere)
     if asked.family:
         wanted = ("torch", *asked.family, *asked.packages)
         options = InstallerOptions(packages=wanted, conda_prefix=prefix)
         steps = INSTALLERS["conda"](task.resolution, options)
     else:
-        steps = (
-            packages_step("conda", InstallerOptions(packages=asked.packages, conda_prefix=prefix)),
-        )
-    return CondaPlan(
+        options = InstallerOptions(packages=asked.packages, conda_prefix=prefix)
+        steps = (packages_step("conda", options),)
+    return Plan(
         target=prefix,
         python=target.layout.python,
-        task=task,
+        choice=Choice(torch=build.torch, backend=build.backend, index_url=build.channel),
+        why=task.why,
         steps=tuple(replace(one, argv=(program, *one.argv[1:])) for one in steps),
-        used_by=users_of(target.layout.libraries),
-        before=seen(prefix),
+        before=torch_family(distributions(target.layout)),
         after=versions_after(task.resolution, asked),
+        used_by=users_of(target.layout.libraries),
+        notes=task.resolution.notes,
+        device=device_to_prove(build.backend, task.gpus_here),
+        installer="conda",
     )
 
 
-def conda_says(plan: CondaPlan) -> str:
+def conda_says(plan: Plan) -> str:
     """What conda itself says that it would change."""
     said = []
     for step in plan.steps:
@@ -149,43 +86,26 @@ def conda_says(plan: CondaPlan) -> str:
     return without_logins("\n".join(said))
 
 
-# --- changing, and the way back -------------------------------------------------------------------
-
-
-def execute_conda(job: Job, plan: CondaPlan, *, verify: bool) -> Outcome:
-    """Run the steps under the environment's lock, prove the result, and note what was there."""
-    prefix, store = plan.target, Path(plan.target, STORE)
+def execute_conda(job: Job, target: Target, plan: Plan, *, verify: bool) -> tuple[Plan, Outcome]:
+    """Run the steps under the environment's lock and prove the result; the plan with what is there
+    then."""
+    store = Path(plan.target, STORE)
     with interruptible(), locked(store, job.talk):
-        job.store, began = store, revision(prefix)
+        job.store = store
         require_finished(store)
         for step in plan.steps:
             job.talk("Installing ...")
             output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
             if not output.ok:
                 raise conda_failed("conda cannot install it", output)
-        device = device_to_prove(plan.backend, plan.task.gpus_here)
-        verdict = prove(job, plan.python, device) if verify else None
+        verdict = prove(job, plan.python, plan.device) if verify else None
         (store / UNDO).unlink(missing_ok=True)
         drop_leftovers(store)
-        plan = replace(plan, after=seen(prefix), revision=began)
+        plan = replace(plan, after=torch_family(distributions(target.layout)))
         write_receipt(store / RECEIPT, plan, job.done, verdict)
-    return Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
+    return plan, Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
 
 
-def way_back(store: Path) -> str | None:
-    """conda's own command that takes the last installation back, if that was conda's."""
-    receipt = read_receipt(store / RECEIPT)
-    if receipt is None or receipt.revision is None:
-        return None
-    prefix, number = str(store.parent), str(receipt.revision)
-    return own_line("conda", "install", "--prefix", prefix, "--revision", number)
-
-
-def refuse_undo(store: Path) -> None:
-    """`Blocked` with that command."""
-    if line := way_back(store):
-        raise Blocked(
-            f"conda has installed torch into {store.parent}, and conda itself takes it back",
-            hint=f"nothing was changed; `{line}` restores what was there, and removes what conda "
-            "has installed since (`conda list --revisions` shows it)",
-        )
+def revisions(prefix: str) -> str:
+    """The command that lists what conda can go back to."""
+    return own_line("conda", "list", "--prefix", prefix, "--revisions")

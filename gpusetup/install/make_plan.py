@@ -73,6 +73,7 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
         why=task.why,
         steps=steps,
         before=before,
+        after={one.name: one.version for one in wheels},
         warnings=tuple(
             f"{one.name} {one.version} requires {one.needs}: it stays, and may fail"
             for one in left

@@ -345,7 +345,8 @@ def undo_known(store: Path, layout: Layout) -> Change:
     if undo is None:
         raise Blocked(
             f"{layout.prefix} keeps nothing to undo",
-            hint="one installation is kept, until the next; none in an image build",
+            hint="one installation is kept, until the next; none in an image build. "
+            "conda itself goes back to a revision: `conda list --revisions`",
         )
     hint = "nothing was changed; `gpusetup install --torch VERSION` installs another"
     installed, change = versions(distributions(layout)), Change(store, undo)
