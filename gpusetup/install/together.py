@@ -43,7 +43,6 @@ from gpusetup.resolver.joint import (
     limits_beside,
     name_of,
     none_beside,
-    own_companion,
     refused,
 )
 from gpusetup.resolver.least import crosses
@@ -138,17 +137,12 @@ class Search:
 
     def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool = True) -> Set:
         """What goes with a build."""
-        projects = companion_table().projects if limited else ()
-        own = {word for word in words if name_of(word) in FAMILY}
-        pairs = ((name, own_companion(self.asked, name, build)) for name in map(name_of, own))
+        own = tuple(word for word in words if name_of(word) in FAMILY)
         question = Question(
-            family=(f"torch=={build.torch}", *(f"{name}=={it}" for name, it in pairs if it)),
+            family=(f"torch=={build.torch}", *own),
             index=index_url(build.backend, self.root),
             others=tuple(word for word in words if word not in own),
-            constraints=(
-                *own,
-                *(text for one in projects for text in limits_beside(self.asked, one, build)),
-            ),
+            constraints=limits_beside(self.asked, build) if limited else (),
         )
         found = self._said(question, COMPILE)
         if isinstance(found, str):

@@ -19,14 +19,13 @@ from gpusetup.catalog.companion_table import (
     row_of,
     without,
 )
-from gpusetup.catalog.companions import beside
 from gpusetup.catalog.default_wheels import usual_major
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Driver, Snapshot
 from gpusetup.model.resolution import HeldBack, JointPackage, Request, TorchBuild
 from gpusetup.model.versions import allows, parsed
-from gpusetup.resolver.companions import COMPANIONS, FAMILY
+from gpusetup.resolver.companions import FAMILY
 from gpusetup.resolver.constraints import fits, in_scope, preference
 from gpusetup.resolver.decide import resolve
 from gpusetup.resolver.refusal import nothing_fits
@@ -144,19 +143,15 @@ def none_beside(asked: Asked, build: TorchBuild) -> str | None:
         if said and build.cuda_major not in said:
             return f"{word} is built for CUDA {' and '.join(said)}, torch for CUDA {build.cuda}"
     for project in asked.projects:
-        reasons = [why_not(asked, project, row, build) for row in _rows(asked, project, build)]
+        reasons = [why_not(asked, project, row, build) for row in _rows(asked, project)]
         if reasons and all(reasons):
             return reasons[0]
     return None
 
 
-def _rows(asked: Asked, project: Project, build: TorchBuild) -> tuple[Pair, ...]:
+def _rows(asked: Asked, project: Project) -> tuple[Pair, ...]:
     """The rows that are meant: that of a release that is asked for by its version, else those of a
-    span of releases: one release that was built otherwise says nothing of the others. torch's index
-    of one backend has one torchvision and one torchaudio for a torch."""
-    if project.name in COMPANIONS:
-        known = own_companion(asked, project.name, build)
-        return (Pair(versions=f"=={known}", torch=f"=={build.torch}"),)
+    span of releases: one release that was built otherwise says nothing of the others."""
     words = (Requirement(word) for word in asked.words if name_of(word) == project.name)
     exact = (found[1] for word in words if (found := EXACT.fullmatch(str(word.specifier))))
     own = tuple(row for version in exact if (row := row_of(project, version)))
@@ -164,31 +159,17 @@ def _rows(asked: Asked, project: Project, build: TorchBuild) -> tuple[Pair, ...]
     return own or spans or project.rows
 
 
-def own_companion(asked: Asked, name: str, build: TorchBuild) -> str | None:
-    """The version of a companion that belongs to a build."""
-    return beside(asked.catalog, name, build, asked.host.python)  # type: ignore[arg-type]
-
-
 def row_beside(asked: Asked, project: Project, build: TorchBuild) -> Pair | None:
     """The newest row of a project that goes with a build; None if none does."""
-    rows = _rows(asked, project, build)
+    rows = _rows(asked, project)
     spans = [row for row in rows if row.torch] or rows
     return next((row for row in spans if why_not(asked, project, row, build) is None), None)
 
 
 def why_not(asked: Asked, project: Project, row: Pair, build: TorchBuild) -> str | None:
     """Why the releases of a row do not go with a build."""
-    version = row.versions.removeprefix("==")
-    if project.name in COMPANIONS:
-        this = f"torch {build.torch} of {build.backend}"
-        words = (Requirement(word) for word in asked.words if name_of(word) == project.name)
-        if (own := own_companion(asked, project.name, build)) is None:
-            return f"no {project.name} is known for {this}"
-        wrong = own != version and build.labelled
-        if not wrong and all(word.specifier.contains(own, prereleases=True) for word in words):
-            return None
-        return f"{this} goes with {project.name} {own}"
-    said, usual = f"{project.name} {version}", usual_major(asked.catalog, build)
+    said = f"{project.name} {row.versions.removeprefix('==')}"
+    usual = usual_major(asked.catalog, build)
     if not has_cuda(project, row, build.cuda_major, usual):
         majors = " and ".join(row.cuda.split()).replace("default", usual)
         torch = f"torch for CUDA {build.cuda}" if build.cuda else f"this torch is {build.backend}'s"
@@ -202,19 +183,18 @@ def why_not(asked: Asked, project: Project, row: Pair, build: TorchBuild) -> str
 def refused(asked: Asked, name: str, version: str, build: TorchBuild) -> str | None:
     """Why a release does not go with a build; None if nothing speaks against it."""
     project = companion_table().project(name)
-    if project is None:
-        return None
-    row = Pair(versions=version) if name in COMPANIONS else row_of(project, version)
-    reason = why_not(asked, project, row, build) if row else None
+    row = row_of(project, version) if project else None
+    reason = why_not(asked, project, row, build) if project and row else None
     return reason.replace(row.versions.removeprefix("=="), version, 1) if row and reason else None
 
 
-def limits_beside(asked: Asked, project: Project, build: TorchBuild) -> tuple[str, ...]:
-    """What to forbid of a project beside a build, as an installer's constraints."""
-    if project.name in COMPANIONS and build.labelled:
-        own = own_companion(asked, project.name, build)
-        return (f"{project.name}=={own}",) if own else ()
-    return without(project, [row for row in project.rows if why_not(asked, project, row, build)])
+def limits_beside(asked: Asked, build: TorchBuild) -> tuple[str, ...]:
+    """What to forbid beside a build, as an installer's constraints."""
+    return tuple(
+        text
+        for one in companion_table().projects
+        for text in without(one, [row for row in one.rows if why_not(asked, one, row, build)])
+    )
 
 
 def not_here(asked: Asked) -> tuple[Project, str, str] | None:

@@ -26,6 +26,7 @@ from gpusetup.install.settings.uv_config import parse_toml
 from gpusetup.install.target.find import Target
 from gpusetup.installers.options import as_links
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.resolver.joint import name_of
 from gpusetup.system.processes import Output, run
 
 ASK_SECONDS = 300.0
@@ -40,7 +41,7 @@ class Question(Frozen):
     """What uv is asked: the family from one index, the rest from the user's own."""
 
     family: tuple[str, ...]
-    """Exact requirements: `torch==2.9.1+cu128`."""
+    """`torch==2.9.1+cu128`."""
     others: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     index: str
@@ -48,7 +49,7 @@ class Question(Frozen):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(one.partition("=")[0] for one in self.family)
+        return tuple(map(name_of, self.family))
 
     @property
     def text(self) -> str:
