@@ -184,6 +184,17 @@ def _minor(python: str) -> int:
     return int(python.rstrip("t").partition(".")[2] or 0)
 
 
+def nothing_fits(resolution: Resolution) -> Unsatisfiable:
+    """Why: what was asked for, or what keeps the builds of that from this machine."""
+    advice = resolution.advice
+    asked = [r for r in resolution.rejections if not r.reason.startswith("is not the ")]
+    reasons = [f"{r.torch} {r.backend}: {r.reason}" for r in asked[:5]]
+    return Unsatisfiable(
+        "\n  ".join(("No PyTorch build fits this machine", *resolution.notes, *reasons)),
+        hint=f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None,
+    )
+
+
 # --- the document, and what is asked -------------------------------------------------------------
 
 

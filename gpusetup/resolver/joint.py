@@ -27,8 +27,7 @@ from gpusetup.model.resolution import HeldBack, JointPackage, Request, TorchBuil
 from gpusetup.model.versions import allows, parsed
 from gpusetup.resolver.companions import FAMILY
 from gpusetup.resolver.constraints import fits, in_scope, preference
-from gpusetup.resolver.decide import resolve
-from gpusetup.resolver.refusal import nothing_fits
+from gpusetup.resolver.decide import nothing_fits, resolve
 from gpusetup.resolver.situation import Situation, situation_of
 
 OLDEST = "2.5"
