@@ -20,7 +20,7 @@ class Plan(Frozen):
     venv: str | None = None
     """The environment to be made first."""
     choice: Choice
-    """Its index may have a login; conda's is a channel."""
+    """Its index may have a login."""
     fallbacks: tuple[Choice, ...] = ()
     """What is left to fall back to."""
     wheels: tuple[Wheel, ...] = ()
@@ -39,8 +39,6 @@ class Plan(Frozen):
     notes: tuple[str, ...] = ()
     device: str = "auto"
     """What verify is told to prove."""
-
-    installer: str = "uv"
 
     @property
     def backend(self) -> str:

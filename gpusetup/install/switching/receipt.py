@@ -40,7 +40,7 @@ def write_receipt(
         "installed_at": now(),
         "python": redacted(plan.python),
         "backend": plan.backend,
-        "installer": plan.installer,
+        "installer": "uv",
         "before": {**plan.before},
         "after": {**plan.after},
         "wheels": wheels,
