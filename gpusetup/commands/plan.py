@@ -132,7 +132,6 @@ def configure(parser: ArgumentParser) -> None:
     ):
         unknown(flag, dest="solve", action="store_const", const=name, help=text)
     group.add_argument("--predict", action="store_true", help="do not use measured figures")
-    group.add_argument("--table", action="store_true", help="a table of lengths and GPU counts")
     group.add_argument("--cells", metavar="CSV", help="answer every row of a file, as JSON")
     group.add_argument("--format", choices=("text", "yaml"), default="text")
 
@@ -164,13 +163,13 @@ def run(options: Namespace, out: Console) -> int:
         from gpusetup.commands.plan_code import run_code
 
         return run_code(options, out, place_of(options, out))
-    asked = asked_of(options, out)
-    return (run_grid if options.table else run_one)(options, out, asked)
+    return run_one(options, out)
 
 
-def run_one(options: Namespace, out: Console, asked: Asked) -> int:
+def run_one(options: Namespace, out: Console) -> int:
     from gpusetup.plan.answer import answer, as_document, decided
 
+    asked = asked_of(options, out)
     decision = decided(asked)
     found = answer(asked, decision)
     if options.format == "yaml":
@@ -184,17 +183,6 @@ def run_one(options: Namespace, out: Console, asked: Asked) -> int:
 
         out.answer(as_document(found), lambda: plan_text(found))
     return 0 if found.fits else Unsatisfiable.exit_code
-
-
-def run_grid(options: Namespace, out: Console, asked: Asked) -> int:
-    from gpusetup.model.documents import PlanCellsAnswer
-    from gpusetup.plan.answer import grid
-    from gpusetup.render.plan import grid_text
-
-    found = grid(asked, options.gpus or asked.place.count)
-    cells = tuple(plan for row in found.plans for plan in row)
-    out.answer(PlanCellsAnswer(cells=cells), lambda: grid_text(found))
-    return 0 if any(plan.fits for plan in cells) else Unsatisfiable.exit_code
 
 
 def run_cells(options: Namespace, out: Console) -> int:
@@ -295,7 +283,7 @@ def place_of(options: Namespace, out: Console) -> Place:
 
 PLACES = ("gpu", "gpu_mem", "machine_from")
 ABOUT = ("model", "params", "code", "cells")
-EXCLUSIVE = (PLACES, ABOUT, ("table", "solve", "cells"), ("from_config", "params", "code", "cells"))
+EXCLUSIVE = (PLACES, ABOUT, ("solve", "cells"), ("from_config", "params", "code", "cells"))
 """Of each of these at most one."""
 TAKES = {
     "serve": ("model", "params", "context", "batch", "gpus", "weights", "cache", *PLACES),
@@ -310,13 +298,13 @@ SOLVERS = {"context": "max-context", "batch": "max-batch", "gpus": "gpus-needed"
 def check_modes(options: Namespace) -> None:
     """UsageError if two options ask for different things."""
     names = {*ABOUT, *PLACES, *HOW, *WHAT, "trainer", "offload", "checkpointing", "from_config",
-             "table", "predict", "weights", "cache", "serve"}  # fmt: skip
+             "predict", "weights", "cache", "serve"}  # fmt: skip
     said = {name for name in names if getattr(options, name) not in (None, False, [])}
     for one, other in (pair for group in EXCLUSIVE for pair in combinations(group, 2)):
         if {one, other} <= said:
             raise UsageError(f"{flag(one, options)} and {flag(other, options)} exclude each other")
-    if options.format == "yaml" and (options.json or options.table):
-        raise UsageError("`--format yaml` and `--json`, `--table` exclude each other")
+    if options.format == "yaml" and options.json:
+        raise UsageError("`--format yaml` and `--json` exclude each other")
     if not options.serve and {"weights", "cache"} & said:
         raise UsageError("`--weights` and `--cache` need a server: add `--serve`")
     for mode, takes in TAKES.items():

@@ -273,39 +273,3 @@ def ways(asked: Asked) -> Iterator[Way]:
             batch=most.job.batch if most.fits else None,
             context=min(longest.job.context, native) if longest.fits else None,
         )
-
-
-# --- many at once ---------------------------------------------------------------------------------
-
-LENGTHS = (*range(4096, 40961, 4096), *range(51200, 133121, 10240), 163840, 196608, 262144)
-COUNTS = (1, 2, 4, 6, 8)
-
-
-class Grid(Frozen):
-    """Plans by length (rows) and number of GPUs (columns)."""
-
-    lengths: tuple[int, ...]
-    counts: tuple[int, ...]
-    plans: tuple[tuple[PlanCell, ...], ...]
-
-
-def grid(asked: Asked, most: int | None) -> Grid:
-    """Every count up to `most` (and `most` itself), every length until none fits any more."""
-    job, rows = asked.job, list[tuple[PlanCell, ...]]()
-    counts = counts_up_to(most, job.tensor_parallel * job.pipeline_parallel)
-    lengths = sorted({*LENGTHS, asked.question.context or LENGTHS[0]})
-    for length in lengths:
-        jobs = (replace(job, context=length, gpus=gpus) for gpus in counts)
-        rows.append(tuple(cell(decide(one, asked.limits), asked.place.gpu) for one in jobs))
-        if not any(plan.fits for plan in rows[-1]):
-            break
-    return Grid(lengths=tuple(lengths[: len(rows)]), counts=counts, plans=tuple(rows))
-
-
-def counts_up_to(most: int | None, unit: int = 1) -> tuple[int, ...]:
-    """
-    >>> counts_up_to(None), counts_up_to(5), counts_up_to(16, 2)
-    ((1, 2, 4, 6, 8), (1, 2, 4, 5), (2, 4, 6, 8, 16))
-    """
-    usual = {n for n in COUNTS if most is None or n <= most} | {most or 1}
-    return tuple(n for n in sorted(usual) if n % unit == 0) or (unit,)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from gpusetup.model.documents import PlanCell, PlanMemory, Way
 from gpusetup.render.language import (
@@ -20,13 +20,9 @@ from gpusetup.render.language import (
     remark,
     row,
     section,
-    table,
     verdict,
 )
 from gpusetup.render.plan_config import config_lines
-
-if TYPE_CHECKING:
-    from gpusetup.plan.answer import Grid
 
 LABEL = 15
 
@@ -173,31 +169,3 @@ def bar(memory: PlanMemory) -> str:
         signs += sign * (round(end * scale) - len(signs))
     at = round(memory.capacity * scale)
     return LIMIT + signs[:at].ljust(at) + LIMIT + signs[at:]
-
-
-# --- many plans ---------------------------------------------------------------------------------
-
-
-def grid_text(found: Grid) -> Screen:
-    """Lengths down, numbers of GPUs across."""
-    first = found.plans[0][0]
-    head = ("tokens", *(f"{count} GPU{'s' * (count > 1)}" for count in found.counts))
-    rows = [
-        (f"{length:,}", *map(cell_text, plans))
-        for length, plans in zip(found.lengths, found.plans, strict=True)
-    ]
-    title = heading(f"{first.model} on {first.gpu}")
-    return Screen(
-        (title, "", *table(head, rows, left=range(len(head))), "", legend(found.plans[0]))
-    )
-
-
-def legend(plans: Sequence[PlanCell]) -> Row:
-    """What the signs beside a recipe mean."""
-    near = max((plan.near_percent for plan in plans), default=3)
-    return Row((f"* measured   ~ within {near} % of the limit   - does not fit", DIM))
-
-
-def cell_text(plan: PlanCell) -> str:
-    """The recipe and how sure it is."""
-    return plan.recipe + {"measured": " *", "clear": "", "close": " ~"}[plan.confidence]
