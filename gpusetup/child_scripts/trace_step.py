@@ -1,7 +1,7 @@
 """One training step as a trainer does it: the same on fake tensors and on real ones.
 
-What a user's function may return, how its model is called, where checkpoints and shards are put,
-and the phases of the step. `trace_code.py` runs it on fake tensors; the comparison with real
+What a user's function may return, how its model is called, where checkpoints are put, and the
+phases of the step. `trace_code.py` runs it on fake tensors; the comparison with real
 memory (tests/real_steps.py) runs it on real ones. Python 3.8 syntax.
 """
 
@@ -37,10 +37,6 @@ class Contract(Exception):
 
 class Question(Exception):
     """There is no such function."""
-
-
-class Untrained(Contract):
-    """The model has nothing that a step would change."""
 
 
 class NoLoss(Contract):
@@ -223,7 +219,7 @@ def usual_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return nn.functional.cross_entropy(output, target)
 
 
-# --- checkpoints and shards --------------------------------------------------------------------
+# --- checkpoints ---------------------------------------------------------------------------------
 
 
 def blocks(model: nn.Module) -> List[nn.Module]:
@@ -261,44 +257,19 @@ def checkpoint(model: nn.Module) -> int:
     return len(parts)
 
 
-def shard(model: nn.Module, mesh: Any, amp: Optional[str]) -> None:
-    """FSDP2 over the mesh: each block a unit, the rest one; `amp` is the units' precision."""
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
-    policy = MixedPrecisionPolicy(
-        param_dtype=DTYPES[amp] if amp else None, reduce_dtype=torch.float32 if amp else None
-    )
-    for part in blocks(model):
-        fully_shard(part, mesh=mesh, mp_policy=policy)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
-
-
-def names_of(model: nn.Module) -> Dict[int, str]:
-    return {id(parameter): name for name, parameter in model.named_parameters()}
-
-
 # --- the optimizer and the step ----------------------------------------------------------------
 
 
-def optimizer_of(
-    job: Job, name: str, foreach: bool, before: Dict[int, str], now: Dict[str, Any]
-) -> Any:
-    """The job's optimizer over the parameters `now`.
-
-    `before` has the names of the parameters before the model was sharded: an optimizer that was
-    made over those is given their successors. `foreach` asks for the form that CUDA uses.
-    """
-    trained = [one for one in now.values() if one.requires_grad]
+def optimizer_of(job: Job, name: str) -> Any:
+    """The job's optimizer, in the form that CUDA uses: all parameters at once."""
+    trained = [one for one in job.model.parameters() if one.requires_grad]
     if not trained:
-        raise Untrained("the model has no parameter that is trained")
+        raise Contract("the model has no parameter that is trained")
     given = job.optimizer
-    if isinstance(given, torch.optim.Optimizer):
-        for group in given.param_groups:
-            group["params"] = [now.get(before.get(id(one), ""), one) for one in group["params"]]
-    else:
+    if not isinstance(given, torch.optim.Optimizer):
         given = (given or OPTIMIZERS[name])(trained)
     for group in given.param_groups:
-        if foreach and group.get("foreach", True) is None and not group.get("fused"):
+        if group.get("foreach", True) is None and not group.get("fused"):
             group["foreach"] = True
     return given
 
@@ -312,17 +283,8 @@ def warm(optimizer: Any) -> None:
     optimizer.zero_grad()
 
 
-def step(
-    job: Job,
-    optimizer: Any,
-    amp: Optional[str],
-    begin: Callable[[str], None],
-    keep: Callable[[], None],
-) -> None:
-    """Forward and loss, backward, optimizer.
-
-    `begin` hears of each phase, `keep` is called when the gradients stand.
-    """
+def step(job: Job, optimizer: Any, amp: Optional[str], begin: Callable[[str], None]) -> None:
+    """Forward and loss, backward, optimizer; `begin` hears of each."""
     cast = torch.autocast("cpu", DTYPES[amp]) if amp else contextlib.nullcontext()
     begin("forward")
     with cast:
@@ -332,7 +294,6 @@ def step(
     begin("backward")
     loss.backward()
     begin("optimizer")
-    keep()
     optimizer.step()
     optimizer.zero_grad()
     job.model.zero_grad()

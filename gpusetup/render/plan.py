@@ -10,6 +10,7 @@ from gpusetup.render.language import (
     BUT,
     DIM,
     ERROR,
+    HEADING,
     NO,
     OK,
     Row,
@@ -17,6 +18,7 @@ from gpusetup.render.language import (
     command,
     facts,
     heading,
+    labelled,
     remark,
     row,
     section,
@@ -44,6 +46,24 @@ def plan_text(plan: PlanCell) -> Screen:
             *(["", *config_lines(plan.config)] if plan.config else ()),
             *([""] if plan.advice else ()),
             *(remark("note", line) for line in plan.advice),
+        )
+    )
+
+
+def code_text(plan: PlanCell) -> Screen:
+    """The screen of `plan --code`: the plan, and what the trace saw."""
+    code = plan.code
+    assert code is not None
+    most = "not found, see the note" if code.largest_batch is None else f"{code.largest_batch:,}"
+    if code.largest_batch == 0:
+        most = "not even one sample a GPU fits"
+    phases = (labelled(name, f"{gib:8.3f}", LABEL) for name, gib in code.phases_gib.items())
+    return Screen(
+        (
+            *plan_text(plan).lines,
+            *section(f"Most at once in each phase, GiB (torch {code.torch})", phases),
+            "",
+            Row(("Largest batch on all GPUs together:", HEADING), f" {most}"),
         )
     )
 
