@@ -64,10 +64,9 @@ def real(function: str, batch: int, amp: str | None, *, checkpointing: bool) -> 
         job.model.train()
         if checkpointing:
             steps.checkpoint(job.model)
-        optimizer = steps.optimizer_of(job, "adamw")
-        steps.warm(optimizer)
+        steps.warm(steps.optimizer_of(job, "adamw", foreach=True))
         for _ in range(2):
-            steps.step(job, optimizer, amp, begin)
+            steps.step(job, steps.autocast("cpu", amp), begin)
     return peaks(profiled.profiler.kineto_results.experimental_event_tree())
 
 

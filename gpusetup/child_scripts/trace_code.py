@@ -291,7 +291,7 @@ def traced(function: Callable[..., Any], batch: int, request: Dict[str, Any]) ->
         model = job.model.train()
         if request["checkpointing"] and not steps.checkpoint(model):
             raise steps.Question("the model has no repeated block to checkpoint")
-        optimizer = steps.optimizer_of(job, request["optimizer"])
+        optimizer = steps.optimizer_of(job, request["optimizer"], foreach=True)
         steps.warm(optimizer)
         trained = [one for one in model.parameters() if one.requires_grad]
         states = [*model.parameters(), *model.buffers(), *optimizer.state.values()]
@@ -309,8 +309,7 @@ def traced(function: Callable[..., Any], batch: int, request: Dict[str, Any]) ->
             kept.append(ledger.total - ledger.states)
             ledger.begin(phase)
 
-        steps.step(job, optimizer, request["amp"], begin)
-        ledger.begin("after")
+        steps.step(job, steps.autocast("cpu", request["amp"]), begin)
     blocks = [size_of(part.parameters()) for part in steps.blocks(model)]
     layers = [type(one).__name__ for one in model.modules()]  # a ViT has a Conv2d
     return {

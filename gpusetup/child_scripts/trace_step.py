@@ -260,8 +260,8 @@ def checkpoint(model: nn.Module) -> int:
 # --- the optimizer and the step ----------------------------------------------------------------
 
 
-def optimizer_of(job: Job, name: str) -> Any:
-    """The job's optimizer, in the form that CUDA uses: all parameters at once."""
+def optimizer_of(job: Job, name: str, foreach: bool = False) -> Any:
+    """The job's optimizer, made where it is not; `foreach`: all parameters at once, as on CUDA."""
     trained = [one for one in job.model.parameters() if one.requires_grad]
     if not trained:
         raise Contract("the model has no parameter that is trained")
@@ -269,8 +269,9 @@ def optimizer_of(job: Job, name: str) -> Any:
     if not isinstance(given, torch.optim.Optimizer):
         given = (given or OPTIMIZERS[name])(trained)
     for group in given.param_groups:
-        if group.get("foreach", True) is None and not group.get("fused"):
+        if foreach and group.get("foreach", True) is None and not group.get("fused"):
             group["foreach"] = True
+    job.optimizer = given
     return given
 
 
@@ -283,18 +284,28 @@ def warm(optimizer: Any) -> None:
     optimizer.zero_grad()
 
 
-def step(job: Job, optimizer: Any, amp: Optional[str], begin: Callable[[str], None]) -> None:
-    """Forward and loss, backward, optimizer; `begin` hears of each."""
-    cast = torch.autocast("cpu", DTYPES[amp]) if amp else contextlib.nullcontext()
+def step(
+    job: Job, cast: Any, begin: Callable[[str], None] = lambda _: None, scaler: Any = None
+) -> torch.Tensor:
+    """Forward and loss, backward, optimizer; `begin` hears of each, and of what comes after."""
     begin("forward")
     with cast:
         output, loss = loss_of(job.model, job.batch, job.loss)
     if not isinstance(loss, torch.Tensor) or loss.dim():
         raise NoLoss("the loss is %s, no tensor with one value" % described(loss))
     begin("backward")
-    loss.backward()
+    (scaler.scale(loss) if scaler else loss).backward()
     begin("optimizer")
-    optimizer.step()
-    optimizer.zero_grad()
-    job.model.zero_grad()
-    del output, loss
+    if scaler:
+        scaler.step(job.optimizer)
+        scaler.update()
+    else:
+        job.optimizer.step()
+    job.optimizer.zero_grad()
+    del output
+    begin("after")
+    return loss.detach()
+
+
+def autocast(device: str, amp: Optional[str]) -> Any:
+    return torch.autocast(device, DTYPES[amp]) if amp else contextlib.nullcontext()
