@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List, Set
 import torch
 import trace_step as steps  # type: ignore[import-not-found, unused-ignore]
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
@@ -150,40 +150,10 @@ def leave_out(model: Any = None, *_: Any, **__: Any) -> Any:
     return (lambda function: function) if model is None else model
 
 
-def apply(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
-    """`nn.Module._apply` for tensors without values: each parameter stays the same object.
-
-    torch's own swaps such tensors, which weak references forbid (`Couldn't swap ...`).
-    """
-    for child in module.children() if recurse else ():
-        child._apply(function)
-    for name, parameter in module._parameters.items():
-        if parameter is not None:
-            module._parameters[name] = moved(parameter, function)
-    for name, buffer in module._buffers.items():
-        if buffer is not None:
-            module._buffers[name] = function(buffer)
-    return module
-
-
-def moved(parameter: Any, function: Callable[[Any], Any]) -> Any:
-    """The parameter after the function; another object only on another device (meta)."""
-    with torch.no_grad():
-        result = function(parameter)
-    if result.device != parameter.device:
-        return nn.Parameter(result, requires_grad=parameter.requires_grad)
-    if result is not parameter:
-        parameter.data = result
-    return parameter
-
-
-def copied(tensor: Any, memo: Dict[int, Any]) -> Any:
-    """`copy.deepcopy` of a tensor: torch's own copies the bytes, which one without values lacks."""
-    if id(tensor) not in memo:
-        new = tensor.detach().clone().requires_grad_(tensor.requires_grad)
-        is_parameter = isinstance(tensor, nn.Parameter)
-        memo[id(tensor)] = nn.Parameter(new, tensor.requires_grad) if is_parameter else new
-    return memo[id(tensor)]
+def swapped(one: Any, other: Any) -> None:
+    """`torch.utils.swap_tensors`, by which a fake parameter is cast: weak references forbid torch's
+    own; the parameter stays the same object."""
+    one.data = other.data
 
 
 def no_cuda(*_: Any, **__: Any) -> None:
@@ -194,8 +164,7 @@ def prepare() -> None:
     """What ordinary code does before its first step (moving, casting, filling parameters,
     compiling), made to work without values; the child ends with it."""
     module: Any = nn.Module
-    fake: Any = FakeTensor
-    module._apply, fake.__deepcopy__ = apply, copied
+    torch.utils.swap_tensors = swapped
     for name in dir(nn.init):
         if name.endswith("_") and not name.startswith("_"):
             setattr(nn.init, name, lambda tensor, *_, **__: tensor)  # there is nothing to fill

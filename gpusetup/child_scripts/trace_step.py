@@ -14,19 +14,14 @@ import inspect
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, List, Optional, Set, Tuple
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint as recompute
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-OPTIMIZERS: Dict[str, Callable[..., Any]] = {
-    "adamw": torch.optim.AdamW,
-    "adam": torch.optim.Adam,
-    "sgd": torch.optim.SGD,
-    "adafactor": getattr(torch.optim, "Adafactor", None) or torch.optim.AdamW,
-}
+OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "adafactor": "Adafactor"}
 KEYS = ("model", "batch", "loss", "optimizer", "dataset")
 """What the function may give; `tune --benchmark` measures loading with the data set."""
 
@@ -267,7 +262,7 @@ def optimizer_of(job: Job, name: str, foreach: bool = False) -> Any:
         raise Contract("the model has no parameter that is trained")
     given = job.optimizer
     if not isinstance(given, torch.optim.Optimizer):
-        given = (given or OPTIMIZERS[name])(trained)
+        given = (given or getattr(torch.optim, OPTIMIZERS[name]))(trained)
     for group in given.param_groups:
         if foreach and group.get("foreach", True) is None and not group.get("fused"):
             group["foreach"] = True
