@@ -28,7 +28,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "", "--checkpointing", "--checkpointing op", "--checkpointing 2", "attention=eager",
         "fused_kernels=yes", "compile=yes", "--dtype fp32 --amp bf16", "--accumulate 4",
         "--offload checkpoints --checkpointing", "trained_layers=4", "loss=fused",
-        "loss=hf", "loss=eager-old", "--lora 16", "--lora 16 --lora-targets qv",
+        "loss=hf", "loss=eager-old", "--lora 16",
         "--lora 16 trained_embeddings=yes",
     ),
     f"{PLAIN} 512 --batch 1": (

@@ -20,7 +20,7 @@ comes back: {"step": "cuDeviceGetName", "gpu": 1} is the call that is made next,
 what is known so far ("device" is one of `devices`).
 
 `index` is CUDA's order after CUDA_VISIBLE_DEVICES. Under MIG the uuid begins with `MIG-` and the
-bus id is the whole GPU's. Python 3.8 syntax; the standard library and the neighbour `answers`.
+bus id is the whole GPU's. Python 3.8 syntax; the standard library and `driver_answers`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import time
 import uuid as uuid_module
 from typing import Any, Dict
 
-import answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
+import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
 
 Answer = Dict[str, Any]
 

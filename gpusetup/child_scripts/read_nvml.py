@@ -33,7 +33,7 @@ comes back: {"step": "nvmlDeviceGetMemoryInfo", "gpu": 1} is the call that is ma
 
 The keys of a device are the fields of `gpusetup.model.machine.Gpu`, but for `index` and
 `persistence`. Without the binding: {"problem": "..."}. Python 3.8 syntax; imports the
-standard library, pynvml and the neighbours `answers` and `nvml_health`.
+standard library, pynvml and the neighbours `driver_answers` and `nvml_health`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ import time
 from operator import attrgetter
 from typing import Any, Callable, Dict, Tuple
 
-import answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
+import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
 import nvml_health as HEALTH  # type: ignore[import-not-found, unused-ignore]
 
 Answer = Dict[str, Any]

@@ -41,7 +41,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Tuple
 
-import answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
+import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
 import read_nvml as READ  # type: ignore[import-not-found, unused-ignore]
 
 Answer = Dict[str, Any]

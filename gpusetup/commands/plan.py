@@ -28,7 +28,7 @@ EXAMPLES = (
     'gpusetup plan --serve vllm --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
 HOW = (
-    "strategy", "optimizer", "dtype", "amp", "quantize", "lora", "lora_targets",
+    "strategy", "optimizer", "dtype", "amp", "quantize", "lora",
     "tensor_parallel", "pipeline_parallel", "context_parallel",
     "expert_parallel",
 )  # fmt: skip
@@ -65,7 +65,7 @@ def checkpointed(text: str) -> str:
 
 
 def configure(parser: ArgumentParser) -> None:
-    from gpusetup.configs.values import optimizer_named, targets_named
+    from gpusetup.configs.values import optimizer_named
 
     parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
     whole: dict[str, Any] = {"type": int, "metavar": "N"}
@@ -100,12 +100,6 @@ def configure(parser: ArgumentParser) -> None:
     mixed: dict[str, Any] = {"choices": ("bf16", "fp16", "none"), "metavar": "TYPE"}
     how("--amp", **mixed, help="mixed precision: bf16, fp16, none")
     how("--lora", type=int, metavar="RANK", help="train only a LoRA of this rank")
-    how(
-        "--lora-targets",
-        type=targets_named,
-        metavar="ON",
-        help="layers with LoRA: all, attention, qv",
-    )
     bits: dict[str, Any] = {
         "choices": ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"),
         "metavar": "TYPE",
@@ -142,7 +136,7 @@ def strategy_word(text: str) -> str:
     from gpusetup.plan.job import DIVIDES
 
     word = strategy_named(text)
-    if word not in DIVIDES and word != "shard-grad-op":
+    if word not in DIVIDES:
         raise ArgumentTypeError(f"{text!r} is none of {', '.join(DIVIDES)}")
     return word
 
@@ -173,7 +167,7 @@ def run_one(options: Namespace, out: Console) -> int:
     decision = decided(asked)
     found = answer(asked, decision)
     if options.format == "yaml":
-        from gpusetup.plan.trainers import Plan, document
+        from gpusetup.plan.trainer_file import Plan, document
 
         job, trainer = decision.job, asked.question.trainer or ""
         plan = Plan(trainer=trainer, job=job, recipe=decision.shown.recipe)
@@ -236,8 +230,6 @@ def question_of(options: Namespace) -> Question:
         how["checkpointing"] = options.checkpointing == "full"
     elif options.checkpointing:
         how["selective"] = options.checkpointing
-    if how.get("strategy") == "shard-grad-op":
-        how |= {"strategy": "fsdp1", "reshard": False}
     said = {name: getattr(options, name) for name in WHAT}
     return Question(**said, trainer=trainer_named(options.trainer), how=how)
 

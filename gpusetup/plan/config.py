@@ -16,7 +16,7 @@ from gpusetup import named_file
 from gpusetup.configs.config import Config
 from gpusetup.configs.settings import TRUE, Setting, name_of
 from gpusetup.configs.settings import said as said_by
-from gpusetup.configs.values import meaning, targets_named
+from gpusetup.configs.values import meaning
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
@@ -156,10 +156,7 @@ def adapters(reader: Reader, said: Said) -> Said:
     if rank is None:
         return {}
     part: Said = {"lora": rank, **({"quantize": "nf4"} if method == "qlora" else {})}
-    names = reader.names("targets")
-    if names:
-        mlp = {"mlp"} if reader.switch("beside-mlp") else set()
-        part["lora_targets"] = targets_named(",".join(names | mlp))
+    reader.names("targets")  # all linear layers are counted
     if reader.names("trained-too") & {"embed_tokens", "lm_head", "wte", "embeddings"}:
         part["trained_embeddings"] = True
     return part
@@ -303,13 +300,12 @@ def strategy(reader: Reader, said: Said) -> Said:
         reader.word(role)
         for _, text in reader.all(role):
             words += text.lower().replace(",", " ").split()
-    found = ("fsdp1" if "shard_grad_op" in word else meaning("strategy", word) for word in words)
-    known = [name for name in found if name]
+    known = [name for word in words if (name := meaning("strategy", word))]
     divided = reader.switch("distributed-optimizer")
     if not known:
         return {"strategy": {True: "zero1", False: "ddp", None: None}[divided]}
     newer = "fsdp" if {"2", "fsdp2"} & {*words} else known[0]
-    return {"strategy": newer, "reshard": False if "shard_grad_op" in words else None}
+    return {"strategy": newer}
 
 
 def stage_of(setting: Setting, text: str) -> int | None:

@@ -58,8 +58,6 @@ class Job(Frozen):
     """What is computed in under autocast or mixed precision; None: in `dtype`."""
     gradient_dtype: Dtype | None = None
     """What gradients are kept in, if not as they are computed (Megatron: 32 bits)."""
-    adapter_dtype: Dtype = "fp32"
-    """What adapters are kept in: PEFT makes them 32-bit, torchtune and litgpt as the base."""
     quantize: Quantization | None = None
     """What the frozen base is stored in; `fp8`: linear layers compute in 8 bits."""
     upcast_rest: bool = False
@@ -67,11 +65,7 @@ class Job(Frozen):
 
     # What is trained.
     lora: int | None = None
-    """The rank of LoRA; the model itself is frozen then."""
-    lora_targets: Literal["all", "attention", "qv"] = "all"
-    """The linear layers that have a LoRA."""
-    kept_inputs: int = 0
-    """Copies of the inputs that 4-bit layers keep (bitsandbytes before 0.43.2)."""
+    """The rank of LoRA on every linear layer; the model itself is frozen then."""
     trained_embeddings: bool = False
     """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
     trained_layers: int | None = None
@@ -105,9 +99,6 @@ class Job(Frozen):
     pipeline_parallel: int = 1
     context_parallel: int = 1
     expert_parallel: int = 1
-    reshard: bool = True
-    """Whether the weights that were gathered are freed after the forward pass (`SHARD_GRAD_OP` and
-    `reshard_after_forward=False` do not)."""
     load_whole: bool = False
     """Whether every GPU gets the whole model before it is divided (DeepSpeed without `zero.Init`),
     whose linear layers then keep what ZeRO 3 gathered, too, unless they are recomputed."""
@@ -159,7 +150,7 @@ class Job(Frozen):
     @property
     def trained_bytes(self) -> int:
         """Bytes of one trained parameter."""
-        return BYTES[self.adapter_dtype if self.lora is not None else self.dtype]
+        return 4 if self.lora is not None else BYTES[self.dtype]
 
     @property
     def masters(self) -> bool:
@@ -183,9 +174,7 @@ class Job(Frozen):
     @property
     def adapters(self) -> int:
         """The parameters that LoRA adds."""
-        if self.lora is None:
-            return 0
-        return lora_parameters(self.shape, self.lora, self.lora_targets)
+        return 0 if self.lora is None else lora_parameters(self.shape, self.lora)
 
     @property
     def trained(self) -> int:

@@ -24,7 +24,6 @@ from gpusetup.plan.states import (
     host_bytes,
     loaded,
     mine,
-    quantized_bytes,
     standing,
     step,
     upcast,
@@ -61,9 +60,7 @@ def kept(job: Job, recipe: Recipe) -> float:
     count = tokens(job, recipe)
     if not job.checkpointing:
         return layers(job) * layer_bytes(job) * count + weight_copies(job)
-    # What is no saved tensor of autograd stays under checkpointing by hooks.
-    stays = 0.0 if job.reentrant else quantized_bytes(job)
-    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job) + stays) * count
+    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job)) * count
 
 
 def checkpoint_bytes(job: Job) -> float:
@@ -107,7 +104,7 @@ def layer_bytes(job: Job) -> float:
     a mask of bytes.
     """
     s = job.shape
-    inside = attention_bytes(job) + mlp_bytes(job) + quantized_bytes(job)
+    inside = attention_bytes(job) + mlp_bytes(job)
     outside = (s.norms * norm_bytes(job) + 2 * s.dropout) * s.hidden
     return outside / between(job) + inside / job.tensor_parallel
 

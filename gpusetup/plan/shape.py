@@ -35,8 +35,8 @@ class Sample(Frozen):
     encoder: int = 0
     """The parameters of its frozen encoders of text."""
     vae: int = 0
-    adapted: tuple[int, int] | None = None
-    """Inputs and outputs of all linear layers that LoRA is beside: attention's, and all."""
+    adapted: int = 0
+    """Inputs and outputs of all linear layers that LoRA is beside."""
 
     def tokens(self, frames: int, height: int, width: int) -> int:
         """Tokens of a sample: a video's latents in patches, and its text.
@@ -141,17 +141,7 @@ class Shape(Frozen):
         return max(1, self.heads * self.key_value // max(self.query, 1))
 
 
-def targets(shape: Shape, which: str) -> tuple[tuple[int, int], ...]:
-    """(inputs, outputs) of the linear layers of one layer that LoRA is beside."""
-    h, q, kv, i = shape.hidden, shape.query, shape.key_value, shape.intermediate
-    if which == "qv":
-        return ((h, q), (h, kv))
-    attention = ((h, q), (h, kv), (h, kv), (q, h))
-    mlp = ((h, i),) * (2 if shape.gated else 1) + ((i, h),)
-    return attention if which == "attention" else (*attention, *mlp)
-
-
-def lora_parameters(shape: Shape, rank: int, which: str = "all") -> int:
+def lora_parameters(shape: Shape, rank: int) -> int:
     """The parameters of LoRA of a rank on the linear layers.
 
     A linear layer of `a` inputs and `b` outputs gets rank x (a + b) (Hu et al., arXiv 2106.09685).
@@ -159,10 +149,9 @@ def lora_parameters(shape: Shape, rank: int, which: str = "all") -> int:
     >>> from gpusetup.plan.models import model_named
     >>> lora_parameters(model_named("qwen3-0.6b"), 8)
     5046272
-    >>> lora_parameters(model_named("llama-2-7b"), 8, "qv")
-    4194304
     """
     if shape.sample and shape.sample.adapted:
-        attention, every = shape.sample.adapted
-        return rank * {"all": every, "attention": attention, "qv": attention // 2}[which]
-    return shape.layers * sum(rank * (a + b) for a, b in targets(shape, which))
+        return rank * shape.sample.adapted
+    attention = 4 * shape.hidden + 2 * (shape.query + shape.key_value)
+    mlp = (2 + shape.gated) * (shape.hidden + shape.intermediate)
+    return shape.layers * rank * (attention + mlp)

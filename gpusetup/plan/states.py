@@ -148,7 +148,7 @@ def alone(job: Job, recipe: Recipe) -> float:
 
 
 def gathered(job: Job, recipe: Recipe) -> float:
-    """The largest unit that is gathered, or what stays gathered.
+    """The largest unit that is gathered.
 
     ZeRO 3 keeps up to a billion parameters (`stage3_max_live_parameters`).
     """
@@ -161,10 +161,7 @@ def gathered(job: Job, recipe: Recipe) -> float:
     unit = s.largest_unit / job.tensor_parallel * rate * job.compute_bytes / 2
     if job.gpus == 1:
         return unit
-    whole = mine(job, s.parameters)
-    stays = whole * (not job.reshard)
-    if job.strategy == "zero3":
-        stays = max(min(1e9, whole), stays)
+    stays = min(1e9, mine(job, s.parameters)) * (job.strategy == "zero3")
     return max(unit, stays * job.compute_bytes)
 
 
@@ -207,10 +204,3 @@ def host_bytes(job: Job, recipe: Recipe) -> float:
     copy: float = job.shape.parameters * BYTES[job.dtype] + job.adapters * job.trained_bytes
     copy += job.trained * (gradient_bytes(job) + optimizer_bytes(job))
     return copy * (job.data_parallel / shards(job, 0))
-
-
-def quantized_bytes(job: Job) -> float:
-    """The inputs that frozen quantized layers keep: those of 8 bits always, those of 4 bits in
-    bitsandbytes before 0.43.2 (its PR 1270), twice if a loop holds the previous loss (litgpt)."""
-    s, copies = job.shape, max(job.kept_inputs, job.quantize == "int8") * job.is_quantized
-    return copies * (s.norms * s.hidden + s.query + s.intermediate) * job.compute_bytes
