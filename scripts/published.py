@@ -163,7 +163,6 @@ def with_classes(shape: Shape, classes: int) -> Shape:
         name=f"{shape.name} with {classes} classes",
         parameters=total,
         active=shape.active - head + classes * shape.hidden,
-        rows=shape.vocabulary or shape.rows,
         vocabulary=0,
         classes=classes,
     )

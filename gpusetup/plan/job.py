@@ -134,12 +134,6 @@ class Job(Frozen):
         return self.shape.fixed_tokens or self.context
 
     @property
-    def written(self) -> float:
-        """Tokens of the text that a second stack writes, for each of the sample's; else 1."""
-        most = self.shape.native_context or self.context
-        return min(self.context, most) / self.length if self.shape.writers else 1.0
-
-    @property
     def is_quantized(self) -> bool:
         return self.quantize in QUANTIZED
 

@@ -105,7 +105,7 @@ def layer_bytes(job: Job) -> float:
     """
     s = job.shape
     inside = attention_bytes(job) + mlp_bytes(job)
-    outside = (s.norms * norm_bytes(job) + 2 * s.dropout) * s.hidden
+    outside = 2 * (norm_bytes(job) + s.dropout) * s.hidden
     return outside / between(job) + inside / job.tensor_parallel
 
 
@@ -229,7 +229,7 @@ def logits(job: Job, recipe: Recipe) -> float:
 def logit_count(job: Job, recipe: Recipe) -> float:
     """Tokens times vocabulary, or samples times classes."""
     s = job.shape
-    outputs = s.vocabulary * job.written * tokens(job, recipe) + s.classes * samples(job, recipe)
+    outputs = s.vocabulary * tokens(job, recipe) + s.classes * samples(job, recipe)
     return outputs / job.tensor_parallel
 
 

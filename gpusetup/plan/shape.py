@@ -73,8 +73,6 @@ class Shape(Frozen):
     """Whether the MLP has a gate beside its up projection (SwiGLU)."""
     rms_norm: bool = True
     """RMSNorm computes in 32 bits and keeps that copy; LayerNorm does not."""
-    norms: int = 2
-    """Norms of a layer."""
     query_key_norm: bool = False
     dropout: bool = False
     """Whether attention and MLP end in a dropout, which keeps a mask."""
@@ -84,13 +82,8 @@ class Shape(Frozen):
     """The experts that one token passes; 0 where there are none."""
     vocabulary: int = 0
     """The width of the logits of every token; 0 where there is no such head."""
-    rows: int = 0
-    """Rows of the table of tokens where there is no head of that width."""
     tower: int = 0
     """Parameters of a tower of images beside the text."""
-    writers: int = 0
-    """Layers of a second stack that writes a text while it looks at the sample (Whisper): of as
-    many tokens as `--context` says, the native context at most."""
     classes: int = 0
     """The width of the one output of a sample, where that is all there is (ViT)."""
     tokens: int | None = None
@@ -120,7 +113,7 @@ class Shape(Frozen):
     @property
     def outside(self) -> int:
         """The parameters of embedding and head, which stay unquantised."""
-        tables = self.rows + self.vocabulary * (1 if self.tied else 2)
+        tables = self.vocabulary * (1 if self.tied else 2)
         return min(tables * self.hidden, self.parameters)
 
     @property
