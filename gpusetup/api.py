@@ -131,7 +131,6 @@ class PlanQuestion(TypedDict, total=False):
     context: int | str
     batch: int
     accumulate: int
-    size: str
     gpu: str
     gpu_mem: str
     gpus: int

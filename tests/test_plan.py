@@ -155,8 +155,6 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, *H20, "--optimizer", "magic"), "No optimizer 'magic'"),
         ((*MODEL, *H20, "--strategy", "magic"), "'magic' is none of single"),
         ((*MODEL, *H20, "--trainer", "paddlenlp"), "torchtitan"),
-        ((*MODEL, *H20, "--size", "9"), "for a denoiser"),
-        (("--model", "flux", *H20, "--size", "0x9"), "no size in pixels"),
         ((*MODEL, *H20, "--max-context"), "looks for what `--context` gives"),
         ((*MODEL, *H20, "--json", "--format", "yaml"), "exclude each other"),
         (("--params", "7x", *H20), "is no number of parameters"),

@@ -33,7 +33,7 @@ HOW = (
     "expert_parallel",
 )  # fmt: skip
 """Options that are fields of a job."""
-WHAT = ("model", "params", "size", "context", "batch", "accumulate", "gpus", "sp",
+WHAT = ("model", "params", "context", "batch", "accumulate", "gpus", "sp",
         "solve")  # fmt: skip
 """Options that are fields of a question."""
 
@@ -79,11 +79,6 @@ def configure(parser: ArgumentParser) -> None:
     what("--context", type=tokens, metavar="N", help="tokens a sequence: 32768, 32k")
     what("--batch", **whole, help="sequences a step, on all GPUs together")
     what("--accumulate", **whole, help="micro-batches a step")
-    what(
-        "--size",
-        metavar="[N]HxW",
-        help="a diffusion model's image or video: 1024x1024",
-    )
     what("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
     what("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
     what("--gpus", **whole, help="number of GPUs")

@@ -8,9 +8,7 @@ from typing import Any, Literal
 from gpusetup.model.frozen import Frozen, defaults
 from gpusetup.plan.shape import Shape, lora_parameters
 
-Strategy = Literal[
-    "single", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp", "device-map"
-]
+Strategy = Literal["single", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp"]
 Dtype = Literal["fp32", "bf16", "fp16"]
 Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
 Attention = Literal["flash", "sdpa", "eager"]
@@ -18,7 +16,7 @@ Step = Literal["foreach", "fused", "loop", "backward"]
 
 DIVIDES: dict[Strategy, tuple[bool, bool, bool]] = {
     "single": (False, False, False), "ddp": (False, False, False),
-    "device-map": (False, False, False), "zero1": (False, False, True),
+    "zero1": (False, False, True),
     "zero2": (False, True, True), "zero3": (True, True, True), "fsdp": (True, True, True),
     "fsdp1": (True, True, True), "hsdp": (True, True, True),
 }  # fmt: skip
@@ -108,15 +106,7 @@ class Job(Frozen):
     @property
     def data_parallel(self) -> int:
         """GPUs left for data and sequence parallelism; those of one context share the states."""
-        return self.gpus // (self.tensor_parallel * self.stages)
-
-    @property
-    def stages(self) -> int:
-        """Pieces of the model, each on other GPUs.
-
-        `device_map="auto"` of transformers is a pipeline of all GPUs with one batch in it.
-        """
-        return self.gpus if self.strategy == "device-map" else self.pipeline_parallel
+        return self.gpus // (self.tensor_parallel * self.pipeline_parallel)
 
     @property
     def copies_model(self) -> bool:

@@ -44,7 +44,7 @@ def layers(job: Job) -> float:
     The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
     2104.04473). Frozen layers below the first that is trained are in no graph.
     """
-    held = job.shape.layers / (job.stages if job.strategy == "device-map" else 1)
+    held = job.shape.layers
     return held if job.trained_layers is None else min(job.trained_layers, held)
 
 
@@ -212,7 +212,7 @@ SAME_LOSS = {
 
 def runtime(job: Job, recipe: Recipe) -> float:
     """CUDA's context, and NCCL's buffers if GPUs exchange tensors."""
-    if job.gpus == 1 or job.strategy == "device-map":
+    if job.gpus == 1:
         return CONTEXT
     return CONTEXT + (NCCL_FITTED if job.batch is None else NCCL)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from gpusetup.model.frozen import Frozen
 
-DENOISERS = ("flux", "unet")
-"""Families whose samples have as many tokens as the image has patches."""
+DENOISERS = ("flux", "unet", "cogvideox", "wan", "hunyuan-video", "ltx-video", "mochi")
+"""Families whose samples have as many tokens as the image or video has patches."""
 
 BERTS = (
     "bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta", "deberta-v2", "ernie",
@@ -17,36 +15,6 @@ ENCODERS = (*BERTS, "modernbert")
 """Families that read a text whole, and are fine-tuned with a classifier."""
 TRANSLATORS = ("t5", "bart")
 """Families of two stacks, which write a text for another."""
-
-
-class Sample(Frozen):
-    """How the tokens of a denoiser follow from frames and pixels, and what stands beside it."""
-
-    pixels: int
-    """Pixels of a side that one token stands for: the VAE's times the patch's."""
-    temporal: int = 1
-    """Frames that a latent stands for, after the first."""
-    patched: int = 1
-    """Latents that a token stands for in time."""
-    text: int = 0
-    """Tokens of text in the same sequence."""
-    usual: tuple[int, int, int] = (1, 1024, 1024)
-    """Frames, height and width that it is published for."""
-    encoder: int = 0
-    """The parameters of its frozen encoders of text."""
-    vae: int = 0
-    adapted: int = 0
-    """Inputs and outputs of all linear layers that LoRA is beside."""
-
-    def tokens(self, frames: int, height: int, width: int) -> int:
-        """Tokens of a sample: a video's latents in patches, and its text.
-
-        >>> Sample(pixels=16, temporal=4, text=226).tokens(49, 480, 720)
-        17776
-        """
-        latents = (frames - 1) // self.temporal + 1
-        images = math.ceil(latents / self.patched)
-        return images * (height // self.pixels) * (width // self.pixels) + self.text
 
 
 class Shape(Frozen):
@@ -88,9 +56,11 @@ class Shape(Frozen):
     """The width of the one output of a sample, where that is all there is (ViT)."""
     tokens: int | None = None
     """Tokens of a sample where the model fixes them: an image's patches; a denoiser's at its usual
-    resolution."""
-    sample: Sample | None = None
-    """How those follow from frames and pixels, where they do."""
+    frames and resolution."""
+    beside: int = 0
+    """The parameters of the frozen encoders of text and the VAE of a denoiser."""
+    adapted: int = 0
+    """Inputs and outputs of all linear layers that LoRA is beside, if they are not the usual."""
     native_context: int | None = None
     note: str = ""
     """What of its description is a guess, as a sentence."""
@@ -119,7 +89,7 @@ class Shape(Frozen):
     @property
     def fixed_tokens(self) -> int | None:
         """Tokens that every sample has; None where they follow from a text, or a resolution."""
-        return None if self.kind in DENOISERS or self.sample else self.tokens
+        return None if self.kind in DENOISERS else self.tokens
 
     @property
     def routed(self) -> int:
@@ -143,8 +113,8 @@ def lora_parameters(shape: Shape, rank: int) -> int:
     >>> lora_parameters(model_named("qwen3-0.6b"), 8)
     5046272
     """
-    if shape.sample and shape.sample.adapted:
-        return rank * shape.sample.adapted
+    if shape.adapted:
+        return rank * shape.adapted
     attention = 4 * shape.hidden + 2 * (shape.query + shape.key_value)
     mlp = (2 + shape.gated) * (shape.hidden + shape.intermediate)
     return shape.layers * rank * (attention + mlp)

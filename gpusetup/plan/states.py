@@ -62,10 +62,10 @@ def mine(job: Job, parameters: float, parts: int = 1) -> float:
     divides the experts of what is not sharded.
     """
     s = job.shape
-    share = 1 / job.stages
-    if job.stages > 1 and job.lora is None:
+    share = 1 / job.pipeline_parallel
+    if job.pipeline_parallel > 1 and job.lora is None:
         ends = s.outside if s.tied else s.outside / 2
-        share = ((s.parameters - s.outside) / job.stages + ends) / s.parameters
+        share = ((s.parameters - s.outside) / job.pipeline_parallel + ends) / s.parameters
     if parts == 1 and s.experts:
         share *= 1 - s.routed / s.parameters * (1 - 1 / job.expert_parallel)
     return parameters * share / job.tensor_parallel / parts
@@ -121,12 +121,6 @@ def loaded(job: Job, recipe: Recipe) -> float:
     """Before the first step: the whole model on every GPU."""
     whole = mine(job, job.shape.parameters) * weight_bytes(job)
     return whole * (job.load_whole and not job.is_quantized)
-
-
-def encoders(job: Job) -> float:
-    """The frozen encoders of text and the VAE of a denoiser in 16 bits, which no term counts."""
-    sample = job.shape.sample
-    return 2.0 * (sample.encoder + sample.vae) if sample else 0.0
 
 
 def standing(job: Job, recipe: Recipe) -> float:
