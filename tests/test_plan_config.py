@@ -144,7 +144,7 @@ WRITTEN: tuple[tuple[str, str, str, str, object], ...] = (
     ("llama-factory", "--gpus 1 --lora 4", "llamafactory-cli train", "lora_target", "all"),
     ("trl", "--gpus 2 --lora 8 --optimizer paged-adamw8bit", "--num_processes 2",
      "lora_target_modules", "all-linear"),
-    ("unsloth", "--gpus 1 --lora 8 --dtype fp16", "get_peft_model", "lora_r", 8),
+    ("unsloth", "--gpus 1 --lora 8", "get_peft_model", "lora_r", 8),
 )  # fmt: skip
 """Trainer, what is asked, what the line that starts it says, a key of its own and its value."""
 
