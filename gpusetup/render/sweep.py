@@ -22,7 +22,6 @@ from gpusetup.render.language import (
 
 MOST_FINDINGS = 40
 NAMES = {
-    "computing": "computing",
     "within": "exchange within a host",
     "between": "exchange between hosts",
 }
@@ -64,8 +63,7 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 
 def _level(level: Level) -> Row:
-    unit = "runs/s" if level.of == "computing" else "GB/s"
     sees = "too few to compare"
     if level.sees_below:
         sees = f"slower than {level.sees_below:.0%} of it would be named"
-    return labelled(NAMES[level.of], f"median {level.median:.3g} {unit}; {sees}", COLUMN)
+    return labelled(NAMES[level.of], f"median {level.median:.3g} GB/s; {sees}", COLUMN)
