@@ -11,7 +11,7 @@ from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.rules import OF_A_DRIVER, rules_of
 from gpusetup.findings import presence
 from gpusetup.fleet.facts import COUNT, facts_of
-from gpusetup.fleet.harmless import without_harmless
+from gpusetup.fleet.judge import without_harmless
 from gpusetup.fleet.nodes import NodeFinding
 from gpusetup.fleet.profile import Unmet, unmet
 from gpusetup.model.finding import Severity
