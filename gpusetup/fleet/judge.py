@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from gpusetup.causes.gpu_losses import GPU_MEMORY_TAKEN
 from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.evidence.context import Rule
 from gpusetup.fleet.nodes import NodeFinding
 from gpusetup.model.codec import to_json
 from gpusetup.model.frozen import replace
@@ -31,6 +33,8 @@ MEASURED = re.compile(r"(?:gpus|driver\.seconds)$|(?:disks|memory)(?:\.|$)")
 HARMLESS_XIDS = ("63", "94")
 NVML_NOT_SUPPORTED = "3"
 
+NOT_OF_THE_NODE = (GPU_MEMORY_TAKEN.id,)
+"""A job that runs meanwhile is no fault of the node."""
 Findings = tuple[NodeFinding, ...]
 
 
@@ -48,11 +52,12 @@ class Judge:
         return self._known[key]
 
 
-def found(snapshot: Snapshot, catalog: Catalog) -> Findings:
-    """Doctor's findings in short, the root first."""
+def found(snapshot: Snapshot, catalog: Catalog, rules: Iterable[Rule] | None = None) -> Findings:
+    """Doctor's findings in short, the root first; no consequences, and nothing that a job does."""
     return tuple(
         NodeFinding(id=one.id, severity=one.severity, title=one.title, root=one.root)
-        for one in diagnose(without_harmless(snapshot), catalog).findings
+        for one in diagnose(without_harmless(snapshot), catalog, rules=rules).findings
+        if one.explained_by is None and one.id not in NOT_OF_THE_NODE
     )
 
 
