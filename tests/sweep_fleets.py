@@ -10,7 +10,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gpusetup.fleet.sweep.answer import NOTES
 from gpusetup.fleet.sweep.course import Sweep, matching, planes
 from gpusetup.fleet.sweep.judge import Result, Round, Unit
 
@@ -77,7 +76,7 @@ def swept(fleet: Fleet, seed: int) -> Sweep:
 
 
 def blamed(sweep: Sweep) -> set[tuple[str, tuple[int, ...]]]:
-    return {(one.fault, one.ranks) for one in sweep.named() if one.fault not in NOTES}
+    return {(one.fault, one.ranks) for one in sweep.named()}
 
 
 def messages(results: Sequence[Result]) -> int:

@@ -36,8 +36,7 @@ def test_rounds_grow_with_the_logarithm_and_messages_with_the_ranks(
 
 
 def test_a_rack_with_a_slow_uplink_blames_none_of_its_nodes() -> None:
-    sweep = swept(Fleet(64, rack=16, racks={2: 0.4}, disturbed=0.0), 1)
-    assert [(one.fault, {*one.ranks}) for one in sweep.named()] == [("uneven", {*range(32, 48)})]
+    assert swept(Fleet(64, rack=16, racks={2: 0.4}, disturbed=0.0), 1).named() == ()
 
 
 def test_two_ranks_are_not_compared_and_no_exchange_at_all_blames_nobody() -> None:
@@ -62,7 +61,7 @@ def test_the_answer_names_nodes_and_how_to_leave_them_out() -> None:
     screen = sweep_screen(found)
     for said in (
         "✗ slow-link: rank 8 on n00001: 105 GB/s with",
-        "ranks 16, 17 on n00002: ",
+        "rank 16 on n00002 and rank 17 on n00002: ",
         "it did not come within 5 s",
         "sbatch '--exclude=n[00001-00002]' job.sh",
     ):

@@ -14,7 +14,6 @@ from gpusetup.fleet.nodes import NodeFinding
 from gpusetup.fleet.profile import unmet
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Snapshot
 from gpusetup.probe.node import NodeRecord
 
 

@@ -14,8 +14,8 @@ from gpusetup.fleet.sweep.judge import Fault, Named, Stage, Unit
 from gpusetup.model.frozen import Frozen
 
 GB = 1e9
-NOTES = ("uneven",)
-"""What may be how the network is built: it is said, and no node is blamed."""
+MOST_NAMED = 4
+"""Ranks of one finding; of more, only the hosts are said."""
 OF_NODES = ("absent", "hung", "broken-link", "slow-link")
 """Faults of a rank, so of its node: that one is left out of jobs."""
 FACTS: Mapping[Fault, tuple[str, str]] = {
@@ -40,10 +40,6 @@ FACTS: Mapping[Fault, tuple[str, str]] = {
         "{rate} between {who}; the median is {middle} ({share})",
         "the switches and cables between them",
     ),
-    "uneven": (
-        "{who}: {rate} with some partners, more with others; the median is {middle}",
-        "an oversubscribed network or a slow uplink: compare nodes of one switch",
-    ),
     "unmeasured": (
         "no exchange of any pair ended",
         "name the interface that joins the hosts: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME",
@@ -53,7 +49,7 @@ FACTS: Mapping[Fault, tuple[str, str]] = {
 
 
 class Finding(Frozen):
-    """One thing that is wrong, or a note."""
+    """One thing that is wrong."""
 
     fault: Fault
     title: str
@@ -65,10 +61,6 @@ class Finding(Frozen):
     median: float | None = None
     detail: str = ""
     then: str = ""
-
-    @property
-    def blames(self) -> bool:
-        return self.fault not in NOTES
 
 
 class Level(Frozen):
@@ -110,7 +102,7 @@ def answer(
     bad = {node for one in findings if one.fault in OF_NODES for node in one.nodes}
     compared = [sweep.scores(plane.stage) for plane in sweep.planes]
     return SweepAnswer(
-        ok=not any(one.blames for one in findings),
+        ok=not findings,
         findings=findings,
         levels=tuple(
             Level(
@@ -155,16 +147,10 @@ def _finding(
 def who(hosts: Mapping[int, str], ranks: Sequence[int]) -> str:
     """Ranks and where they are.
 
-    >>> who({3: "n1", 4: "n1", 7: "n2"}, (3, 4)), who({3: "n1", 7: "n2"}, (3, 7)), who({}, (9,))
-    ('ranks 3, 4 on n1', 'rank 3 on n1 and rank 7 on n2', 'rank 9')
+    >>> who({3: "n1", 7: "n2"}, (3, 7)), who({}, (9,))
+    ('rank 3 on n1 and rank 7 on n2', 'rank 9')
     """
-    by_host: dict[str, list[int]] = defaultdict(list)
-    for rank in ranks:
-        by_host[hosts.get(rank, "")].append(rank)
-    if len(by_host) > 4:
-        return f"{len(ranks)} ranks on {slurm_list(filter(None, by_host))}"
-    said = []
-    for host, group in by_host.items():
-        numbers = ", ".join(map(str, group))
-        said.append(f"rank{'s' * (len(group) > 1)} {numbers}{f' on {host}' if host else ''}")
-    return " and ".join(said)
+    if len(ranks) > MOST_NAMED:
+        return f"{len(ranks)} ranks on {slurm_list({*filter(None, map(hosts.get, ranks))})}"
+    places = (f" on {host}" if (host := hosts.get(rank)) else "" for rank in ranks)
+    return " and ".join(f"rank {rank}{place}" for rank, place in zip(ranks, places, strict=True))

@@ -26,7 +26,7 @@ Pair = tuple[int, int]
 Stage = Literal["within", "between"]
 """Ranks of one host; ranks of the same place on several hosts."""
 Fault = Literal[
-    "absent", "hung", "broken-link", "slow-link", "broken-path", "slow-path", "uneven", "unmeasured"
+    "absent", "hung", "broken-link", "slow-link", "broken-path", "slow-path", "unmeasured"
 ]
 
 
@@ -138,7 +138,7 @@ def _limit(scores: Sequence[float]) -> float:
 
 
 class Named(Frozen):
-    """One thing that is wrong, or a note."""
+    """One thing that is wrong."""
 
     fault: Fault
     ranks: Ranks
@@ -156,10 +156,10 @@ def named_in(scores: Scores) -> Iterator[Named]:
         yield Named(fault="unmeasured", ranks=tuple(scores.of), stage=stage)
         return
     level = scores.limit_again
-    told = {rank: scores.again[rank] for rank in scores.slow if rank in scores.again}
     found: dict[Ranks, float] = dict.fromkeys(scores.broken, 0.0)
-    for rank, rates in told.items():
-        if max(rates) < level:
+    for rank in scores.slow:
+        rates = scores.again.get(rank, ())
+        if rates and max(rates) < level:
             partners = scores.partners[rank]
             ranks = (rank,) if len(partners) > 1 else tuple(sorted((rank, *partners)))
             found[ranks] = max(scores.of[rank], *rates)
@@ -168,7 +168,3 @@ def named_in(scores: Scores) -> Iterator[Named]:
         path: Fault = "slow-path" if rate else "broken-path"
         fault = link if len(ranks) == 1 else path
         yield Named(fault=fault, ranks=ranks, stage=stage, rate=rate, middle=middle)
-    uneven = tuple(r for r, rates in told.items() if max(rates) >= level > median(rates))
-    if uneven:
-        rate = median(scores.of[rank] for rank in uneven)
-        yield Named(fault="uneven", ranks=uneven, stage=stage, rate=rate, middle=middle)
