@@ -86,9 +86,9 @@ def documents(text: str) -> dict[str, Document]:
     'passed'
     """
     found: dict[str, Document] = {}
-    for line in text.split("\n"):
+    for start in re.finditer(r"^\{", text, re.MULTILINE):
         with contextlib.suppress(ValueError, RecursionError):
-            one = json.loads(line) if line.startswith("{") else {}
+            one, _ = json.JSONDecoder().raw_decode(text, start.start())
             if family := re.fullmatch(r"gpusetup\.([a-z-]+)/\d+", str(one.get("schema"))):
                 found[family[1]] = one
     return found
