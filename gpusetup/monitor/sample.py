@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.monitor.values import GpuSample, Sample
-from gpusetup.probe.patience import Patience, place_of
+from gpusetup.probe.patience import Patience
 from gpusetup.readings.measures import LIMITS, wrong_in
 from gpusetup.system.processes import Lines, no_answer_in
 
@@ -46,12 +46,9 @@ class Nvml:
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
-        self._step: str | None = None
-        """The last line that names a call, until it is answered."""
         self.gpus: tuple[GpuSample, ...] = ()
 
     def choose(self, places: Sequence[int]) -> None:
-        self._lines.aside = self._noted
         self._lines.tell(json.dumps(list(places)))
 
     def next(self, timeout: float) -> Sample:
@@ -61,38 +58,19 @@ class Nvml:
     def close(self) -> None:
         self._lines.end()
 
-    def line(self, timeout: float, *, first: bool = False) -> str:
-        """The next answer; of the steps before it the last is kept."""
-        said: list[str] = []
-        until = time.monotonic() + timeout
+    def line(self, timeout: float) -> str:
+        """The next answer. Raises TimeoutError if none comes in time."""
+        said, until = list[str](), time.monotonic() + timeout
         while True:
             try:
                 line = self._lines.next(until - time.monotonic())
-            except TimeoutError as problem:
-                if first:
-                    late = no_answer_in(timeout)
-                    raise SourceEnded(self._where(late), blocked=True) from problem
-                raise TimeoutError(self._where(str(problem))) from problem
             except EOFError as problem:
-                ended = ": ".join((str(problem), *said[-1:]))
-                raise SourceEnded(self._where(ended)) from problem
+                raise SourceEnded(": ".join((str(problem), *said[-1:]))) from problem
             if line.startswith(ANSWERS):
                 return line
-            said += [] if self._noted(line) else [line]
-
-    def _noted(self, line: str) -> bool:
-        """A line that names a call, of which there are dozens a sample, is kept until the next."""
-        is_step = line.startswith(STEP)
-        if is_step or line.startswith(ANSWERS):
-            self._step = line if is_step else None
-        return is_step
-
-    def _where(self, problem: str) -> str:
-        place = place_of(json.loads(self._step) if self._step else None)
-        return f"{problem}, {place}" if place else problem
+            said.append(line)
 
 
-STEP = '{"step"'
 ANSWERS = ('{"init"', '{"at"')
 """How the lines of `watch_nvml` begin; anything else was printed by a library."""
 
@@ -114,12 +92,15 @@ def opened(lines: Lines, patience: Patience) -> Nvml:
     source = Nvml(lines)
     try:
         with patience.waiting_for("NVML"):
-            said = source.line(patience.left(), first=True)
+            said = source.line(patience.left())
         hello = from_json(said, Hello, what="the answer of watch_nvml")
         if hello.init != 0:
             raise SourceEnded(hello.message, blocked=hello.init in FORBIDDEN)
         if not hello.gpus:
             raise SourceEnded("lists no GPU")
+    except TimeoutError as problem:
+        source.close()
+        raise SourceEnded(no_answer_in(patience.limit), blocked=True) from problem
     except BaseException:
         source.close()
         raise
