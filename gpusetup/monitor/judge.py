@@ -86,20 +86,6 @@ NEVER_DIVIDED = re.compile(r"\b(?:GeForce|GTX?|NVS|Quadro|TITAN|Tesla [KMPTV]\d)
 """Names of cards that have no MIG."""
 
 
-def engines(run: Run) -> Judged | None:
-    """A GPU that encodes or decodes video all the time does its work there."""
-    for gpu in run.gpus:
-        whole = gpu.parts.whole
-        if whole is None or whole.utilization >= marks.BUSY:
-            continue
-        share, engine = max((whole.encoder or 0.0, "encoder"), (whole.decoder or 0.0, "decoder"))
-        if share >= marks.ENGINE:
-            said = f"GPU {gpu.label}: its video {engine} worked {share:.0f} % of the time, kernels"
-            said += f" {whole.utilization:.0f} %"
-            return Judged("good", engine, said, ("spread-the-streams",))
-    return None
-
-
 def idle(run: Run) -> Judged | None:
     """No GPU ever worked."""
     if run.at_work:
@@ -167,9 +153,7 @@ def stopped(run: Run) -> Judged | None:
     return Judged("bursty", "hang", said, steps) if (said := stood_still(run)) else None
 
 
-WHOLE: tuple[Callable[[Run], Judged | None], ...] = (
-    *(one_was_lost, too_little, engines, idle, stopped),
-)
+WHOLE: tuple[Callable[[Run], Judged | None], ...] = (*(one_was_lost, too_little, idle, stopped),)
 
 
 def uneven(run: Run) -> Judged | None:

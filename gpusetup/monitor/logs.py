@@ -46,9 +46,6 @@ NAMES = {
     "clock_sm_max_mhz": "clocks.max.sm clocks.max.gr",
     "clock_memory_mhz": "clocks.mem clocks.current.memory mclk mmclk",
     "sm_active_percent": "smact",
-    "encoder_percent": "utilization.encoder enc",
-    "decoder_percent": "utilization.decoder dec",
-    "ecc_uncorrected": "ecc.errors.uncorrected.volatile.total dbecc",
     "pcie_rx_bytes_per_second": "rxpci pcirx",
     "pcie_tx_bytes_per_second": "txpci pcitx",
     "nvlink_rx_bytes_per_second": "nvlrx",
@@ -63,7 +60,7 @@ IN_UNITS = {
 """The unit of a column if neither its heading nor its cells tell one. nvidia-smi's MB are MiB."""
 SHARES = ("gract", "smact", "drama")
 """From 0 to 1; the others are percentages."""
-WHOLE = ("_bytes", "_mhz", "uncorrected")
+WHOLE = ("_bytes", "_mhz")
 """How the names of whole numbers end."""
 REASON = re.compile(r"clocks_(?:throttle|event)_reasons\.(\w+)$")
 NAMED = ("index", "gpu", "uuid", "gpu_uuid", "pci.bus_id", "utilization.gpu")

@@ -138,9 +138,6 @@ STEPS: dict[str, Step] = {
     "ask-the-driver": Step(
         "See what the driver tells of this card; memory, temperature and power are judged where "
         "it tells them", "nvidia-smi -q -d UTILIZATION"),
-    "spread-the-streams": Step(
-        "The video engine is the limit: use fewer or smaller streams, a faster preset, or a second "
-        "card"),
     "look-at-the-link": Step(
         "Look at the link: it carries {gpu.link_limit:MB/s} one way, and 16 lanes carry at least "
         "15000 MB/s. Check the slot, the riser and the firmware's lanes, and copy less in each "

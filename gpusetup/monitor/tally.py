@@ -167,8 +167,6 @@ class Gpu:
         self.heat = percentile(heat, 95) if heat else None
         self.power_default = self.latest.power_limit_default_watts or rated_watts(self.name)
         """What the maker rated it at, as the card tells it, else by the catalog."""
-        self.memory_errors = max(gpu.ecc_uncorrected or 0 for gpu in gpus)
-        """Those that could not be corrected."""
         busy = [gpu.pcie_limit_bytes_per_second or 0.0 for gpu in gpus if not is_quiet(gpu)]
         self.link_limit = percentile(busy, 75) if busy else 0.0
         """What its PCIe link can carry one way at work, bytes a second: at rest it is slower."""

@@ -50,9 +50,6 @@ class GpuSample(Frozen):
     """The share in which the GPU's memory was read or written (NVML: utilization.memory)."""
     sm_active_percent: float | None = None
     """How much of its multiprocessors had work (DCGM: SM activity)."""
-    encoder_percent: float | None = None
-    decoder_percent: float | None = None
-    """The video engines, where a log tells them."""
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     temperature_celsius: float | None = None
@@ -74,8 +71,6 @@ class GpuSample(Frozen):
     clock_sm_max_mhz: int | None = None
     clock_memory_mhz: int | None = None
     throttle_reasons: tuple[str, ...] | None = None
-    ecc_uncorrected: int | None = None
-    """Errors of its memory that could not be corrected, where a log tells them."""
     processes: tuple[ProcessUse, ...] | None = None
     lost: bool = False
     problem: str | None = None

@@ -50,8 +50,6 @@ class Work:
 
     memory_busy = Mean("gpu", "memory_busy_percent")
     power_watts = Mean("gpu", "power_watts")
-    encoder = Mean("gpu", "encoder_percent")
-    decoder = Mean("gpu", "decoder_percent")
     sm_active = Mean("gpu", "sm_active_percent", running=True)
     clock_mhz = Mean("gpu", "clock_sm_mhz", running=True)
     clock_most = Mean("gpu", "clock_sm_max_mhz", running=True)
