@@ -15,7 +15,7 @@ from gpusetup.monitor.ends import hung, lost, stood_still
 from gpusetup.monitor.figures import sentence
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.seen import Seen
+from gpusetup.monitor.seen import Seen, below
 from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.values import Verdict
 from gpusetup.monitor.verdicts import ORDER, Case, case_of
@@ -107,7 +107,7 @@ def _why_idle(run: Run) -> tuple[str, str]:
     kind = kind_of(run.command, [name for gpu in run.gpus for name in gpu.programs])
     if held and kind in WAITS_FOR_SOMEBODY:
         return WAITS_FOR_SOMEBODY[kind]
-    if running and _begins(run):
+    if running and _begins(run) and not _rests(run):
         return "starting", "watch-longer"
     if cpu is None:
         return ("held", "see-where-it-waits") if held else ("unused", "watch-the-command")
@@ -135,6 +135,13 @@ def _begins(run: Run) -> bool:
     """Too young to be judged, or still loading."""
     rose = max((gpu.memory_rose for gpu in run.gpus), default=0) >= marks.CONTEXT
     return run.seconds < (marks.STARTS if rose else marks.BEGINS)
+
+
+def _rests(run: Run) -> bool:
+    """It does nothing that a start-up does: it neither computes nor reads nor receives."""
+    whole = [gpu.parts.whole for gpu in run.gpus if gpu.parts.whole]
+    moves = any(max(one.read_rate or 0, one.network_rate or 0) >= marks.READS for one in whole)
+    return run.seconds >= marks.HUNG and below(run.cpu, marks.RESTS) and not moves
 
 
 def _held(gpu: Gpu, run: Run) -> bool:

@@ -89,9 +89,9 @@ STEPS: dict[str, Step] = {
         "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
         "computes", "gpusetup plan {config}"),
     "free-the-card": Step(
-        "Other processes hold memory of this GPU: end them, or use another GPU",
+        "Other processes use this GPU: end them, or use another GPU",
         "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv",
-        when=s.shared_with_others),
+        when=s.shared_with_others | s.used_by_others),
     "leave-a-margin": Step(
         "Find the largest batch that leaves a margin, and accumulate gradients", BATCH_SIZE),
     "find-the-leak": Step(
