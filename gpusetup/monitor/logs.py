@@ -237,17 +237,12 @@ def numbers(row: Row) -> dict[str, float]:
 
 
 def throttle(row: Row) -> tuple[str, ...] | None:
-    """From nvidia-smi's mask or its columns of reasons, or from dmon's violations."""
+    """From nvidia-smi's mask, or its columns of reasons."""
     found = {match[1]: cell for name, cell in row.items() if (match := REASON.match(name))}
     if "active" in found:
         return values.throttle_mask(found["active"])
-    if not found and "pviol" not in row:
-        return None
-    # dmon: `pviol` is a share of the time, `tviol` a flag.
-    power, heat = (quantity(row.get(name, "")) or 0 for name in ("pviol", "tviol"))
-    on = {name: bool(values.flag(cell)) for name, cell in found.items()}
-    on |= {} if found else {"sw_power_cap": power >= 50, "sw_thermal_slowdown": heat > 0}
-    return tuple(name for _, name in values.THROTTLE_BITS if on.get(name))
+    on = {name for name, cell in found.items() if values.flag(cell)}
+    return tuple(name for _, name in values.THROTTLE_BITS if name in on) if found else None
 
 
 def _time(row: Row) -> float | None:

@@ -23,7 +23,6 @@ from gpusetup.monitor.values import (
     Sample,
     Spread,
     TreeSample,
-    TreeSummary,
 )
 from gpusetup.monitor.work import Moment, Work, is_quiet, mean, percent, percentile, work_of
 
@@ -37,7 +36,6 @@ GPU_FIELDS = (
     *("utilization_percent", "memory_busy_percent", "memory_used_bytes"),
     *("temperature_celsius", "power_watts", "clock_sm_mhz"),
 )
-TREE_FIELDS = ("cpu_percent", "memory_bytes", "read_bytes_per_second", "loader_cpu_percent")
 START, WORK, PAUSE = "start", "work", "pause"
 
 
@@ -330,13 +328,3 @@ class Tally:
 
     def trees(self) -> list[TreeSample]:
         return [sample.tree for sample in self.kept.all() if sample.tree is not None]
-
-    def tree_summary(self) -> TreeSummary | None:
-        trees = self.trees()
-        if not trees:
-            return None
-        told = {name: spread(getattr(tree, name) for tree in trees) for name in TREE_FIELDS}
-        workers = max(tree.loader_workers for tree in trees)
-        if not workers:
-            told.pop("loader_cpu_percent")
-        return TreeSummary(loader_workers=workers, cores=trees[-1].cores, **told)  # type: ignore[arg-type]
