@@ -2,13 +2,8 @@
 
     watch_nvml.py SECONDS [COUNT]      COUNT 0 or none: until nobody reads any more
 
-The first line says what there is (if `init` is not 0, nothing follows):
-
-    {"init": 0, "message": "Success", "driver_version": "580.95.05",
-     "gpus": [{"index": 0, "mig_index": null, "mig_of": null, "name": "NVIDIA L40S",
-               "uuid": "GPU-...", "lost": false, "problem": null}]}
-
-Then one line is read from stdin: the places in `gpus` to watch, as a JSON list. Then, each time:
+If there is nothing to watch, the only line says why: {"init": 9, "message": "Driver Not Loaded"}.
+Else, each time:
 
     {"at": "2026-11-20T06:03:41.123Z", "seconds": 1.002, "gpus": [{
         "index": 0, "mig_index": null, "mig_of": null, "name": "NVIDIA L40S", "uuid": "GPU-...",
@@ -32,7 +27,6 @@ and the neighbour `read_nvml`.
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import sys
 import time
@@ -229,15 +223,11 @@ def main(arguments: list[str]) -> Any:
     try:
         nvml.nvmlInit()
         found = devices(nvml)
-        driver = READ.ask(nvml, READ.SYSTEM_FIELDS[:1])["driver_version"]
     except nvml.NVMLError as problem:
         return READ.say({"init": problem.value, "message": str(problem)})
     except READ.NotPlausible as problem:
         return READ.say({"init": None, "message": "not plausible: %s" % problem})
-    hello = {"init": 0, "message": "Success", "driver_version": driver}
-    READ.say(dict(hello, gpus=[gpu.identity for gpu in found]))
-    chosen = json.loads(sys.stdin.readline() or "[]")
-    watch(nvml, [found[place] for place in chosen], every, count)
+    watch(nvml, found, every, count)
     return None
 
 
