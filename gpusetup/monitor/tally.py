@@ -1,6 +1,6 @@
 """The samples of a run, kept in bounded memory, and what each GPU did in them. Pure.
 
-At most `kept.MOST` samples of a GPU are kept, evenly over a run of any length. Which of them are
+At most `MOST` samples of a GPU are kept, evenly over a run of any length. Which of them are
 work, a pause or the start is told while they come; figures are computed from what is kept.
 """
 
@@ -10,12 +10,10 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.kept import Kept
 from gpusetup.monitor.programs import is_display
-from gpusetup.monitor.rated import rated_watts
 from gpusetup.monitor.values import (
     GpuSample,
     GpuSummary,
@@ -24,8 +22,19 @@ from gpusetup.monitor.values import (
     Spread,
     TreeSample,
 )
-from gpusetup.monitor.work import Moment, Work, is_quiet, mean, percent, percentile, work_of
+from gpusetup.monitor.work import (
+    Moment,
+    Work,
+    is_quiet,
+    mean,
+    percent,
+    percentile,
+    rated_watts,
+    work_of,
+)
 
+MOST = 1000
+"""Rows of a run that are kept."""
 CHUNKS = 64
 """Parts of a run in which a warm-up is looked for."""
 LAST = 5
@@ -37,6 +46,29 @@ GPU_FIELDS = (
     *("temperature_celsius", "power_watts", "clock_sm_mhz"),
 )
 START, WORK, PAUSE = "start", "work", "pause"
+
+
+Row = TypeVar("Row")
+
+
+class Kept(Generic[Row]):
+    """Every first, second, fourth … row of what comes, and the last one."""
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self.count, self._every = 0, 1
+
+    def add(self, row: Row) -> None:
+        if self.count % self._every == 0:
+            self._rows.append(row)
+        self.last = row
+        self.count += 1
+        if len(self._rows) >= MOST:
+            self._rows, self._every = self._rows[::2], self._every * 2
+
+    def all(self) -> list[Row]:
+        there = not self.count or self._rows[-1] is self.last
+        return self._rows if there else [*self._rows, self.last]
 
 
 class Parts(NamedTuple):
