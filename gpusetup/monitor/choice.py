@@ -45,22 +45,35 @@ def visible_places(
     >>> visible_places("1", two, pci_order=True)
     ((1,), 'CUDA_VISIBLE_DEVICES=1: watching GPU 1')
     """
-    from gpusetup.model.machine import Gpu
-    from gpusetup.readings.visible import visible_by_variable
-
     said, everything = f"{VARIABLE}={variable}", tuple(range(len(gpus)))
     wanted = [entry.strip().lower() for entry in variable.split(",")]
     instances = [place for place in everything if gpus[place].mig_index is not None]
     places = tuple(place for place in instances if (gpus[place].uuid or "?").lower() in wanted)
     if not places:  # whole GPUs, each with its instances
         whole = [gpu for gpu in gpus if gpu.mig_index is None]
-        known = [Gpu(name=gpu.name or "", uuid=gpu.uuid) for gpu in whole]
-        visible = visible_by_variable(variable, known, pci_order=pci_order)
-        if None in visible:
+        kept = {gpu.index for gpu in _left(wanted, whole)}
+        by_number = wanted[0].isdecimal() and not pci_order and len({g.name for g in whole}) > 1
+        if by_number and 0 < len(kept) < len(whole):
             return everything, f"{said} counts in CUDA's order, unknown here: watching every GPU"
-        kept = {gpu.index for gpu, seen in zip(whole, visible, strict=True) if seen}
         places = tuple(place for place in everything if gpus[place].index in kept)
     if not places:
         return everything, f"{said} hides every GPU from CUDA: watching all the same"
     labels = ", ".join(gpus[place].label for place in places)
     return places, f"{said}: watching GPU {labels}"
+
+
+def _left(wanted: Sequence[str], whole: Sequence[GpuSample]) -> list[GpuSample]:
+    """The GPUs that the variable names, by number or by the start of a UUID: the first entry that
+    names none ends the list (CUDA C++ programming guide, "CUDA Environment Variables")."""
+    left: list[GpuSample] = []
+    for entry in wanted:
+        hits = [
+            gpu
+            for gpu in whole
+            if entry == str(gpu.index)
+            or (entry.startswith("gpu-") and (gpu.uuid or "").lower().startswith(entry))
+        ]
+        if len(hits) != 1:
+            break
+        left += hits
+    return left
