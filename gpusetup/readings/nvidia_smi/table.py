@@ -24,11 +24,6 @@ FIRST = lazy(
     r"^\s*(?P<nvml_index>\d+)\s+(?P<name>\S.*?)\s+"
     r"(?P<driver_model>On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*$"
 )
-CUT = lazy(
-    r"^\s*(?P<nvml_index>\d+)\s+(?P<name>(?:NVIDIA|Tesla|GeForce|Quadro)\s\S.*?)\s+"
-    r"(?P<driver_model>On|Off|WDDM|TCC)\s*$"
-)
-"""The same where a text ends after the first cell."""
 BUS = lazy(r"(?P<pci_bus_id>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])")
 STATE = lazy(
     r"(?:\d+%|N/A|ERR!)\s+(?P<temperature_celsius>\d+C?|N/A|ERR!)\s+(?:P\d+|N/A|Unknown)\s+"
@@ -83,7 +78,7 @@ def cells_of(line: str) -> list[str]:
 def row_of(line: str) -> re.Match[str] | None:
     """The first line of a GPU."""
     first, *more = cells_of(line)
-    return (FIRST if more else CUT).match(first)
+    return FIRST.match(first) if more else None
 
 
 def gpu_rows(text: str) -> list[dict[str, Any]]:
