@@ -8,14 +8,8 @@ from collections.abc import Iterator
 from gpusetup.catalog.companion_table import companion_table, releases_for, takes_torch
 from gpusetup.catalog.companions import serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
-from gpusetup.causes.companions import (
-    GUARDED_SET_CHANGED,
-    PAIR_MISMATCH,
-    TORCHAUDIO_MISMATCH,
-    TORCHVISION_MISMATCH,
-)
 from gpusetup.causes.lenders import lender_of
-from gpusetup.causes.record import Cause
+from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -39,7 +33,7 @@ IMAGE_WARNING = "torchvision-image-mismatch"
 def companions(context: RuleContext) -> Findings:
     for name, cause in NAMES:
         image = events(context, IMAGE_WARNING) if name == "torchvision" else ()
-        said = events(context, cause.id) or image
+        said = events(context, cause) or image
         differs = _differs(context, name)
         if said or differs:
             alone = said != image or says_nothing_else(context, IMAGE_WARNING)
@@ -52,9 +46,9 @@ def companions(context: RuleContext) -> Findings:
             yield finding(context, cause, seen, fix=fix, severity=only, pair=pair)
 
 
-NAMES: tuple[tuple[Name, Cause], ...] = (
-    ("torchvision", TORCHVISION_MISMATCH),
-    ("torchaudio", TORCHAUDIO_MISMATCH),
+NAMES: tuple[tuple[Name, str], ...] = (
+    ("torchvision", "torchvision-mismatch"),
+    ("torchaudio", "torchaudio-mismatch"),
 )
 
 
@@ -119,7 +113,7 @@ def pairs(context: RuleContext) -> Findings:
                 commands=tuple(paste.pip(context, "install", "--no-deps", one) for one in fitting),
             )
             evidence = (value_evidence(context, "packages", pair),)
-            yield PAIR_MISMATCH.found(pair, evidence=evidence, fix=fix)
+            yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
 
 
 PIN = r"(?<!\S)([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.+!]*)(?!\S)"
@@ -142,7 +136,7 @@ def guarded_set_changed(context: RuleContext) -> Findings:
             beside = f" together with {said['with'].replace(' ', ', ')}" if "with" in said else ""
             yield finding(
                 context,
-                GUARDED_SET_CHANGED,
+                "guarded-set-changed",
                 (event,),
                 fix=Fix(
                     text="Put the guarded versions back; if you meant the change, `gpusetup guard "

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes.cuda_start import CUDA_INIT_FAILED
-from gpusetup.causes.driver_module import DRIVER_NOT_LOADED
-from gpusetup.causes.driver_state import GPU_INIT_FAILED, GPU_NOT_SUPPORTED_BY_DRIVER, NVML_MISMATCH
-from gpusetup.causes.driver_there import DRIVER_TO_EXPECT, DRIVER_TOO_OLD
 from gpusetup.causes.record import Message
 from gpusetup.evidence.context import (
     RuleContext,
@@ -58,7 +54,7 @@ def driver_not_loaded(context: RuleContext) -> Findings:
     here = absent_here(context) or said_on_the_host(said)
     if proven and here and not answers and has_nvidia(context) is not False:
         evidence = (*said, *nvml_said(context), *on_the_bus(context))
-        yield finding(context, DRIVER_NOT_LOADED, evidence)
+        yield finding(context, "driver-not-loaded", evidence)
 
 
 CALLED_TOO_OLD = Message(
@@ -81,7 +77,7 @@ def driver_too_old(context: RuleContext) -> Findings:
     """The driver serves less CUDA than the installed torch, or any torch, needs."""
     driver = context.driver
     said = (
-        *events(context, DRIVER_TOO_OLD.id, "image-needs-newer-driver"),
+        *events(context, "driver-too-old", "image-needs-newer-driver"),
         *cuda_errors(context, INSUFFICIENT_DRIVER),
         *_of_tritons_assembler(context),
     )
@@ -89,7 +85,7 @@ def driver_too_old(context: RuleContext) -> Findings:
         return
     unmet = tuple(event for event in said if not _is_met(context, event))
     if said and not unmet:
-        yield from_message(context, CUDA_INIT_FAILED, CALLED_TOO_OLD, said)
+        yield from_message(context, "cuda-init-failed", CALLED_TOO_OLD, said)
     needed, floor = _need(context, unmet)
     # A Jetson's driver is numbered apart: its JetPack decides; in WSL and with cuda-compat the
     # driver says itself that it serves this CUDA.
@@ -117,7 +113,7 @@ def _too_old(context: RuleContext, who: str, floor: str | None, said: Events) ->
     fix = _newer_or_another(context, said, floor)
     needs = f"driver {floor}" if floor else "a newer driver"
     evidence = (*said, *read)
-    return finding(context, DRIVER_TOO_OLD, evidence, fix=fix, who=who, needs=needs)
+    return finding(context, "driver-too-old", evidence, fix=fix, who=who, needs=needs)
 
 
 def _family(context: RuleContext) -> str:
@@ -230,7 +226,7 @@ def floor_for_the_other_host(context: RuleContext) -> Findings:
         least = context.catalog.driver_floor(needed, _family(context)) or _newest_of(context)[1]
         fix = Fix(text="Check it with `--driver VERSION`", min_driver=least)
         said = (shown(context, "gpus", f"CUDA {needed}"),)
-        yield finding(context, DRIVER_TO_EXPECT, said, fix=fix, least=least)
+        yield finding(context, "driver-to-expect", said, fix=fix, least=least)
 
 
 NVML_LIBRARY_MISMATCH = 18
@@ -242,7 +238,7 @@ def nvml_mismatch(context: RuleContext) -> Findings:
     kernel, library = driver.version or driver.module_version, driver.library_version
     # A table that nvidia-smi prints later in a text proves that its library fits by then.
     printed = max(map(_line, _tables(context)), default=0)
-    said = tuple(e for e in events(context, NVML_MISMATCH.id) if _line(e.source) > printed)
+    said = tuple(e for e in events(context, "nvml-mismatch") if _line(e.source) > printed)
     works = driver.nvml_code == 0
     if kernel and library and parsed(kernel) != parsed(library) and not printed:
         # No order: the versions in a text may be of different days.
@@ -256,9 +252,9 @@ def nvml_mismatch(context: RuleContext) -> Findings:
         said += (shown(context, "driver.version", f"kernel module {kernel}"),)
     if said and not machine.os.wsl:
         # CUDA's own code says which library it is.
-        works = works and not events(context, NVML_MISMATCH.id)
+        works = works and not events(context, "nvml-mismatch")
         only = Severity.WARNING if works or cuda_errors(context, 803, 804) else None
-        yield finding(context, NVML_MISMATCH, said, severity=only)
+        yield finding(context, "nvml-mismatch", said, severity=only)
 
 
 def _tables(context: RuleContext) -> list[str]:
@@ -276,7 +272,7 @@ def gpu_init_failed(context: RuleContext) -> Findings:
     machine = context.snapshot
     unlisted = events(context, "gpu-not-listed")
     left_out = tuple(e for e in unlisted if not e.values.get("why", "").startswith("CUDA"))
-    said = events(context, GPU_INIT_FAILED.id, "no-devices-found")
+    said = events(context, "gpu-init-failed", "no-devices-found")
     bound = any(d.driver == "nvidia" for d in nvidia_on_pci(context)) and absent_here(context)
     empty = machine.gpus == () and machine.driver.module_loaded and not machine.driver.nvml_code
     if not_asked_for(context) or answering(context):
@@ -284,12 +280,12 @@ def gpu_init_failed(context: RuleContext) -> Findings:
     if (said or left_out or (bound and empty)) and not context.other_host:
         places = [f"GPU {e.values.get('place')} ({e.values.get('bus')})" for e in left_out]
         who = ", ".join(places) or which.names(context)
-        yield finding(context, GPU_INIT_FAILED, (*said, *left_out, *on_the_bus(context)), who=who)
+        yield finding(context, "gpu-init-failed", (*said, *left_out, *on_the_bus(context)), who=who)
 
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     """The loaded driver does not know the GPU: dropped as legacy, too new, or the wrong flavour."""
-    said, driver = events(context, GPU_NOT_SUPPORTED_BY_DRIVER.id), context.driver
+    said, driver = events(context, "gpu-not-supported-by-driver"), context.driver
     opened, want = driver.open_module, drivers.wanted_driver(context)
     wrong = (want.only_open and opened is False) or (opened and not want.is_open)
     # No order: that no GPU is listed is proven live only; a text may leave the list out.
@@ -301,7 +297,7 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     words = all(event.values.get("said") for event in said)
     listed = any(not words or g.uuid or g.pci_bus_id for g in answering(context))
     if said and not listed:
-        yield finding(context, GPU_NOT_SUPPORTED_BY_DRIVER, said, gpus=which.names(context))
+        yield finding(context, "gpu-not-supported-by-driver", said, gpus=which.names(context))
 
 
 RULES = (

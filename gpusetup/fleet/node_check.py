@@ -7,7 +7,6 @@ from collections.abc import Container, Mapping
 from typing import Literal
 
 from gpusetup.catalog.builds import Catalog
-from gpusetup.causes.gpu_losses import GPU_MEMORY_TAKEN
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.rules import OF_A_DRIVER, rules_of
 from gpusetup.errors import UsageError
@@ -21,7 +20,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.readings.side import slot_key
 
-NOT_OF_THE_NODE = (GPU_MEMORY_TAKEN.id,)
+NOT_OF_THE_NODE = ("gpu-memory-taken",)
 """A job that runs during the check is no fault of the node."""
 
 
