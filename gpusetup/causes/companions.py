@@ -145,7 +145,6 @@ CAUSES = (
         text="Install NumPy 1, or a torch from 2.3 on",
         proven_by="Both versions",
         source="NumPy 2 migration guide",
-        explains=("torch-import-failed",),
         commands=_older_numpy,
         says=any_of(
             {
@@ -181,7 +180,6 @@ CAUSES = (
         text="Install an older MKL in this environment, or take torch from pip",
         proven_by="Both versions, torch by conda",
         source="pytorch/pytorch#123097",
-        explains=("torch-import-failed",),
         commands=lambda context: (conda_install(context, "mkl<2024.1"),),
         says=(
             any_of(

@@ -127,7 +127,6 @@ CAUSES = (
         not_when="torch-missing: the program itself does not find it",
         source="PEP 518; pip documentation, build system interface",
         stage="build",
-        explains=("torch-missing",),
         commands=("gpusetup install --yes", *BESIDE),
         cases=(
             Message(

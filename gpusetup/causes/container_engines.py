@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import NO_DRIVER
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.causes.sources import TOOLKIT
@@ -110,7 +109,6 @@ CAUSES = (
         proven_by="The engine names the device that it cannot resolve",
         not_when="container-toolkit-missing: the engine knows no driver at all",
         source="NVIDIA Container Toolkit documentation, CDI support",
-        explains=(*NO_DRIVER, "container-no-gpu", "driver-missing"),
         commands=(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
             "nvidia-ctk cdi list",
@@ -152,7 +150,6 @@ CAUSES = (
         proven_by="The daemon cannot select a device driver, or knows no runtime nvidia",
         not_when="container-no-gpu: the container starts, without GPUs",
         source=TOOLKIT,
-        explains=(*NO_DRIVER, "container-no-gpu", "driver-missing"),
         impossible=(in_windows_itself, is_lent),
         way=_toolkit,
         cases=(

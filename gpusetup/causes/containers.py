@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.layers import NO_DEVICE, NO_DRIVER
 from gpusetup.causes.lenders import is_lent
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.given import not_asked_for
 from gpusetup.evidence.places import IN_A_CONTAINER, in_windows_itself, no
@@ -81,7 +80,13 @@ CAUSES = (
         text="Unset CUDA_VISIBLE_DEVICES (a shell profile, a service or a job script sets it). It may name the GPUs' numbers, from 0 on, or their UUIDs",
         proven_by="The variable leaves no GPU visible",
         source="CUDA C++ Programming Guide, environment variables",
-        explains=(*NO_DEVICE, "invalid-device-ordinal", "mig-misconfigured"),
+        explains=(
+            "cuda-sees-no-device",
+            "torch-sees-no-gpu",
+            "gpu-check-failed",
+            "invalid-device-ordinal",
+            "mig-misconfigured",
+        ),
         events=("gpus-not-given",),
         by_check=True,
         cases=(
@@ -99,13 +104,12 @@ CAUSES = (
                 text="Ask for a GPU when you create the task or the actor: `num_gpus=1`",
             ),
         ),
-        alike=(
-            Alike(
-                causes=("torch-sees-no-gpu", "invalid-device-ordinal"),
-                asks=alike.LIST_GPUS,
-                settled_by=("program",),
-            ),
-        ),
+        alike={
+            alike.LIST_GPUS: (
+                "torch-sees-no-gpu",
+                "invalid-device-ordinal",
+            )
+        },
         commands=("unset CUDA_VISIBLE_DEVICES",),
         plain="CUDA_VISIBLE_DEVICES hides every GPU from this process",
     ),
@@ -121,25 +125,18 @@ CAUSES = (
         proven_by="NVML code 999 in a container",
         source="NVIDIA Container Toolkit documentation, troubleshooting",
         stage="running",
-        explains=(
-            *NO_DRIVER,
-            "driver-not-loaded",
-            "device-permission",
-            "gpu-init-failed",
-        ),
         impossible=(in_windows_itself,),
         by_check=True,
         other=("sudo nvidia-ctk system create-dev-char-symlinks --create-all",),
         other_title="keep it from coming back: on the host make the links that keep the devices "
         "known, then start the container again",
         needs_root=True,
-        alike=(
-            Alike(
-                causes=("nvml-mismatch", "gpu-fell-off-bus"),
-                asks="nvidia-smi",
-                settled_by=("program",),
-            ),
-        ),
+        alike={
+            "nvidia-smi": (
+                "nvml-mismatch",
+                "gpu-fell-off-bus",
+            )
+        },
         says=(
             any_of(
                 {
@@ -169,15 +166,12 @@ CAUSES = (
         "compute,utility`; this command tests it with a plain image)",
         proven_by="The variable; NVML answers and libcuda is missing",
         source="NVIDIA Container Toolkit documentation, troubleshooting",
-        explains=(*NO_DRIVER, "driver-missing"),
         by_check=True,
         commands=(
             'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
             "nvidia-smi",
         ),
-        alike=(
-            Alike(causes=("container-no-gpu",), asks=alike.LIBCUDA_IN_IT, settled_by=("program",)),
-        ),
+        alike={alike.LIBCUDA_IN_IT: ("container-no-gpu",)},
         says=(
             says(
                 "nvidia_driver_capabilities",
@@ -195,7 +189,6 @@ CAUSES = (
         not_when="no-nvidia-gpu: the PCI bus shows none",
         source="NVIDIA Container Toolkit documentation, troubleshooting",
         lacks="gpu",
-        explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded", "device-permission"),
         impossible=(in_windows_itself, is_lent),
         by_check=True,
         way=start_with_gpu,
@@ -218,18 +211,12 @@ CAUSES = (
                 commands=("docker run --rm --gpus all ubuntu nvidia-smi",),
             ),
         ),
-        alike=(
-            Alike(
-                causes=("driver-missing", "container-toolkit-missing"),
-                asks=alike.ON_THE_HOST,
-                settled_by=("gpus", "driver", "bus"),
-            ),
-            Alike(
-                causes=("driver-missing",),
-                asks=alike.ON_THE_HOST,
-                settled_by=("gpus", "driver", "bus"),
-            ),
-        ),
+        alike={
+            alike.ON_THE_HOST: (
+                "driver-missing",
+                "container-toolkit-missing",
+            )
+        },
         says=(
             any_of(
                 {

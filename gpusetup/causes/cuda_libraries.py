@@ -6,7 +6,7 @@ import re
 
 from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, undeclared
 from gpusetup.causes import alike
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.fixes import paste
 from gpusetup.fixes.distributions import found_below, undeclared_commands
@@ -90,7 +90,6 @@ CAUSES = (
         "build for torch's CUDA. Else: install torch with its libraries. ",
         proven_by="An nvidia-* package with missing files",
         source="RECORD of the distribution",
-        explains=("torch-import-failed", "gpu-check-failed"),
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         way=paste.install_torch,
         cases=(
@@ -151,18 +150,7 @@ CAUSES = (
                 see=WHICH_CUDA,
             ),
         ),
-        alike=(
-            Alike(
-                causes=("extension-not-built",),
-                asks="python -m bitsandbytes",
-                settled_by=("program",),
-            ),
-            Alike(
-                causes=("driver-missing",),
-                asks="nvidia-smi",
-                settled_by=("gpus", "driver"),
-            ),
-        ),
+        alike={"python -m bitsandbytes": ("extension-not-built",)},
         says=(
             says(
                 "-lcuda",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import CUDA_DRIVER
 from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.evidence.plausible import is_a_path, is_a_version
@@ -114,7 +114,6 @@ CAUSES = (
         source="nvidia-smi's manual page; NVIDIA, driver README, installed components",
         kind_of="driver-missing",
         stage="import",
-        explains=("nvml-init-failed",),
         by_check=True,
         way=_compute_libraries,
         cases=(
@@ -137,13 +136,13 @@ CAUSES = (
         not_when="A machine without a GPU; hidden GPUs",
         source=CUDA_DRIVER,
         symptom=True,
-        alike=(
-            Alike(
-                causes=("cuda-visible-devices-hidden", "container-no-gpu", "no-nvidia-gpu"),
-                asks=alike.LIST_GPUS,
-                settled_by=("gpus",),
-            ),
-        ),
+        alike={
+            alike.LIST_GPUS: (
+                "cuda-visible-devices-hidden",
+                "container-no-gpu",
+                "no-nvidia-gpu",
+            )
+        },
         look=(
             "nvidia-smi -L",
             'nvidia-smi "--query-gpu=compute_mode,mig.mode.current" --format=csv',
@@ -156,13 +155,12 @@ CAUSES = (
         text="Name only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
         proven_by="Code 101",
         source=CUDA_DRIVER,
-        alike=(
-            Alike(
-                causes=("mig-misconfigured", "cuda-visible-devices-hidden"),
-                asks=alike.LIST_GPUS,
-                settled_by=("gpus",),
-            ),
-        ),
+        alike={
+            alike.LIST_GPUS: (
+                "mig-misconfigured",
+                "cuda-visible-devices-hidden",
+            )
+        },
         says=any_of(
             {
                 "machine only has": r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]",
@@ -203,13 +201,7 @@ CAUSES = (
         proven_by="Code 802, or a fabric state that is not completed",
         not_when="A Hopper system where confidential computing waits for its ready state",
         source='CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide"',
-        alike=(
-            Alike(
-                causes=("fabric-unhealthy",),
-                asks="nvidia-smi -q | grep -A 3 Fabric",
-                settled_by=("program",),
-            ),
-        ),
+        alike={"nvidia-smi -q | grep -A 3 Fabric": ("fabric-unhealthy",)},
         says=any_of(
             {
                 "fabric": r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))",
@@ -299,7 +291,12 @@ CAUSES = (
         proven_by="Code 999 (30 in older runtimes)",
         not_when="uvm-missing; a container",
         source=CUDA_DRIVER,
-        alike=(Alike(causes=("uvm-missing", "driver-not-loaded"), asks=alike.NODES),),
+        alike={
+            alike.NODES: (
+                "uvm-missing",
+                "driver-not-loaded",
+            )
+        },
         cases=(
             Message(
                 where=(lambda c: bool(c.snapshot.torch.cuda_available or events(c, "ran-first")),),
@@ -329,12 +326,13 @@ CAUSES = (
         commands=("sudo reboot",),
         needs_root=True,
         needs_reboot=True,
-        alike=(
-            Alike(
-                causes=("cuda-unknown-error", "uvm-missing", "gpu-init-failed"),
-                asks=alike.KERNEL_LOG,
-            ),
-        ),
+        alike={
+            alike.KERNEL_LOG: (
+                "cuda-unknown-error",
+                "uvm-missing",
+                "gpu-init-failed",
+            )
+        },
         cases=(
             Message(
                 having={"code": ""},
@@ -369,7 +367,7 @@ CAUSES = (
         proven_by="Code 34, or a loaded libcuda in a folder `stubs`; as a warning, such a folder "
         "in LD_LIBRARY_PATH",
         source="CUDA Driver API reference, CUresult (STUB_LIBRARY)",
-        explains=(*NO_INIT, *NO_DRIVER, "driver-missing"),
+        explains=(*NO_INIT, *NO_DRIVER),
         commands=_without_stubs,
         cases=(Message(having={"folder": ""}, commands=_without_stubs, only=Severity.WARNING),),
         says=any_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import NO_TORCH, UNINSTALLABLE
 from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import UV
 from gpusetup.messages.fragments import HOST, IF
@@ -46,7 +45,6 @@ CAUSES = (
         proven_by="The installer's message",
         not_when="pip-cache-disk-full: the disk cut it",
         source=UV,
-        explains=NO_TORCH,
         commands=("pip cache purge",),
         says=any_of(
             {
@@ -84,7 +82,7 @@ CAUSES = (
         proven_by="The installer's connection error",
         not_when="wrong-index: the server answers 403 or 404",
         source="messages of pip, urllib3, uv and conda",
-        explains=(*UNINSTALLABLE, "download-hash-mismatch", "python-no-wheel"),
+        explains=("python-no-wheel",),
         look=ANSWERS,
         see="show what the host answers",
         cases=tuple(

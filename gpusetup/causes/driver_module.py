@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import NO_DRIVER
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import answering, events
@@ -25,7 +24,7 @@ CAUSES = (
         source='NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver '
         'Installation Guide"',
         lacks="gpu",
-        explains=(*NO_DRIVER, "gpu-init-failed", "container-hook-failed"),
+        explains=("container-hook-failed",),
         impossible=(gpu_is_listed, in_windows_itself, in_wsl, is_lent),
         by_check=True,
         way=load_fix,
@@ -83,7 +82,6 @@ CAUSES = (
         source="dkms's manual page; messages of nvidia-installer",
         kind_of="driver-not-loaded",
         stage="build",
-        explains=(*NO_DRIVER, "driver-not-loaded", "gpu-init-failed"),
         # No order: a text may list the GPU that it bought; one that answers has its driver shown too.
         where=(
             lambda context: (
@@ -178,7 +176,6 @@ CAUSES = (
         proven_by="The kernel log says `Key was rejected by service`",
         not_when="A module that is not there at all",
         source="Linux kernel, module signing",
-        explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded"),
         where=(
             lambda context: not answering(context),
             lambda context: any(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.layers import SILENCE
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import driver_answers, events, in_container
 from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.fixes import drivers
@@ -33,7 +32,10 @@ CAUSES = (
         not_when="driver-slow: it answered within --timeout",
         source="gpusetup asks in children with a time limit",
         symptom=True,
-        explains=("gpu-does-not-answer", "cuda-misses-gpu"),
+        explains=(
+            "gpu-does-not-answer",
+            "cuda-misses-gpu",
+        ),
         by_check=True,
         examples=(
             "INFO: task python3:4120 blocked for more than 122 seconds.\n      Tainted: P           OE      6.8.0-45-generic\nCall Trace:\n os_acquire_rwlock_write+0x35/0x70 [nvidia]",
@@ -87,12 +89,13 @@ CAUSES = (
             ),
             lambda context: not context.other_host,
         ),
-        alike=(
-            Alike(
-                causes=("container-nvml-lost", "uvm-missing", "cuda-unknown-error"),
-                asks="nvidia-smi",
-            ),
-        ),
+        alike={
+            "nvidia-smi": (
+                "container-nvml-lost",
+                "uvm-missing",
+                "cuda-unknown-error",
+            )
+        },
         cases=(HERE,),
         needs_reboot=True,
         needs_root=True,
@@ -126,8 +129,9 @@ CAUSES = (
         not_when="WSL, where the two have different versions",
         source="NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH)",
         explains=(
-            *SILENCE,
-            "libcuda-driver-mismatch",
+            "driver-does-not-answer",
+            "gpu-does-not-answer",
+            "cuda-misses-gpu",
             "forward-compat-unsupported",
             "container-hook-failed",
         ),
@@ -171,7 +175,6 @@ CAUSES = (
         proven_by="The module is bound to the GPU but does not list it, or the kernel log says so",
         not_when="A GPU that fell off the bus later",
         source="messages of NVIDIA's open kernel modules",
-        explains=("uvm-missing",),
         by_check=True,
         commands=drivers.driver_commands,
         look=("sudo dmesg | grep -i nvrm",),
@@ -191,13 +194,13 @@ CAUSES = (
                 needs_reboot=True,
             ),
         ),
-        alike=(
-            Alike(
-                causes=("gpu-fell-off-bus", "gpu-not-supported-by-driver", "device-permission"),
-                asks=alike.KERNEL_LOG,
-                settled_by=("program",),
-            ),
-        ),
+        alike={
+            alike.KERNEL_LOG: (
+                "gpu-fell-off-bus",
+                "gpu-not-supported-by-driver",
+                "device-permission",
+            )
+        },
         examples=(
             "dmesg shows RmInitAdapter failed! on the board",
             "NVRM: GPU 0000:0a:00.0: Failed to copy vbios to system memory.",
@@ -219,7 +222,7 @@ CAUSES = (
         proven_by="The kernel log says that the GPU is not supported or legacy",
         source='NVIDIA, "Driver Installation Guide"; the catalog\'s table of last branches',
         kind_of="gpu-init-failed",
-        explains=("gpu-init-failed", "driver-not-loaded"),
+        explains=("driver-not-loaded",),
         by_check=True,
         way=drivers.driver,
         cases=(
@@ -243,13 +246,12 @@ CAUSES = (
                 way=drivers.driver,
             ),
         ),
-        alike=(
-            Alike(
-                causes=("driver-not-loaded", "gpu-init-failed"),
-                asks=alike.KERNEL_LOG,
-                settled_by=("program",),
-            ),
-        ),
+        alike={
+            alike.KERNEL_LOG: (
+                "driver-not-loaded",
+                "gpu-init-failed",
+            )
+        },
         says=(
             says(
                 "black screen",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.layers import NO_DEVICE, NO_DRIVER
-from gpusetup.causes.record import Alike, Cause
+from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import RuleContext, answering, events
 from gpusetup.evidence.places import in_wsl
 from gpusetup.messages.fragments import IF_ONLY
@@ -48,7 +47,11 @@ CAUSES = (
         not_when="A driver that says itself that it supports that CUDA",
         source='NVIDIA, "CUDA Compatibility"',
         lacks="driver",
-        explains=(*NO_DEVICE, "container-hook-failed", "resolver-conflict"),
+        explains=(
+            "cuda-sees-no-device",
+            "container-hook-failed",
+            "resolver-conflict",
+        ),
         impossible=(serves_every_torch,),
         by_check=True,
         says=(
@@ -122,16 +125,15 @@ CAUSES = (
         not_when="driver-not-loaded: something of a driver is installed; a container; WSL",
         source='NVIDIA, "Driver Installation Guide"',
         lacks="gpu",
-        explains=(*NO_DRIVER, "driver-not-loaded", "container-hook-failed"),
+        explains=("container-hook-failed",),
         impossible=(in_wsl,),
         by_check=True,
-        alike=(
-            Alike(
-                causes=("no-nvidia-gpu", "container-no-gpu"),
-                asks=alike.ON_THE_BUS,
-                settled_by=("gpus", "driver"),
-            ),
-        ),
+        alike={
+            alike.ON_THE_BUS: (
+                "no-nvidia-gpu",
+                "container-no-gpu",
+            )
+        },
     ),
     Cause(
         "hybrid-gpu-off",
@@ -143,7 +145,6 @@ CAUSES = (
         proven_by="The tool's state or its configuration says so",
         not_when="A driver that is missing",
         source="the tools' own documentation",
-        explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
         where=(lambda context: not answering(context),),
         commands=_switch_on,
         needs_root=True,

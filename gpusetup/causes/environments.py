@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.causes.layers import BROKEN_TORCH
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import PIP
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste
@@ -61,7 +60,6 @@ CAUSES = (
         "supports; else install the driver",
         proven_by="The variable",
         source="conda documentation, virtual packages",
-        explains=("resolver-conflict",),
         commands=_for_the_target,
         says=(
             says(
@@ -95,7 +93,6 @@ CAUSES = (
         text="Use uv (as gpusetup does), or add pip",
         proven_by="No pip in the target",
         source="Python documentation, venv",
-        explains=("torch-missing",),
         commands=_add_pip,
         says=any_of(
             {
@@ -145,7 +142,6 @@ CAUSES = (
         text="Make an environment and install there",
         proven_by="EXTERNALLY-MANAGED",
         source="PEP 668",
-        explains=("torch-missing",),
         commands=_elsewhere,
         says=(says("externally-managed-environment"),),
         examples=("error: externally-managed-environment",),
@@ -158,7 +154,6 @@ CAUSES = (
         text="Make your own environment and install there; end programs that use the files",
         proven_by="No write permission",
         source="the file system",
-        explains=("torch-missing",),
         commands=_elsewhere,
         says=any_of(
             {
@@ -200,7 +195,14 @@ CAUSES = (
         proven_by="A file or folder of such a name there",
         source="Python documentation, sys.path",
         stage="import",
-        explains=(*BROKEN_TORCH, "torch-missing", "torch-half-installed"),
+        explains=(
+            "torch-sees-no-gpu",
+            "torch-import-failed",
+            "gpu-check-failed",
+            "cuda-lib-missing",
+            "torch-missing",
+            "torch-half-installed",
+        ),
         events=("backport-in-the-way", "module-shadowed"),
         cases=(
             Message(
@@ -212,13 +214,11 @@ CAUSES = (
             ),
             Message(where=(_does_no_harm,), only=Severity.WARNING),
         ),
-        alike=(
-            Alike(
-                causes=("torch-half-installed",),
-                asks='python -c "import torch; print(torch.__file__, torch.__path__)"',
-                settled_by=("program",),
-            ),
-        ),
+        alike={
+            'python -c "import torch; print(torch.__file__, torch.__path__)"': (
+                "torch-half-installed",
+            )
+        },
         says=(
             any_of(
                 {

@@ -7,7 +7,7 @@ import re
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import CPP_EXTENSION
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
 from gpusetup.evidence.places import is_beside_torch
@@ -146,7 +146,7 @@ CAUSES = (
         proven_by="An undefined symbol of torch, or the extension's own check",
         not_when="torchvision-mismatch, torchaudio-mismatch, mixed-conda-pip, if the damaged files are torch's own",
         source="PyTorch documentation, C++ ABI; messages of xformers and others",
-        explains=("torch-import-failed", "extension-arch-mismatch"),
+        explains=("extension-arch-mismatch",),
         where=(_is_no_companions,),
         commands=anew("extension-abi-mismatch"),
         look=(alike.TORCHS_CUDA,),
@@ -296,7 +296,6 @@ CAUSES = (
         not_when="arch-too-new-for-wheel, arch-too-old-for-wheel",
         source=CPP_EXTENSION,
         stage="first-kernel",
-        explains=("gpu-check-failed",),
         by_check=True,
         commands=lambda context: (
             *paste.build_for(context),
@@ -308,12 +307,11 @@ CAUSES = (
                 text="Install the program's newest release, or build it with kernels for this GPU",
             ),
         ),
-        alike=(
-            Alike(
-                causes=("arch-too-old-for-wheel", "arch-too-new-for-wheel"),
-                asks=alike.TORCHS_KERNELS,
-                settled_by=("gpus", "kernels"),
-            ),
-        ),
+        alike={
+            alike.TORCHS_KERNELS: (
+                "arch-too-old-for-wheel",
+                "arch-too-new-for-wheel",
+            )
+        },
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import INIT_FAILS
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import places
 from gpusetup.evidence.context import RuleContext, gpus
@@ -34,7 +33,6 @@ CAUSES = (
         text="Load nvidia_uvm and make its node",
         proven_by="Module or node missing, and cuInit fails",
         source="manual page of nvidia-modprobe",
-        explains=INIT_FAILS,
         impossible=(in_windows_itself, in_wsl),
         by_check=True,
         commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
@@ -75,7 +73,10 @@ CAUSES = (
         proven_by="Outside a container fewer /dev/nvidia0, 1, … than GPUs bound to the kernel driver",
         not_when="A container, which gets only the nodes of its GPUs",
         source="manual page of nvidia-modprobe",
-        explains=(*INIT_FAILS, "gpu-init-failed", "cuda-misses-gpu"),
+        explains=(
+            "gpu-init-failed",
+            "cuda-misses-gpu",
+        ),
         where=(places.no(places.IN_A_CONTAINER),),
         commands=("sudo nvidia-modprobe -c={gpu}",),
         look=("ls -l /dev/nvidia*",),
@@ -92,7 +93,7 @@ CAUSES = (
         "(NVreg_DeviceFileMode): by default every user can open them",
         proven_by="A node that is not readable and writable",
         source="udev rules of the driver packages",
-        explains=(*INIT_FAILS, "driver-not-loaded"),
+        explains=("driver-not-loaded",),
         by_check=True,
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
         other=("sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*",),
@@ -156,7 +157,10 @@ CAUSES = (
         "running: sudo nvidia-smi -mig 0",
         proven_by="MIG on and no instance; several and no MIG- name in CUDA_VISIBLE_DEVICES",
         source='NVIDIA, "MIG User Guide"',
-        explains=(*INIT_FAILS, "invalid-device-ordinal", "torch-internal-error"),
+        explains=(
+            "invalid-device-ordinal",
+            "torch-internal-error",
+        ),
         by_check=True,
         commands=_chosen,
         look=("nvidia-smi -L",),
@@ -209,7 +213,6 @@ CAUSES = (
         proven_by="Compute mode Prohibited",
         not_when="vgpu-no-compute",
         source="nvidia-smi's manual page",
-        explains=INIT_FAILS,
         by_check=True,
     ),
     Cause(
@@ -220,7 +223,7 @@ CAUSES = (
         text="Give the virtual machine a profile with compute (Q or C) and a licence for it, or switch compute on in the host",
         proven_by="Code 801 or 102; compute mode Prohibited on a vGPU",
         source='NVIDIA, "Virtual GPU Software User Guide"',
-        explains=(*INIT_FAILS, "compute-mode-prohibited"),
+        explains=("compute-mode-prohibited",),
         by_check=True,
         says=(
             any_of(
@@ -247,7 +250,12 @@ CAUSES = (
         "names",
         proven_by="NVML says unlicensed",
         source='NVIDIA, "Virtual GPU Client Licensing User Guide"',
-        explains=(*INIT_FAILS, "compute-mode-exclusive"),
+        explains=(
+            "cuda-unknown-error",
+            "os-call-failed",
+            "cuda-init-failed",
+            "compute-mode-exclusive",
+        ),
         by_check=True,
         commands=("sudo systemctl restart nvidia-gridd",),
         look=("ls /etc/nvidia/ClientConfigToken", "nvidia-smi -q | grep -i license"),

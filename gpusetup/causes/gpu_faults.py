@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.layers import KERNELS_FAIL, NCCL_SAYS, SILENCE
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.messages.fragments import BUS
 from gpusetup.messages.row import Row, any_of, says
 from gpusetup.model.finding import Severity
@@ -42,26 +41,21 @@ CAUSES = (
         proven_by="Xid 79, `GPU is lost`",
         source=XID_GUIDE,
         explains=(
-            *SILENCE,
-            "gpu-init-failed",
             "driver-not-loaded",
             "pcie-degraded",
             "nvlink-degraded",
             "fabric-unhealthy",
-            "gpu-hang",
-            *KERNELS_FAIL,
         ),
         by_check=True,
         commands=("sudo reboot",),
         needs_root=True,
         needs_reboot=True,
-        alike=(
-            Alike(
-                causes=("hardware-fault", "gpu-does-not-answer"),
-                asks=alike.KERNEL_LOG,
-                settled_by=("program",),
-            ),
-        ),
+        alike={
+            alike.KERNEL_LOG: (
+                "hardware-fault",
+                "gpu-does-not-answer",
+            )
+        },
         says=(
             _status("0f", "NV_ERR_GPU_IS_LOST"),
             any_of(
@@ -106,7 +100,7 @@ CAUSES = (
         text="Reboot; if it comes back, update the driver",
         proven_by="Xid 119 or 120",
         source=XID_GUIDE,
-        explains=(*SILENCE, "gpu-init-failed", "driver-slow", "gpu-hang"),
+        explains=("driver-slow",),
         by_check=True,
         commands=("sudo reboot",),
         other=(
@@ -133,7 +127,6 @@ CAUSES = (
         "threshold, Xid 48, 63, 64, 94, 95, 140, 156, 157, 160, 161, 171, 172; code 214",
         not_when="Corrected errors, which are harmless",
         source='NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page Retirement"',
-        explains=("gpu-init-failed", "gpu-hang", *KERNELS_FAIL),
         by_check=True,
         look=('nvidia-smi -q -d "ECC,ROW_REMAPPER,PAGE_RETIREMENT"',),
         see="read the counters",
@@ -191,7 +184,6 @@ CAUSES = (
         not_when="gpu-fell-off-bus, gsp-timeout, hardware-fault, ecc-error: then that is the cause",
         source='NVIDIA, "Xid Errors", catalog',
         kind_of="hardware-fault",
-        explains=(*KERNELS_FAIL, *NCCL_SAYS),
         by_check=True,
         look=BUG_REPORT,
         see=GATHER,
@@ -212,14 +204,9 @@ CAUSES = (
         not_when="Xid 13, 31, 43, 45: a program's own fault; Xid 8, 109: gpu-hang",
         source=XID_GUIDE,
         explains=(
-            *SILENCE,
-            "gpu-init-failed",
-            "gpu-hang",
             "compute-mode-exclusive",
             "nvlink-degraded",
             "fabric-unhealthy",
-            *KERNELS_FAIL,
-            *NCCL_SAYS,
         ),
         events=("hardware-fault", "sxid"),
         by_check=True,

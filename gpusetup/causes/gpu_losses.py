@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import NCCL_SAYS
 from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import says_nothing_else
 from gpusetup.messages.row import says
@@ -114,7 +113,11 @@ CAUSES = (
         not_when="system-not-ready-fabric-manager: the fabric is not set up at all",
         source='NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide"',
         kind_of="system-not-ready-fabric-manager",
-        explains=("nvlink-degraded", *NCCL_SAYS),
+        explains=(
+            "nvlink-degraded",
+            "nccl-error",
+            "nccl-timeout",
+        ),
         by_check=True,
         commands=("sudo systemctl restart nvidia-fabricmanager",),
         look=(

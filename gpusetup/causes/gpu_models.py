@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.layers import BROKEN_TORCH
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import gpu_is_listed
 from gpusetup.messages.fragments import CAPABILITY
@@ -119,7 +118,6 @@ CAUSES = (
         proven_by="A Jetson, and a CPU build or no CUDA",
         source='NVIDIA, "Installing PyTorch for Jetson Platform"',
         explains=(
-            *BROKEN_TORCH,
             "torch-cpu-build",
             "arch-too-old-for-wheel",
             "arch-too-new-for-wheel",
@@ -144,13 +142,12 @@ CAUSES = (
         source="PCI ids: vendor 10de",
         lacks="gpu",
         impossible=(gpu_is_listed,),
-        alike=(
-            Alike(
-                causes=("driver-missing", "container-no-gpu"),
-                asks=alike.ON_THE_BUS,
-                settled_by=("gpus", "bus"),
-            ),
-        ),
+        alike={
+            alike.ON_THE_BUS: (
+                "driver-missing",
+                "container-no-gpu",
+            )
+        },
         says=(
             says(
                 "no nvidia",

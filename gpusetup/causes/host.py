@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import NCCL_SAYS, NO_TORCH
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import WHEELS
 from gpusetup.evidence.places import IN_A_CONTAINER, IN_DOCKER, IN_PODMAN, no
 from gpusetup.fixes.disk_space import making_room, short_disks
@@ -25,7 +24,10 @@ CAUSES = (
         "with a plain image), or use num_workers=0",
         proven_by="1 GiB or less in a container",
         source="torch's message on a bus error",
-        explains=("dataloader-worker-killed", "nccl-shm-error", *NCCL_SAYS),
+        explains=(
+            "dataloader-worker-killed",
+            "nccl-shm-error",
+        ),
         commands=("docker run --rm --shm-size=8g --gpus all ubuntu df -h",),
         cases=(
             Message(
@@ -45,7 +47,7 @@ CAUSES = (
             ),
             Message(where=(no(IN_DOCKER), IN_A_CONTAINER)),
         ),
-        alike=(Alike(causes=("pip-cache-disk-full",), asks="df -h", settled_by=("program",)),),
+        alike={"df -h": ("pip-cache-disk-full",)},
         says=any_of(
             {
                 "bus error": r"killed by signal: Bus error|bus error encountered in worker",
@@ -77,7 +79,6 @@ CAUSES = (
         proven_by="RLIMIT_MEMLOCK below 64 MiB and eight GPUs",
         source="NCCL documentation, troubleshooting",
         stage="distributed",
-        explains=NCCL_SAYS,
         commands=(
             "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
             "| sudo tee /etc/security/limits.d/99-memlock.conf",
@@ -118,7 +119,7 @@ CAUSES = (
         "in the temporary folder",
         proven_by="Free space below that",
         source=WHEELS,
-        explains=(*NO_TORCH, "download-hash-mismatch"),
+        explains=("download-hash-mismatch",),
         by_check=True,
         commands=lambda context: making_room(context, short_disks(context)),
         says=(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.layers import NCCL_SAYS
-from gpusetup.causes.record import Alike, Cause
+from gpusetup.causes.record import Cause
 from gpusetup.messages.fragments import MAYBE
 from gpusetup.messages.row import any_of, says
 
@@ -50,13 +49,7 @@ CAUSES = (
         explains=("dataloader-worker-killed",),
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         see="find what was ended, and why",
-        alike=(
-            Alike(
-                causes=("dataloader-worker-killed",),
-                asks=alike.HOST_MEMORY,
-                settled_by=("program",),
-            ),
-        ),
+        alike={alike.HOST_MEMORY: ("dataloader-worker-killed",)},
         says=(
             any_of(
                 {
@@ -185,7 +178,6 @@ CAUSES = (
         proven_by="EADDRINUSE of torch's TCPStore",
         source="torch documentation, torchrun",
         stage="distributed",
-        explains=NCCL_SAYS,
         commands=("export MASTER_PORT=29501",),
         look=("ss -ltnp",),
         see="find what listens",

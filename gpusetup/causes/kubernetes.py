@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import NO_DRIVER
 from gpusetup.causes.record import Cause
 from gpusetup.messages.row import any_of, says
 
@@ -18,7 +17,6 @@ CAUSES = (
         proven_by="The scheduler or the kubelet says so",
         not_when="container-no-gpu: the pod runs and asked for none",
         source="Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin",
-        explains=(*NO_DRIVER, "container-no-gpu"),
         look=(
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
             "kubectl get pods -A -o wide | grep -i nvidia",

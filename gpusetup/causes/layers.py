@@ -37,14 +37,27 @@ class Layer(enum.IntEnum):
     """Warnings that are a root of their own: the stack works, and loses speed now."""
 
 
-NO_DEVICE = ("cuda-sees-no-device", "torch-sees-no-gpu", "gpu-check-failed")
+NO_DEVICE = (
+    "cuda-sees-no-device",
+    "torch-sees-no-gpu",
+    "gpu-check-failed",
+)
 """What everything sees that runs above a missing device."""
 
-INIT_FAILS = ("cuda-unknown-error", "os-call-failed", "cuda-init-failed")
+INIT_FAILS = (
+    "cuda-unknown-error",
+    "os-call-failed",
+    "cuda-init-failed",
+)
 
 NO_INIT = (*NO_DEVICE, *INIT_FAILS)
 
-SILENCE = ("driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed", "cuda-misses-gpu")
+SILENCE = (
+    "driver-does-not-answer",
+    "gpu-does-not-answer",
+    "nvml-init-failed",
+    "cuda-misses-gpu",
+)
 """What asking a driver or a GPU ends with that something above it took away."""
 
 NO_DRIVER = (
@@ -54,23 +67,61 @@ NO_DRIVER = (
     "libcuda-driver-mismatch",
     "driver-too-old",
     "nvml-init-failed",
+    "driver-missing",
+    "driver-not-loaded",
+    "device-permission",
+    "gpu-init-failed",
+)
+"""What is missing, too old or shut where the driver is not reached."""
+
+BROKEN_TORCH = (
+    "torch-sees-no-gpu",
+    "torch-import-failed",
+    "gpu-check-failed",
+    "cuda-lib-missing",
 )
 
-BROKEN_TORCH = ("torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing")
-
-NO_TORCH = ("torch-missing", "torch-half-installed", "torch-import-failed")
+NO_TORCH = (
+    "torch-missing",
+    "torch-half-installed",
+    "torch-import-failed",
+)
 """What an install that failed leaves behind."""
 
-UNINSTALLABLE = (*NO_TORCH, "resolver-conflict", "package-not-found")
+UNINSTALLABLE = (
+    "torch-missing",
+    "torch-half-installed",
+    "torch-import-failed",
+    "resolver-conflict",
+    "package-not-found",
+    "wrong-index",
+    "python-no-wheel",
+    "download-hash-mismatch",
+)
+"""What an install ends with that failed before."""
 
-NEED_A_GPU = ("program-sees-no-gpu", "program-without-gpu-support", "cuda-lib-missing")
+NEED_A_GPU = (
+    "program-sees-no-gpu",
+    "program-without-gpu-support",
+    "cuda-lib-missing",
+)
 """What programs say whose way out is their build for CUDA."""
 
-KERNELS_FAIL = ("cuda-library-error", "cuda-program-error")
+KERNELS_FAIL = (
+    "cuda-library-error",
+    "cuda-program-error",
+)
 
-NCCL_SAYS = ("nccl-error", "nccl-timeout")
+NCCL_SAYS = (
+    "nccl-error",
+    "nccl-timeout",
+)
 
-COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch", "numpy-abi-mismatch")
+COMPANIONS = (
+    "torchvision-mismatch",
+    "torchaudio-mismatch",
+    "numpy-abi-mismatch",
+)
 
 OF_THE_DRIVER = (Layer.HARDWARE, Layer.DRIVER, Layer.READINESS)
 """The layers of what belongs to the machine's owner."""
@@ -83,11 +134,49 @@ STAGES: dict[Layer, Stage] = {
 """The stage at which the causes of a layer usually make a program fail; else at its start."""
 
 SHOWS: dict[Layer, tuple[str, ...]] = {
-    Layer.NO_GPU: (*NO_INIT, *NEED_A_GPU),
-    Layer.BOUNDARY: NO_INIT,
-    Layer.HARDWARE: NO_INIT,
-    Layer.DRIVER: NO_INIT,
-    Layer.READINESS: NO_DEVICE,
+    Layer.UNFINISHED: (
+        *BROKEN_TORCH,
+        *COMPANIONS,
+        *NO_TORCH,
+        "torch-cpu-build",
+    ),
+    Layer.NO_GPU: (
+        *NO_INIT,
+        *NEED_A_GPU,
+    ),
+    Layer.PLATFORM: (*UNINSTALLABLE,),
+    Layer.BOUNDARY: (
+        *NO_INIT,
+        *NO_DRIVER,
+        "container-no-gpu",
+    ),
+    Layer.HARDWARE: (
+        *NO_INIT,
+        *SILENCE,
+        "gpu-init-failed",
+        "gpu-hang",
+        *KERNELS_FAIL,
+        *NCCL_SAYS,
+    ),
+    Layer.DRIVER: (
+        *NO_INIT,
+        *NO_DRIVER,
+    ),
+    Layer.READINESS: (
+        *NO_DEVICE,
+        *INIT_FAILS,
+    ),
+    Layer.INSTALL: (*UNINSTALLABLE,),
+    Layer.WHEEL: (
+        *BROKEN_TORCH,
+        *COMPANIONS,
+    ),
+    Layer.LIBRARIES: (
+        "torch-import-failed",
+        "gpu-check-failed",
+        "cuda-library-error",
+    ),
+    Layer.RUNNING: (*NCCL_SAYS,),
 }
 """A layer -> what every cause in it explains of the findings that come after it in the order."""
 

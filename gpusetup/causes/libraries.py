@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import ON_WINDOWS
 from gpusetup.fixes import paste
@@ -50,7 +50,7 @@ CAUSES = (
         commands=("ulimit -v unlimited",),
         look=("findmnt -O noexec", "ulimit -a"),
         see="list noexec mounts and the limits",
-        alike=(Alike(causes=("host-out-of-memory",), asks="findmnt -O noexec"),),
+        alike={"findmnt -O noexec": ("host-out-of-memory",)},
         says=(
             says(
                 "failed to map segment",
@@ -99,12 +99,7 @@ CAUSES = (
         proven_by="Such a folder, and a failed load (error) or none yet (warning)",
         not_when="cuda-lib-missing: no such library at all",
         source="ld.so's manual page",
-        explains=(
-            "torch-import-failed",
-            "gpu-check-failed",
-            "library-missing",
-            "cuda-library-error",
-        ),
+        explains=("library-missing",),
         before_torch=(Severity.ERROR,),
         events=("ld-library-path-conflict", "foreign-library"),
         where=(

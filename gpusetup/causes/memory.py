@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import NCCL_SAYS
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
 from gpusetup.evidence.places import ON_WINDOWS, in_wsl
 from gpusetup.messages.row import any_of, says
@@ -56,7 +55,6 @@ CAUSES = (
             "gpu-check-failed",
             "cuda-library-error",
             "torch-internal-error",
-            *NCCL_SAYS,
         ),
         by_check=True,
         commands=("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",),
@@ -101,13 +99,12 @@ CAUSES = (
             ),
             Message(where=(_no_segments,), text=END_OTHERS, look=("nvidia-smi",)),
         ),
-        alike=(
-            Alike(
-                causes=("wsl-driver", "cuda-lib-missing"),
-                asks="nvidia-smi",
-                settled_by=("program",),
-            ),
-        ),
+        alike={
+            "nvidia-smi": (
+                "wsl-driver",
+                "cuda-lib-missing",
+            )
+        },
         says=(
             says(
                 "driver_api.cpp",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.layers import NCCL_SAYS
-from gpusetup.causes.record import Alike, Cause
+from gpusetup.causes.record import Cause
 from gpusetup.causes.sources import NCCL_DOC
 from gpusetup.messages.row import any_of, says
 
@@ -22,11 +21,10 @@ CAUSES = (
         proven_by="NCCL's or gloo's line",
         source=NCCL_DOC,
         stage="distributed",
-        explains=NCCL_SAYS,
         commands=("unset NCCL_SOCKET_IFNAME",),
         look=("ip -brief addr",),
         see="list the interfaces of this machine",
-        alike=(Alike(causes=("nccl-error",), asks=alike.NCCL_LOG, settled_by=("program",)),),
+        alike={alike.NCCL_LOG: ("nccl-error",)},
         says=any_of(
             {
                 "no socket interface found": "",
@@ -51,17 +49,15 @@ CAUSES = (
         proven_by="Error 217, or the program's refusal; likely where a model over several GPUs hangs",
         source=NCCL_DOC,
         stage="distributed",
-        explains=NCCL_SAYS,
         commands=("export NCCL_P2P_DISABLE=1",),
         look=("nvidia-smi topo -p2p r",),
         see="list the pairs of GPUs that have it",
-        alike=(
-            Alike(
-                causes=("nccl-timeout", "nccl-shm-error"),
-                asks=f"export NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO  {alike.RUN_AGAIN}",
-                settled_by=("program",),
-            ),
-        ),
+        alike={
+            f"export NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO  {alike.RUN_AGAIN}": (
+                "nccl-timeout",
+                "nccl-shm-error",
+            )
+        },
         says=(
             any_of(
                 {
@@ -134,7 +130,6 @@ CAUSES = (
         not_when="invalid-device-ordinal",
         source=NCCL_DOC,
         stage="distributed",
-        explains=NCCL_SAYS,
         look=("nvidia-smi -L",),
         see="count the GPUs",
         says=(
@@ -156,7 +151,6 @@ CAUSES = (
         not_when="shm-too-small: a DataLoader's bus error",
         source=NCCL_DOC,
         stage="distributed",
-        explains=NCCL_SAYS,
         commands=("sudo chmod 1777 /dev/shm",),
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
         see="check its size and permissions",
@@ -187,14 +181,14 @@ CAUSES = (
         source="torch documentation, distributed",
         symptom=True,
         stage="distributed",
-        explains=("nccl-error",),
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
-        alike=(
-            Alike(
-                causes=("nccl-p2p-failure", "nccl-no-socket-interface", "gpu-fell-off-bus"),
-                asks=f"export NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000  {alike.RUN_AGAIN}",
-            ),
-        ),
+        alike={
+            f"export NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000  {alike.RUN_AGAIN}": (
+                "nccl-p2p-failure",
+                "nccl-no-socket-interface",
+                "gpu-fell-off-bus",
+            )
+        },
         says=(
             any_of(
                 {
@@ -242,14 +236,13 @@ CAUSES = (
         symptom=True,
         stage="distributed",
         commands=("export NCCL_DEBUG=INFO",),
-        alike=(
-            Alike(
-                causes=("nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure"),
-                asks=alike.NCCL_LOG,
-                settled_by=("program",),
-            ),
-            Alike(causes=("nccl-p2p-failure", "nccl-shm-error"), asks=alike.NCCL_LOG),
-        ),
+        alike={
+            alike.NCCL_LOG: (
+                "nccl-no-socket-interface",
+                "nccl-shm-error",
+                "nccl-p2p-failure",
+            )
+        },
         says=(
             any_of(
                 {

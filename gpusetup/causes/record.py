@@ -69,18 +69,6 @@ class Message(Frozen):
     """The first that is met is said instead; the texts that it lacks are those of the message."""
 
 
-class Alike(Frozen):
-    """What a message of a cause may mean as well, and the command whose answer decides."""
-
-    causes: Words
-    asks: str
-    settled_by: tuple[
-        Literal["gpus", "driver", "torch", "kernels", "python", "bus", "program"], ...
-    ] = ()
-    """What a text may show that tells them apart already; `program`: a program says it, and not a
-    person alone."""
-
-
 class Likelier(Frozen):
     """A cause that a text makes likelier behind a symptom."""
 
@@ -122,8 +110,9 @@ class Cause(Message, kw_only=False):
     """Texts that show it and nothing else, one for each of its messages."""
     not_examples: Words = ()
     """Texts that come near its messages, and show nothing."""
-    alike: tuple[Alike, ...] = ()
-    """What looks alike in a text: the first that is open counts."""
+    alike: Mapping[str, Words] = {}
+    """The command whose answer decides -> what a text may mean as well: the first that is open
+    counts."""
     likelier: tuple[Likelier, ...] = ()
     """Of a symptom: the first that is shown is its cause."""
     stage: Stage | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import CUDA_RUNTIME
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import drivers, paste
@@ -42,7 +42,10 @@ CAUSES = (
         "touch CUDA only in the children",
         proven_by="torch's message",
         source="torch documentation, multiprocessing",
-        explains=("cuda-init-failed", "torch-sees-no-gpu"),
+        explains=(
+            "cuda-init-failed",
+            "torch-sees-no-gpu",
+        ),
         commands=("export VLLM_WORKER_MULTIPROC_METHOD=spawn",),
         says=any_of(
             {
@@ -273,9 +276,12 @@ CAUSES = (
         windows=(r"Remove-Item -Recurse -Force $env:USERPROFILE\.triton\cache",),
         look=("pip check",),
         see="check whether Triton is the version that torch requires",
-        alike=(
-            Alike(causes=("driver-too-old", "extension-arch-mismatch"), asks=alike.COLLECT_ENV),
-        ),
+        alike={
+            alike.COLLECT_ENV: (
+                "driver-too-old",
+                "extension-arch-mismatch",
+            )
+        },
     ),
     Cause(
         "cuda-program-error",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import BROKEN_TORCH, COMPANIONS, NO_TORCH
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import WHEELS
 from gpusetup.evidence.context import RuleContext, events, is_report, packages, readings
 from gpusetup.evidence.plausible import is_a_path
@@ -90,7 +89,6 @@ CAUSES = (
         "or exactly the new one",
         proven_by="Its journal is still there",
         source="gpusetup",
-        explains=(*BROKEN_TORCH, *COMPANIONS, *NO_TORCH, "torch-cpu-build"),
         commands=_recover,
     ),
     Cause(
@@ -103,7 +101,6 @@ CAUSES = (
         not_when="Another interpreter has it: `--python`",
         source=WHEELS,
         stage="import",
-        explains=("torchvision-mismatch", "torchaudio-mismatch"),
         by_check=True,
         way=_install,
         cases=(
@@ -150,7 +147,6 @@ CAUSES = (
         proven_by="Libraries that torch's RECORD lists are missing",
         source="the RECORD of the distribution",
         stage="import",
-        explains=(*BROKEN_TORCH, *COMPANIONS),
         way=_anew,
         says=any_of(
             {
@@ -178,7 +174,10 @@ CAUSES = (
         proven_by="Two distributions named torch of different versions",
         not_when="mixed-conda-pip",
         source="dist-info folders",
-        explains=(*BROKEN_TORCH, *COMPANIONS, "torch-half-installed", "mixed-conda-pip"),
+        explains=(
+            "torch-half-installed",
+            "mixed-conda-pip",
+        ),
         before_torch=(Severity.ERROR,),
         by_check=True,
         way=_anew,
@@ -190,14 +189,15 @@ CAUSES = (
         text="Remove both, install one",
         proven_by="A conda package pytorch and a distribution torch of another version",
         source="conda documentation, using pip",
-        explains=(*BROKEN_TORCH, *COMPANIONS, "torch-cpu-build"),
+        explains=("torch-cpu-build",),
         before_torch=(Severity.ERROR,),
         way=_anew,
-        alike=(
-            Alike(
-                causes=("ld-library-path-conflict", "torch-half-installed"), asks="conda list torch"
-            ),
-        ),
+        alike={
+            "conda list torch": (
+                "ld-library-path-conflict",
+                "torch-half-installed",
+            )
+        },
         says=(
             says(
                 "undefined symbol",
@@ -228,11 +228,14 @@ CAUSES = (
         proven_by="The folder of the torch that would be imported",
         source="Python documentation, site",
         explains=(
-            *BROKEN_TORCH,
-            *COMPANIONS,
-            *("torch-half-installed", "two-torch-installs", "torch-cpu-build"),
-            *("rocm-wheel-on-nvidia", "xpu-wheel-on-nvidia", "arch-too-new-for-wheel"),
-            *("arch-too-old-for-wheel", "driver-too-old"),
+            "torch-half-installed",
+            "two-torch-installs",
+            "torch-cpu-build",
+            "rocm-wheel-on-nvidia",
+            "xpu-wheel-on-nvidia",
+            "arch-too-new-for-wheel",
+            "arch-too-old-for-wheel",
+            "driver-too-old",
         ),
         before_torch=(Severity.ERROR, Severity.WARNING),
         where=(lambda context: bool(events(context, *HALVES_DO_NOT_FIT)),),

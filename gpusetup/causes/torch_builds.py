@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
-from gpusetup.causes.layers import BROKEN_TORCH, COMPANIONS
-from gpusetup.causes.record import Alike, Cause, Likelier
+from gpusetup.causes.record import Cause, Likelier
 from gpusetup.causes.sources import WHEELS
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import (
@@ -39,12 +38,10 @@ CAUSES = (
         proven_by="torch/version.py has no CUDA, and there is an NVIDIA GPU",
         not_when="Hidden GPUs; a missing driver, which comes first",
         source=WHEELS,
-        explains=(*BROKEN_TORCH, "extension-abi-mismatch"),
+        explains=("extension-abi-mismatch",),
         by_check=True,
         way=_replace_it,
-        alike=(
-            Alike(causes=("no-nvidia-gpu",), asks=alike.LIST_GPUS, settled_by=("gpus", "driver")),
-        ),
+        alike={alike.LIST_GPUS: ("no-nvidia-gpu",)},
     ),
     Cause(
         "rocm-wheel-on-nvidia",
@@ -55,7 +52,6 @@ CAUSES = (
         proven_by="Label rocm, and an NVIDIA GPU listed",
         not_when="amd-gpu",
         source=WHEELS,
-        explains=(*BROKEN_TORCH, *COMPANIONS),
         by_check=True,
         way=paste.install_torch,
     ),
@@ -68,7 +64,6 @@ CAUSES = (
         proven_by="Label xpu, and an NVIDIA GPU listed",
         not_when="intel-gpu",
         source=WHEELS,
-        explains=(*BROKEN_TORCH, *COMPANIONS),
         by_check=True,
         way=paste.install_torch,
     ),
@@ -118,23 +113,19 @@ CAUSES = (
                 way=start_with_gpu,
             ),
         ),
-        alike=(
-            Alike(
-                causes=(
-                    "torch-cpu-build",
-                    "driver-too-old",
-                    "driver-not-loaded",
-                    "container-no-gpu",
-                ),
-                asks=alike.ASK_TORCH,
-                settled_by=("torch",),
+        alike={
+            alike.ASK_TORCH: (
+                "torch-cpu-build",
+                "driver-too-old",
+                "driver-not-loaded",
+                "container-no-gpu",
             ),
-            Alike(
-                causes=("cuda-visible-devices-hidden", "container-no-gpu", "driver-not-loaded"),
-                asks=alike.LIST_GPUS,
-                settled_by=("gpus",),
+            alike.LIST_GPUS: (
+                "cuda-visible-devices-hidden",
+                "container-no-gpu",
+                "driver-not-loaded",
             ),
-        ),
+        },
     ),
     Cause(
         "gpu-check-failed",

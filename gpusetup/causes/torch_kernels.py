@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Alike, Cause, Likelier, Message
+from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.causes.sources import CUDA_RUNTIME, WHEELS
 from gpusetup.evidence.context import RuleContext, cuda_needed
 from gpusetup.evidence.places import is_beside_torch
@@ -143,19 +143,10 @@ CAUSES = (
         not_when="A harmless warning about a capability that a kernel of the same major version covers",
         source="CUDA C++ Programming Guide, application compatibility",
         stage="first-kernel",
-        explains=(
-            "gpu-check-failed",
-            "cuda-library-error",
-        ),
+        explains=("cuda-library-error",),
         by_check=True,
         way=_other_wheel,
-        alike=(
-            Alike(
-                causes=("cuda-lib-missing",),
-                asks=alike.BESIDE_TORCH,
-                settled_by=("gpus", "program"),
-            ),
-        ),
+        alike={alike.BESIDE_TORCH: ("cuda-lib-missing",)},
     ),
     Cause(
         "arch-too-old-for-wheel",
@@ -166,11 +157,7 @@ CAUSES = (
         proven_by="The build's architectures and the GPU's capability",
         source=WHEELS,
         stage="first-kernel",
-        explains=(
-            "gpu-check-failed",
-            "torch-sees-no-gpu",
-            "cuda-library-error",
-        ),
+        explains=("cuda-library-error",),
         by_check=True,
         way=_other_wheel,
         beside_torch="Newer releases hold no kernels for this GPU either: build the program from "
@@ -202,17 +189,13 @@ CAUSES = (
                 because="a program's own build has kernels for some GPUs only",
             ),
         ),
-        alike=(
-            Alike(
-                causes=(
-                    "arch-too-old-for-wheel",
-                    "arch-too-new-for-wheel",
-                    "extension-arch-mismatch",
-                ),
-                asks=alike.TORCHS_KERNELS,
-                settled_by=("kernels",),
-            ),
-        ),
+        alike={
+            alike.TORCHS_KERNELS: (
+                "arch-too-old-for-wheel",
+                "arch-too-new-for-wheel",
+                "extension-arch-mismatch",
+            )
+        },
         says=(
             any_of(
                 {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
 from gpusetup.fixes import paste
@@ -188,7 +188,7 @@ CAUSES = (
                 commands=("pip install --upgrade triton-windows",),
             ),
         ),
-        alike=(Alike(causes=("compiler-missing",), asks="gcc --version", settled_by=("program",)),),
+        alike={"gcc --version": ("compiler-missing",)},
         says=(
             any_of(
                 {

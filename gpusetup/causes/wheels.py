@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.layers import NO_TORCH, UNINSTALLABLE
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import PIP, WHEELS
 from gpusetup.evidence.context import RuleContext, has_nvidia, on
 from gpusetup.fixes import paste
@@ -60,7 +59,6 @@ CAUSES = (
         proven_by="The solver finds no solution",
         not_when="conda-cuda-virtual-missing, python-no-wheel: then that is the cause",
         source="messages of uv, pip, conda and pixi",
-        explains=("torch-missing",),
         way=_as_chosen,
         says=(
             any_of(
@@ -144,7 +142,6 @@ CAUSES = (
         text="A 64-bit Python",
         proven_by="Pointers of 32 bits; Python's banner, wheel tags and build folders of 32 bits",
         source=WHEELS,
-        explains=(*UNINSTALLABLE, "python-no-wheel", "wrong-index"),
         by_check=True,
         way=_other_python,
     ),
@@ -157,7 +154,6 @@ CAUSES = (
         proven_by="No build of the platform has it; an installer finds no file though one is there",
         not_when="no-wheel-for-platform",
         source=WHEELS,
-        explains=UNINSTALLABLE,
         by_check=True,
         way=_other_python,
         says=any_of(
@@ -186,7 +182,6 @@ CAUSES = (
         proven_by="No build for system and machine; a musl libc",
         not_when="python-no-wheel",
         source=WHEELS,
-        explains=(*UNINSTALLABLE, "python-no-wheel", "wrong-index"),
         by_check=True,
         way=lambda context, _: Fix(text=no_platform_way(context)),
         cases=(
@@ -195,11 +190,12 @@ CAUSES = (
                 text="Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine",
             ),
         ),
-        alike=(
-            Alike(
-                causes=("wrong-index", "python-no-wheel"), asks=alike.BITS, settled_by=("program",)
-            ),
-        ),
+        alike={
+            alike.BITS: (
+                "wrong-index",
+                "python-no-wheel",
+            )
+        },
         says=(
             any_of(
                 {
@@ -249,7 +245,11 @@ CAUSES = (
         proven_by="Its version below the lowest that any build needs",
         source="PEP 600; the wheels and indexes of torch, read for the catalog",
         stage="import",
-        explains=(*NO_TORCH, "cuda-lib-missing", "library-missing"),
+        explains=(
+            "torch-missing",
+            "torch-half-installed",
+            "library-missing",
+        ),
         commands=("docker run --rm --gpus all -it ubuntu:24.04",),
         cases=(Message(where=(_has_no_gpu,), commands=("docker run --rm -it ubuntu:24.04",)),),
         says=(
@@ -271,12 +271,12 @@ CAUSES = (
         "a release inside the range of those offered",
         not_when="python-no-wheel: the index has the release, for other Pythons",
         source=WHEELS,
-        explains=(*UNINSTALLABLE, "python-no-wheel"),
-        alike=(
-            Alike(
-                causes=("python-no-wheel", "python-32bit"), asks=alike.BITS, settled_by=("python",)
-            ),
-        ),
+        alike={
+            alike.BITS: (
+                "python-no-wheel",
+                "python-32bit",
+            )
+        },
         says=(
             any_of(
                 {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import BROKEN_TORCH, NO_TORCH
-from gpusetup.causes.record import Alike, Cause
+from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.messages.row import any_of, says
 
@@ -33,18 +32,16 @@ CAUSES = (
         not_when="windows-pagefile-too-small (1455), extension-abi-mismatch",
         source="Microsoft, System Error Codes; torch/__init__.py",
         stage="import",
-        explains=("torch-import-failed", "cuda-lib-missing"),
         where=(_is_not_told,),
         windows=("winget install Microsoft.VCRedist.2015+.x64",),
         then=("gpusetup install",),
         needs_root=True,
-        alike=(
-            Alike(
-                causes=("cuda-lib-missing", "extension-abi-mismatch"),
-                asks='python -c "import torch"',
-                settled_by=("program",),
-            ),
-        ),
+        alike={
+            'python -c "import torch"': (
+                "cuda-lib-missing",
+                "extension-abi-mismatch",
+            )
+        },
         says=(
             any_of(
                 {
@@ -113,7 +110,6 @@ CAUSES = (
         source="Microsoft, System Error Codes",
         stage="import",
         explains=(
-            *BROKEN_TORCH,
             "windows-dll-missing",
             "dataloader-worker-killed",
         ),
@@ -136,7 +132,6 @@ CAUSES = (
         proven_by="WinError 206, ninja's word, a cache file that is not found",
         not_when="triton-missing-windows",
         source="Microsoft, Maximum Path Length Limitation",
-        explains=NO_TORCH,
         windows=(
             "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
             "-Name LongPathsEnabled -Value 1",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import NO_DRIVER, NO_INIT
+from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, is_report
 from gpusetup.fixes import packages, paste
@@ -56,7 +56,6 @@ CAUSES = (
         text="Driver in Windows, wsl --update",
         proven_by="WSL, no GPU, and /dev/dxg or libcuda missing",
         source='NVIDIA, "CUDA on WSL User Guide"',
-        explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
         by_check=True,
         way=lambda context, _: driver_of_windows(
             context, context.catalog.driver_floor("12", "windows")
