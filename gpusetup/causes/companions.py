@@ -116,13 +116,12 @@ CAUSES = (
     Cause(
         "guarded-set-changed",
         severity=Severity.WARNING,
-        title="{name} was {was} {since}, it is {now}",
+        title="{name} was {was} when it was {how} on {when}, it is {now} now",
         plain="A package of the guarded set was replaced",
         means="A guard, or the receipt of `gpusetup install`, says which versions work "
         "together. An installer has replaced one of them.",
-        text="The version that was guarded, or a new guard",
+        text="Put the guarded versions back; if you meant the change, `gpusetup guard --write` guards the new set",
         proven_by="The guard's constraints file or the receipt, and the versions that are installed",
-        not_when="If you meant it, `gpusetup guard --write` guards the new set",
         source="gpusetup",
         by_check=True,
     ),

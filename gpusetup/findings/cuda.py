@@ -148,21 +148,23 @@ def named_gpu(context: RuleContext, event: Event) -> str:
 NOT_SUPPORTED = "3"
 
 
+UNREAD = Message(
+    title="{gpu} does not answer when it is asked for its {field}",
+    look=(alike.KERNEL_LOG,),
+    needs_root=True,
+)
+
+
 def gpu_does_not_answer(context: RuleContext) -> Findings:
     """A GPU fails to tell what it should."""
-    failed: dict[str, list[Event]] = {}
     for event in events(context, "gpu-read-failed"):
-        if event.values.get("code") != NOT_SUPPORTED:
-            failed.setdefault(named_gpu(context, event), []).append(event)
-    for gpu, said in failed.items():
-        fields = {event.values.get("field", "") for event in said}
-        title = f"{gpu} does not answer when it is asked for its {', '.join(sorted(fields))}"
-        message = Message(title=title, look=(alike.KERNEL_LOG,), needs_root=True)
-        codes = [e.values.get("code") for e in said if e.values.get("asked") == "nvml"]
-        known = (NVML[n] for code in codes if (n := whole_number(code) or 0) in NVML)
-        only = Severity.WARNING if fields <= MEASURED else None
-        cause = next(known, "gpu-does-not-answer")
-        yield from_message(context, cause, message, tuple(said), severity=only)
+        values = {**event.values, "gpu": named_gpu(context, event)}
+        code = values.get("code", "") if values.get("asked") == "nvml" else ""
+        only = Severity.WARNING if values.get("field") in MEASURED else None
+        cause = NVML.get(whole_number(code) or 0, "gpu-does-not-answer")
+        if values.get("code") != NOT_SUPPORTED:
+            said = (replace(event, values=values),)
+            yield from_message(context, cause, UNREAD, said, severity=only)
 
 
 MEASURED = {"temperature_celsius", "power_watts"}

@@ -22,7 +22,6 @@ from gpusetup.evidence.context import (
     whole_number,
 )
 from gpusetup.evidence.given import not_asked_for
-from gpusetup.evidence.plausible import is_a_version
 from gpusetup.findings.message_rules import finding, from_message, shown
 from gpusetup.findings.presence import (
     NOT_LOADED,
@@ -75,7 +74,7 @@ INSUFFICIENT_DRIVER = 35
 
 def driver_too_old(context: RuleContext) -> Findings:
     """The driver serves less CUDA than the installed torch, or any torch, needs."""
-    driver = context.driver
+    driver, torch = context.driver, context.torch
     said = (
         *events(context, "driver-too-old", "image-needs-newer-driver"),
         *cuda_errors(context, INSUFFICIENT_DRIVER),
@@ -83,24 +82,25 @@ def driver_too_old(context: RuleContext) -> Findings:
     )
     if context.catalog.never_serves(gpus(context)):
         return
-    unmet = tuple(event for event in said if not _is_met(context, event))
+    asked = [(event, _asked_by(context, event)) for event in said]
+    unmet = [one for one in asked if not one[1] or _is_older(driver.version or "0", one[1])]
     if said and not unmet:
         yield from_message(context, "cuda-init-failed", CALLED_TOO_OLD, said)
-    needed, floor = _need(context, unmet)
+    told, cuda = next((floor for _, floor in unmet if floor), None), cuda_needed(torch)
+    floor = told or (context.catalog.driver_floor(cuda, _family(context)) if cuda else None)
     # A Jetson's driver is numbered apart: its JetPack decides; in WSL and with cuda-compat the
     # driver says itself that it serves this CUDA.
-    serves = context.torch.cuda_available or (
-        needed and driver.cuda and not _is_older(driver.cuda, needed)
-    )
-    short = not serves and not board_of(context.snapshot) and _is_older(driver.version, floor)
+    says_so = not told and cuda and driver.cuda and not _is_older(driver.cuda, cuda)
+    serves = torch.cuda_available or board_of(context.snapshot) or says_so
+    short = not serves and _is_older(driver.version, floor)
     gpu, first = _newest_of(context)
     if _is_older(driver.version, first):
         floor = max(first, floor if short and floor else first, key=parsed)
         yield _too_old(context, gpu, floor, ())
     elif unmet or short:
         # They may ask for more than torch does, and not for what.
-        asked = floor if short or not driver.version else None
-        yield _too_old(context, "torch or the program", asked, unmet)
+        least = floor if short or not driver.version else None
+        yield _too_old(context, "torch or the program", least, tuple(event for event, _ in unmet))
 
 
 def _is_older(version: str | None, floor: str | None) -> bool:
@@ -121,51 +121,19 @@ def _family(context: RuleContext) -> str:
     return "windows" if context.os.wsl else context.os.family or "linux"
 
 
-def _is_met(context: RuleContext, event: Event) -> bool:
-    """Whether the driver that was read is as new as what a message asks for."""
-    driver, values = context.driver, event.values
-    has, needs = driver.version, values.get("needs_driver") or values.get("needed")
-    cuda = cuda_needed(context.torch)
-    if values.get("refused") and not (has or needs) and cuda and driver.cuda:
-        return not _is_older(driver.cuda, cuda)
-    if not needs and "cuda" in values:
-        needs = context.catalog.toolkit_driver(values["cuda"], _family(context))
-    elif not needs and cuda and (event.kind == "cuda-error" or values.get("refused")):
-        needs = context.catalog.driver_floor(cuda, _family(context))
-    return bool(has and needs and not _is_older(has, needs))
-
-
-def _need(context: RuleContext, said: Events) -> tuple[str | None, str | None]:
-    """The CUDA and the driver that are needed: a message's, torch's, else what is above the
-    driver's own.
+def _asked_by(context: RuleContext, event: Event) -> str | None:
+    """The driver that a message asks for; the one of torch's CUDA where a CUDA is refused.
 
     Who names a CUDA compares it with what nvidia-smi prints: minor versions do not help there.
     """
-    catalog, family = context.catalog, _family(context)
-    for values in (event.values for event in said):
-        if driver := values.get("needs_driver") or values.get("needed"):
-            return values.get("cuda"), driver
-    cuda = next((one.values["cuda"] for one in said if one.values.get("cuda")), None)
-    by_triton = any(event.kind == "triton-image-invalid" for event in said)
-    needed = cuda if by_triton else cuda_needed(context.torch) or cuda
-    needed = needed or _above(context, said)
-    if not needed or board_of(context.snapshot):
-        return needed, None
-    full = catalog.toolkit_driver(needed, family) if needed == cuda else None
-    return needed, full or catalog.driver_floor(needed, family)
-
-
-def _above(context: RuleContext, said: Events) -> str | None:
-    """The first CUDA that a driver does not serve, which serves `11.4`, in the runtime's number
-    `11040`; from 11 on the older driver serves all of a major."""
-    told = [e.values.get("driver_cuda") or e.values.get("found", "") for e in said]
-    has = next(filter(is_a_version, told), "99.0")
-    if number := whole_number(has):
-        has = f"{number // 1000}.{number % 1000 // 10}"
-    whole = int(parsed(has).major >= context.catalog.minors_serve_from)
-    rows = (".".join(row.cuda.split(".")[:2]) for row in context.catalog.toolkits)
-    newer = (one for one in rows if parsed(one).release[: 2 - whole] > parsed(has).release)
-    return min(newer, key=parsed, default=None)
+    values, catalog, family = event.values, context.catalog, _family(context)
+    if "cuda" in values and not (values.get("needs_driver") or values.get("needed")):
+        cuda = values["cuda"]
+        return catalog.toolkit_driver(cuda, family) or catalog.driver_floor(cuda, family)
+    cuda = cuda_needed(context.torch) or ""
+    of_torch = cuda and (event.kind == "cuda-error" or values.get("refused"))
+    told = values.get("needs_driver") or values.get("needed")
+    return told or (catalog.driver_floor(cuda, family) if of_torch else None)
 
 
 def _newest_of(context: RuleContext) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpusetup.catalog.facts import nvlinks_of, switched
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, on, one_of
 from gpusetup.findings.message_rules import case_of, finding, fix_of, from_message, marked, shown
@@ -165,43 +164,28 @@ def _reset(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
 def nvlink_degraded(context: RuleContext) -> Findings:
     """Links that carry nothing although their like do, or that had to be trained anew."""
     silent = [gpu for gpu in gpus(context) if _lacks_links(context, gpu)]
-    none = [gpu for gpu in silent if not any(_alike(context, gpu))]
     trained = [
         gpu
         for gpu in gpus(context)
         if gpu.nvlink_recoveries or (gpu.nvlink_errors or 0) >= MANY_ERRORS
     ]
-    if ill := none or silent or trained:
+    if ill := silent or trained:
         fields = ("nvlinks_active", "nvlinks_inactive", "nvlink_recoveries", "nvlink_errors")
         evidence = marked(context, ill, *fields)
-        less = Severity.WARNING if silent else Severity.NOTE
-        only = None if none else less
+        only = Severity.WARNING if silent else Severity.NOTE
         who = which.titled(context, ill)
         yield finding(context, "nvlink-degraded", evidence, severity=only, who=who)
-
-
-NVSWITCH_GPUS = 4
-"""Boards with NVSwitch have at least so many GPUs (HGX: 4 without, 8 with; DGX 16)."""
 
 
 MANY_ERRORS = 1000
 """Below that, errors that the links corrected by themselves are no word worth."""
 
 
-def _alike(context: RuleContext, gpu: Gpu) -> list[int]:
-    """How many active links the GPUs of its kind have."""
-    return [g.nvlinks_active or 0 for g in gpus(context) if g.name == gpu.name]
-
-
 def _lacks_links(context: RuleContext, gpu: Gpu) -> bool:
-    """Compared with the GPUs of its kind; a board with switches uses every link of its model."""
-    active, alike = gpu.nvlinks_active, _alike(context, gpu)
-    if active is None or gpu.mig_enabled:
-        return False
-    part = len(alike) > 1 and active and gpu.virtualization != "passthrough"
-    every = (len(alike) > NVSWITCH_GPUS or part) and switched(gpu.name, every_link=True)
-    told = gpu.nvlinks_inactive or not active
-    return active < max(alike) or bool(every and told and active < (nvlinks_of(gpu.name) or 0))
+    """Whether fewer links are active than on a GPU of its kind."""
+    alike = [g.nvlinks_active or 0 for g in gpus(context) if g.name == gpu.name]
+    active = gpu.nvlinks_active
+    return active is not None and not gpu.mig_enabled and active < max(alike)
 
 
 def fabric_unhealthy(context: RuleContext) -> Findings:
