@@ -165,12 +165,6 @@ CAUSES = (
             "RuntimeError: Could not infer dtype of numpy.float32",
             "RuntimeError: Numpy is not available",
         ),
-        not_examples=(
-            "cublas runtime errors are rare",
-            "ldd x.so",
-            "the required library version, not found by us, is 3",
-            "the bitsandbytes CUDA binary is there; CUDA_SETUP: warning! all is well",
-        ),
     ),
     Cause(
         "mkl-version-mismatch",

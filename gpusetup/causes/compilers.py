@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
-from gpusetup.messages.fragments import IF, IN_A_BUILD
+from gpusetup.messages.fragments import IN_A_BUILD
 from gpusetup.messages.row import any_of, says
 
 WHICH_CUDA = (alike.TORCHS_CUDA, "nvcc --version")
@@ -244,11 +244,6 @@ CAUSES = (
                 r"\b(?:g\+\+|c\+\+): (?:command )?not found",
                 unless=r"\bnvidia-\w|NVIDIA-Linux|\bdkms\b",
             ),
-            says(
-                "cl.exe",
-                r"[`'\"]?\bcl(?:\.exe)?[`'\"]?(?: (?:being|was|is) (?:called|invoked|run)\b[^,\n]{0,60}?)?,? (?:but )?(?:it )?(?:is not|isn't|was not|wasn't|could not be|cannot be|can't be|not) (?:be )?found\b",
-                unless=rf"{IF}[`'\"]?cl\b",
-            ),
         ),
         examples=(
             'error: Microsoft Visual C++ 14.0 or greater is required. Get it with "Microsoft C++ Build Tools"',
@@ -275,7 +270,6 @@ CAUSES = (
             "subprocess.CalledProcessError: Command '['which', 'c++']' returned non-zero exit status 1.",
             "building 'x' extension with build_ext which: no g++ in (/usr/bin)",
             "gcc: command not found ERROR: Failed building wheel for deepspeed",
-            "I saw `cl.exe` being called by cpp_extension.py but it is not found",
         ),
         not_examples=(
             "install Visual C++ 14.0 or newer",

@@ -67,9 +67,6 @@ WHICH_CUDA = "see which CUDA torch has"
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
 
-CUDAS = r"(?:cudart|cudnn|cublas|cufft|curand|cusolver|cusparse|nvrtc|nvjitlink|nccl)[\w.-]{0,40}"
-
-CUDAS_FILE = rf"(?:lib{CUDAS}\.so(?:\.[\d.]{{1,12}})?|(?:lib)?{CUDAS}\.dll)"
 
 WHISPER = r"(?:whisper|ctranslate2)"
 
@@ -157,19 +154,6 @@ CAUSES = (
                 rf"cannot find (?P<library>-lcuda)\b(?!rt).{{0,160}}?(?:{LINKS_AN_EXTENSION})",
                 by_the="linker",
             ),
-            *(
-                says(
-                    f"{verb} lib",
-                    rf"\b(?:unable to|not able to|fail(?:s|ed)? to|cannot|can not|can't|could not|couldn't|does not|doesn't) {verb} (?P<library>{CUDAS_FILE})",
-                    unless=r"\b(?:if|when|in case) (?:\S{1,20} ){0,4}(?:unable|cannot|can't|fails?)|could not load dynamic|/ld: ",
-                )
-                for verb in ("find", "open", "locate")
-            ),
-            says(
-                "to load",
-                rf"\b(?:unable|fail(?:s|ed|ing)?|not able) to load (?:the )?[`'\"]?(?P<library>{CUDAS_FILE})",
-                unless=r"\b(?:if|when|in case) (?:\S{1,20} ){0,4}(?:unable|cannot|fails?)",
-            ),
             says(
                 ("be found", "be loaded", "be located", "not found"),
                 r"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) (?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)",
@@ -254,11 +238,6 @@ CAUSES = (
                 module="llama-cpp-python",
             ),
             says(
-                ".dll",
-                r"\b(?P<library>(?:cudnn|cublas|cudart|cufft|curand|cusolver|cusparse|nvrtc)[\w ]{0,24}\.dll)[`'\"]? (?:is |was |are )?(?:missing|not found)\b",
-                unless=r"\b(?:if|when|in case|whether|make sure|no longer|never|not) (?:\w+ ){0,5}?[`'\"]?cu",
-            ),
-            says(
                 "is it installed?",
                 r"Unable to load (?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|CUDA|NCCL)\. Is it installed\?",
                 module="jax",
@@ -290,11 +269,7 @@ CAUSES = (
         ),
         examples=(
             "/usr/bin/ld: cannot find -lcuda: No such file or directory\ncollect2: error: ld returned 1 exit status\nninja: build stopped: subcommand failed.",
-            "not able to find libcudnn.so.7",
-            "the app could not open libcudnn.so.8",
-            "unable to locate libcufft.so.10",
             "cuSPARSE library cannot be found",
-            "CUDA image unable to load libcudnn_cnn.so",
             "Could not load library libcudnn_ops_infer.so.8",
             "nvrtc: error: failed to open nvrtc-builtins64_131.dll. Make sure that it is installed correctly.",
             'Could not load "nvrtc64_70.dll"',
@@ -311,7 +286,6 @@ CAUSES = (
             "Could not load library libcudnn_ops_infer.so.8\nAborted: python3 whisper.py",
             "Could not locate cudnn_ops64_9.dll. Please make sure it is in your library path!",
             "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded",
-            "RuntimeError: Library cublas64_12.dll is not found or cannot be loaded",
             "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}",
             '[E:onnxruntime] LoadLibrary failed with error 126 "" when trying to load "C:\\x\\onnxruntime_providers_cuda.dll"',
             "Failed to load library libonnxruntime_providers_cuda.so with error: libcublasLt.so.12: cannot open shared object file: No such file or directory",

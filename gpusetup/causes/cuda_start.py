@@ -381,8 +381,5 @@ CAUSES = (
             "libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1",
             "WARNING: You should always run with libnvidia-ml.so that is installed with your NVIDIA Display Driver.",
         ),
-        not_examples=(
-            "Mapped libcuda.so paths:\n /usr/lib/x86_64-linux-gnu/libcuda.so.535.183.01",
-        ),
     ),
 )

@@ -69,7 +69,6 @@ CAUSES = (
         not_examples=(
             "zipfile.BadZipFile: File is not a zip file",
             "zipfile.BadZipFile: Bad CRC-32 for file 'data.csv'",
-            "OSError: [Errno 28] No space left on device while save_checkpoint",
             "the argument is invalid",
         ),
     ),

@@ -216,7 +216,6 @@ CAUSES = (
         ),
         not_examples=(
             "with secure boot the signed nvidia module loads",
-            "a module with unavailable keys",
             "module.sig_enforce=1 is set and nvidia loads",
             "nvidia module keys are enrolled",
         ),

@@ -207,10 +207,6 @@ CAUSES = (
             "NVRM: kgspBootstrap_GH100: GSP-FMC reported an error while attempting to boot GSP",
             "NVRM: None of the NVIDIA devices were probed.",
         ),
-        not_examples=(
-            "RmInitAdapter succeeded",
-            "attempting to boot GSP",
-        ),
     ),
     Cause(
         "gpu-not-supported-by-driver",

@@ -72,16 +72,6 @@ CAUSES = (
                     "your nvidia driver is too old": r"your nvidia driver is too old or missing",
                 },
             ),
-            says(
-                "driver is too old ",
-                r"\b(?:my|your|the|NVIDIA|graphics|GPU) (?:\w+ )?driver is too old (?:for|to)\b",
-                unless=IF_ONLY,
-            ),
-            says(
-                (*("minimum", "newer"),),
-                r"\bdriver\b[^\n]{0,60}? (?:was|is) (?:below|under|lower than|older than) the (?:required )?\d{3}(?:\.\d+)* minimum|\b(?:needs?|requires?) a newer (?:nvidia |gpu )?driver than (?:my |the |our )?(?:installed|current)",
-                unless=r"\bif (?:\w+ ){0,4}needs?\b",
-            ),
         ),
         examples=(
             "The NVIDIA driver's CUDA version is 11.2 which is older than the PTX compiler version 12.3.107",
@@ -90,16 +80,13 @@ CAUSES = (
             "[TRT] [W] CUDA initialization failure with error: 35",
             "[h264_nvenc @ 0x55d] Driver does not support the required nvenc API version. Required: 13.0 Found: 12.2",
             "[av1_nvenc @ 0x1] The minimum required Nvidia driver for nvenc is 570.0 or newer",
-            "LM Studio says my driver is too old for CUDA 12",
             "Compiled with WITH_GPU, but no GPU found in runtime. Paddle With CUDA: True CUDA version: 11.2.142 cuDNN version: 8.1.1 Nvidia driver version: 440.33.01",
             'error="your nvidia driver is too old or missing. If you have a CUDA GPU please upgrade to run ollama"',
             "package pytorch-2.1.0 has constraint __cuda >=12.1 conflicting with __cuda-11.4-0",
-            "my driver (470.82.01) was below the 525 minimum of this release",
             "The minimum required CUDA driver version is 12.0, but the installed CUDA driver version is 11.4.",
         ),
         not_examples=(
             "The currently installed NVIDIA graphics driver is unsupported or has known issues. The unsupported driver range: [553.0, 560.35)",
-            "no CUDA initialization failure was seen",
             "the nvenc API version is 13.0",
             "any Nvidia driver for nvenc will do",
         ),

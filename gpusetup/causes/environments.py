@@ -270,11 +270,5 @@ CAUSES = (
         examples=(
             "ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine",
         ),
-        not_examples=(
-            "the python ABI tag of a wheel; no wheels are available with a matching python of ours or with a matching platform shoe",
-            "requires a different python snake; python implementation tags",
-            "a tools.nnwrap folder; x.whl is a supported wheel",
-            "wheel for the current platform is built; a matching platform tag; unable to find installation candidates' names; only has wheels for the following platform of trucks",
-        ),
     ),
 )

@@ -8,7 +8,7 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import CPP_EXTENSION
 from gpusetup.fixes import paste
 from gpusetup.fixes.distributions import anew
-from gpusetup.messages.fragments import COMPILED_MODULE, CPU_PART, IF, LIBRARY
+from gpusetup.messages.fragments import COMPILED_MODULE, CPU_PART
 from gpusetup.messages.row import any_of, says
 
 CAUSES = (
@@ -124,11 +124,6 @@ CAUSES = (
                 r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined",
                 module="exllamav2",
             ),
-            says(
-                "wheel",
-                rf"\bwheels? for (?P<module>{LIBRARY}) (?:are|is|were|was)(?:n't| not) (?:actually |really )?(?:built|compiled) (?:against|with|for) (?:CUDA|GPU)",
-                unless=rf"{IF}(?:the )?wheels?",
-            ),
         ),
         examples=(
             "NameError: name 'autogptq_cuda_256' is not defined",
@@ -149,7 +144,6 @@ CAUSES = (
             "Could not load the native library: /srv/bnb/libbitsandbytes_cpu.so: cannot open shared object file",
             "NameError: name 'exllamav2_ext' is not defined",
             "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'",
-            "your prebuilt wheels for pytorch3d are not actually built against cuda",
         ),
         not_examples=(
             "it is not compiled with anything",
@@ -177,20 +171,9 @@ CAUSES = (
                     "_get_cuda_arch_flags": r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
                 },
             ),
-            says(
-                (*("docker build", "docker image build", "falling back to multiple"),),
-                r"\bis_available\b[^\n]{0,80}?\b(?:false|no GPU)\b[^.\n]{0,60}?\b(?:during|in|at|while|inside)(?: an?| the)? docker (?:image )?build\b|\b(?:during|in|at|while|inside)(?: an?| the)? docker (?:image )?build\b[^.\n]{0,80}?\b(?:false|no GPU|GPU is not)\b|CUDA not available\. Falling back to multiple architectures",
-                unless=r"--gpus|\bdocker run\b",
-            ),
         ),
         examples=(
             "File \"/x/torch/utils/cpp_extension.py\", line 1780, in _get_cuda_arch_flags\n    arch_list[-1] += '+PTX'\nIndexError: list index out of range",
-            "during a docker build, this runtime check always returns false (no GPU access)",
-        ),
-        not_examples=(
-            "docker build works",
-            "the docker image build is slow",
-            "falling back to multiple workers",
         ),
     ),
 )

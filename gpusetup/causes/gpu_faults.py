@@ -88,7 +88,6 @@ CAUSES = (
         not_examples=(
             "Unable to determine the device handle for gpu 0000:02:00.0: Insufficient Size",
             "NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000000",
-            "they fell off of the bus",
             "after I updated it crashes, and nvidia-smi can no longer see the GPU",
         ),
     ),
@@ -260,7 +259,6 @@ CAUSES = (
             "NVRM: GspRmControl failed: status=0x00000061",
             "the GPU: faulty or not",
             "proc'd: 99 (1 Gflop/s)   errors: 0  temps: 71 C (WARNING!)",
-            "| Memory            | Pass - All",
         ),
     ),
     Cause(

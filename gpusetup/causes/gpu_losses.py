@@ -61,12 +61,6 @@ CAUSES = (
         examples=(
             "41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)",
         ),
-        not_examples=(
-            "the software is licensed",
-            "NV_WARN_NOTHING else",
-            "HW Slowdown : Not Active",
-            "sudo apt install nvidia-driver-580",
-        ),
     ),
     Cause(
         "gpu-memory-taken",

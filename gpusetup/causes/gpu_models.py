@@ -195,12 +195,7 @@ CAUSES = (
             "setup: No NVIDIA GPU detected",
             "I don't have an NVIDIA GPU, how do I install this?",
         ),
-        not_examples=(
-            "a library version mismatch between two of our packages",
-            "NVML/RM are two libraries; NVMLError_LibRmVersion is a prefix; a version mismatch is another",
-            "it found no nvidia-driver-550 in the cache",
-            "find libnvidia-ml in /usr/lib",
-        ),
+        not_examples=("it found no nvidia-driver-550 in the cache",),
         by_check=True,
     ),
     Cause(

@@ -145,7 +145,6 @@ CAUSES = (
             "except MemoryError:",
             "exits with return code = 1",
             "this model requires more system memory than mine",
-            "it requires more system than memory",
         ),
     ),
     Cause(

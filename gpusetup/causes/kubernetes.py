@@ -76,7 +76,6 @@ CAUSES = (
         not_examples=(
             "Allocatable:\n  nvidia.com/gpu:     8",
             "nvidia-device-plugin-daemonset-gx2 1/1 Running 0 5d",
-            "we are waiting for a node",
             "the pending pull requests of a GPU pod",
         ),
     ),

@@ -331,7 +331,6 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "host-out-of-memory",
         "dataloader-worker-killed",
         "tf32-precision",
-        "amp-without-gain",
         "open-files-limit",
         "nccl-timeout",
         "nccl-error",

@@ -220,11 +220,7 @@ CAUSES = (
             "Found cuSOLVER version 11002, but JAX was built against version 11401, which is newer",
             "Found CUDA version 12020, but JAX was built against version 12030, which is newer.",
         ),
-        not_examples=(
-            "an outdated driver installation found nothing",
-            "an outdated cuDNN installation guide was found",
-            "it says that it found CUDA version 12.4, as it should",
-        ),
+        not_examples=("an outdated driver installation found nothing",),
     ),
     Cause(
         "openmp-twice",

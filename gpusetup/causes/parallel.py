@@ -218,8 +218,6 @@ CAUSES = (
             "all ranks wait, then the NCCL watchdog timed out",
         ),
         not_examples=(
-            "the watchdog got stuck",
-            "the heartbeat monitor",
             "Timed out waiting for a job",
             "all clients joined",
         ),

@@ -76,10 +76,6 @@ CAUSES = (
                 ("gpu", "graphics card"),
                 rf"\b{CALLED}(?: v?\d[\w.]{{0,12}})? (?:{NEVER}|fails to) (?:\w+ ){{0,3}}?{FINDS} (?:\w+ ){{0,3}}?(?:GPUs?|graphics card)\b",
             ),
-            says(
-                ("by", "in", "with"),
-                rf"\bGPU\b[^.\n]{{0,60}} not (?:being )?(?:detected|used|recogni[sz]ed|found|seen) (?:by|in|with) {CALLED}",
-            ),
             any_of(
                 {
                     "no ": r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b",
@@ -130,7 +126,6 @@ CAUSES = (
             "Num GPUs Available:  0",
             "RuntimeError: Unable to initialize backend 'cuda': no supported devices found for platform CUDA",
             "Since the update ollama does not use the GPU of my laptop.",
-            "the GPU is not detected by LM Studio 0.3.30",
             "llm_load_tensors: offloaded 0/33 layers to GPU",
             'level=INFO msg="inference compute" id=0 library=cpu variant="" total="31.2 GiB"',
             "NAME ID SIZE PROCESSOR UNTIL\nllama3:8b 365c0bd3c000 5.4 GB 100% CPU 4 minutes from now",
@@ -167,7 +162,6 @@ CAUSES = (
                     "not compiled with": rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)",
                     "build": r"\b(?:GPU|CUDA|cuDNN)\b[^.\n]{0,40}? (?:is|was) (?:either |not ){1,2}(?:supported|enabled|integrated) (?:by|in) (?:your|this) (?:\w+ ){0,2}build",
                     "this build of": r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)",
-                    "cpu version": r"\b(?:installed|only|got|gives? me) (?:the |a )?CPU version\b(?: of (?P<program>\w+))?",
                 },
                 unless=r"torch|Error: Not",
             ),
@@ -196,8 +190,6 @@ CAUSES = (
             "`fa2F@v2.5.7-pt` is not supported because: xFormers wasn't build with CUDA support",
             "warning: not compiled with GPU offload support, --gpu-layers option will be ignored",
             "CUDA execution provider is not enabled in this build.",
-            "the script says that only the CPU version of JAX was installed",
-            "pip install llama-cpp-python gives me the CPU version",
             "LightGBMError: LightGBM was not compiled with GPU support",
             "OpenCV(4.8.0) error: The library is compiled without CUDA support",
             "lightgbm.basic.LightGBMError: GPU Tree Learner was not enabled in this build.",
@@ -206,7 +198,6 @@ CAUSES = (
         ),
         not_examples=(
             "tf.test.is_built_with_cuda() tells it",
-            "CUDAExecutionProvider available: yes",
             "it was compiled without GPU support of any kind by our own Makefile",
             "this build was not compiled with CUDA support of cuDNN",
         ),

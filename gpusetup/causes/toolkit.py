@@ -197,11 +197,6 @@ CAUSES = (
                 "nvcc", r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)", who="shell"
             ),
             says(
-                "cuda toolkit",
-                r"(?<!if )(?<!if the )\b(?:CUDA [Tt]oolkit (?:is |was |isn't |is not )?(?:missing|not (?:installed|found|detected))|without (?:the |a )?CUDA [Tt]oolkit (?:being )?installed)",
-                unless=r"\b(?:[Ii]f|unless|[Mm]ake sure|whether)\b[^.\n]{0,60}CUDA [Tt]oolkit|warning: CUDA [Tt]oolkit",
-            ),
-            says(
                 "getattr(_c, name)",
                 r"getattr\(_C, name\).{0,160}?'NoneType' object has no attribute",
                 who="extension",

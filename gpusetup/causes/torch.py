@@ -8,7 +8,7 @@ from gpusetup.evidence.context import RuleContext, events, is_report, packages, 
 from gpusetup.evidence.plausible import is_a_path
 from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
-from gpusetup.messages.fragments import IF, TORCH_SYMBOL
+from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.frozen import replace
@@ -121,22 +121,14 @@ CAUSES = (
                     "not found: torch": r"Package\(s\) not found: torch\b",
                 },
             ),
-            says(
-                ("exist", "not installed", "n't installed", "is missing", "be found"),
-                r"\b(?:errors?|says?|saying|said|claims?|claiming|claimed|complain\w*|tells?|told|report\w*|thinks?)\b[^.\n]{0,24}?[`'\"]?(?:py)?torch[`'\"]? (?:(?:does ?n[o']t|does not|doesnt) exist\b|is(?: not|n't) installed\b|is missing\b|(?:could not|cannot|can't|can not|couldn't) be found\b)",
-                unless=rf"{IF}(?:py)?torch|\b(?:with|for|in) (?:py)?torch (?:is not|isn't|does)",
-            ),
         ),
         examples=(
             "File \"run.py\", line 24, in <module>\n ModuleNotFoundError: No module named 'torch'\n [end of the log]",
             "WARNING: Package 'torch' is not installed",
             "WARNING: Package(s) not found: torch",
-            "it gives an error claiming torch doesn't exist, yet it is there",
         ),
         not_examples=(
             "[INFO] Found comfy_kitchen backend triton: {'available': False, 'disabled': True, 'unavailable_reason': \"ImportError: No module named 'triton'\", 'capabilities': []}",
-            "if it says torch is not installed, install it",
-            "reports when pytorch is missing are closed",
         ),
     ),
     Cause(
@@ -157,12 +149,6 @@ CAUSES = (
         examples=(
             "/x/site-packages/torch/__init__.py\", line 1\nNameError: name '_C' is not defined",
             "File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",
-        ),
-        not_examples=(
-            "torchvision::nms is an operator",
-            "load custom C++ ops with torch.ops",
-            "torchvision and torchaudio are companions; torchvision and TorchAudio were compiled with different CUDA-free flags",
-            "_torch_sox is gone",
         ),
     ),
     Cause(

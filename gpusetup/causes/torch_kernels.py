@@ -129,7 +129,6 @@ CAUSES = (
         not_examples=(
             "nvcc fatal   : Value 'native' is not defined for option 'gpu-architecture'",
             "'-fast' is an unsupported option",
-            "here ptxas does not say which CC it has",
             "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 9.0; it compiles for half an hour and then runs",
         ),
     ),

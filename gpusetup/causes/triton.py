@@ -7,7 +7,7 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
 from gpusetup.fixes import paste
-from gpusetup.messages.fragments import IF, IN_A_BUILD, LINKS_AN_EXTENSION
+from gpusetup.messages.fragments import IN_A_BUILD, LINKS_AN_EXTENSION
 from gpusetup.messages.row import any_of, says
 from gpusetup.model.shell import Lines
 
@@ -47,18 +47,12 @@ CAUSES = (
                 "triton",
                 r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b",
             ),
-            says(
-                "triton",
-                r"\b(?:because|fail(?:s|ed)?|errors?|complain\w*|says?|turn(?:s|ed) out)\b[^.\n]{0,60}?\btriton (?:(?:was|is|were)(?: not|n't) installed|not being installed|(?:was|is) missing\b(?! [`'\"A-Za-z]))",
-                unless=rf"{IF}triton|\btriton (?:is|was) (?:missing|not installed)[^.\n]{{0,20}}\b(?:optional|warning|ignored)|\boptimi[sz]ations will not be enabled",
-            ),
         ),
         examples=(
             "ModuleNotFoundError: No module named 'triton'",
             "RuntimeError: Windows not yet supported for torch.compile",
             "ERROR: No matching distribution found for triton==2.1.0",
             "torch._inductor.exc.TritonMissing: triton is not there",
-            "I also had this problem and it was because triton was not installed",
         ),
         not_examples=("if it fails because triton is not installed",),
     ),
@@ -141,11 +135,6 @@ CAUSES = (
                 lacks="headers",
             ),
             says(
-                "python.h",
-                r"\btriton\b[^.\n]{0,80}?\b(?:(?:missing|lack\w*|without|not find|cannot find|can't find|couldn't find|no) [`'\"]?Python\.h\b|Python\.h[`'\"]? (?:is |was )?(?:missing|not found)\b)",
-                lacks="Python.h",
-            ),
-            says(
                 "undefined symbol",
                 r"\btriton\b.{0,300}?undefined symbol:? ?[`'\"]?cu(?!Tensor)[A-Z][a-z]\w+",
                 lacks="libcuda",
@@ -160,14 +149,7 @@ CAUSES = (
             "AssertionError: libcuda.so cannot found!",
             "subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/x/cuda_utils.c', '-O3', '-shared']' returned non-zero exit status 1.",
             "RuntimeError: `ptxas` failed with error code 4294967295:",
-            "the compile step fails, triton is missing Python.h",
             "/root/.triton/cache/0a/cuda_utils.so: undefined symbol: cuModuleGetFunction",
-        ),
-        not_examples=(
-            "the detected CUDA version is printed, the installed CUDA version too",
-            "a version that does not match the version used to compile our binaries",
-            "torch and numpy were compiled with different cuda-free compilers",
-            "only supported on CUDA devices",
         ),
     ),
     Cause(
@@ -210,6 +192,5 @@ CAUSES = (
             "RuntimeError: Compiler: cl is not found.",
             "FileNotFoundError: [Errno 2] No such file or directory: 'gcc'",
         ),
-        not_examples=("the torchinductor cache",),
     ),
 )

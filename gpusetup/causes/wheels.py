@@ -74,7 +74,6 @@ CAUSES = (
                     "found conflicts!": "",
                     "failed to solve": r"failed to solve (?:the pypi )?requirements of environment",
                     "encountered problems while solving": "",
-                    "conflict": r"\bconflicts? between (?:py)?torch(?:==[\w.+]{1,20})? and (?:the )?(?:\w+ )?(?:cuda|nvidia|torchvision|torchaudio|xformers)\b",
                 },
             ),
             says("for which no candidates were found", unless=r"__cuda"),
@@ -90,14 +89,8 @@ CAUSES = (
             "error: Requirements contain conflicting URLs for package `torch` in all marker environments:",
             "pytorch ==2.4.0 cuda120_py312, which cannot be installed because there are no viable options:",
             "blas * mkl, for which no candidates were found.",
-            "the error shows conflicts between torch==2.8.0 and cuda libraries",
         ),
-        not_examples=(
-            "failed to solve it",
-            "the requirements contain URLs for packages",
-            "because there are viable options",
-            "candidates were found",
-        ),
+        not_examples=("failed to solve it",),
     ),
     Cause(
         "requirement-broken",

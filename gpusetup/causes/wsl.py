@@ -86,10 +86,7 @@ CAUSES = (
             "nvidia-container-cli: initialization error: WSL environment detected but no adapters were found: unknown",
             "/usr/lib/wsl/lib/nvidia-smi\nSegmentation fault (core dumped)",
         ),
-        not_examples=(
-            "WSL environment detected and two adapters were found",
-            "alias nvidia-smi=/usr/lib/wsl/lib/nvidia-smi",
-        ),
+        not_examples=("alias nvidia-smi=/usr/lib/wsl/lib/nvidia-smi",),
     ),
     Cause(
         "wsl-linux-driver",

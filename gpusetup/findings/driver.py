@@ -86,7 +86,8 @@ def driver_too_old(context: RuleContext) -> Findings:
     unmet = [one for one in asked if not one[1] or _is_older(driver.version or "0", one[1])]
     if said and not unmet:
         yield from_message(context, "cuda-init-failed", CALLED_TOO_OLD, said)
-    told, cuda = next((floor for _, floor in unmet if floor), None), cuda_needed(torch)
+    told = next((floor for _, floor in unmet if floor), None)
+    cuda = cuda_needed(torch) or _above(said)
     floor = told or (context.catalog.driver_floor(cuda, _family(context)) if cuda else None)
     # A Jetson's driver is numbered apart: its JetPack decides; in WSL and with cuda-compat the
     # driver says itself that it serves this CUDA.
@@ -101,6 +102,13 @@ def driver_too_old(context: RuleContext) -> Findings:
         # They may ask for more than torch does, and not for what.
         least = floor if short or not driver.version else None
         yield _too_old(context, "torch or the program", least, tuple(event for event, _ in unmet))
+
+
+def _above(said: Events) -> str | None:
+    """The CUDA after the one that a driver says it serves: `12090` is all of 12."""
+    found = (whole_number(event.values.get("found")) or 0 for event in said)
+    major = max(found, default=0) // 1000
+    return f"{major + 1}.0" if major > 10 else None
 
 
 def _is_older(version: str | None, floor: str | None) -> bool:
