@@ -24,8 +24,14 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.findings.gpu_faults import UNCORRECTABLE
-from gpusetup.findings.message_rules import case_of, finding, from_message, marked, seen, shown
-from gpusetup.fixes import which
+from gpusetup.findings.message_rules import (
+    case_of,
+    finding,
+    from_message,
+    of_gpus,
+    seen,
+    shown,
+)
 from gpusetup.model.finding import Findings, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events
@@ -104,8 +110,7 @@ def fabric_not_completed(context: RuleContext) -> Findings:
     """The driver itself says that the NVSwitch fabric is not set up."""
     waiting = [gpu for gpu in gpus(context) if gpu.fabric_state in ("in_progress", "not_started")]
     if waiting and not _has_no_fabric(context):
-        said = marked(context, waiting, "fabric_state")
-        yield finding(context, CODES[802], said, who=which.titled(context, waiting))
+        yield of_gpus(context, CODES[802], waiting, "fabric_state")
 
 
 def libcuda_missing(context: RuleContext) -> Findings:

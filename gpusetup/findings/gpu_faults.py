@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, on, one_of
-from gpusetup.findings.message_rules import case_of, finding, fix_of, from_message, marked, shown
+from gpusetup.findings.message_rules import (
+    case_of,
+    fix_of,
+    from_message,
+    marked,
+    of_gpus,
+    shown,
+)
 from gpusetup.fixes import which
 from gpusetup.messages.recovery import recovery_action
 from gpusetup.model.finding import Finding, Findings, Severity
@@ -171,10 +178,8 @@ def nvlink_degraded(context: RuleContext) -> Findings:
     ]
     if ill := silent or trained:
         fields = ("nvlinks_active", "nvlinks_inactive", "nvlink_recoveries", "nvlink_errors")
-        evidence = marked(context, ill, *fields)
         only = Severity.WARNING if silent else Severity.NOTE
-        who = which.titled(context, ill)
-        yield finding(context, "nvlink-degraded", evidence, severity=only, who=who)
+        yield of_gpus(context, "nvlink-degraded", ill, *fields, severity=only)
 
 
 MANY_ERRORS = 1000
@@ -193,10 +198,9 @@ def fabric_unhealthy(context: RuleContext) -> Findings:
     registered = [gpu for gpu in gpus(context) if gpu.fabric_state == "completed"]
     failed = [gpu for gpu in registered if gpu.fabric_status not in (None, "success")]
     if ill := failed or [gpu for gpu in gpus(context) if gpu.fabric_faults]:
-        evidence = marked(context, ill, "fabric_faults", "fabric_status")
         only = None if failed else Severity.WARNING
-        who = which.titled(context, ill)
-        yield finding(context, "fabric-unhealthy", evidence, severity=only, who=who)
+        fields = ("fabric_faults", "fabric_status")
+        yield of_gpus(context, "fabric-unhealthy", ill, *fields, severity=only)
 
 
 RULES = (

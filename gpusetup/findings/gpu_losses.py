@@ -11,7 +11,7 @@ from gpusetup.evidence.context import (
     is_report,
     whole_number,
 )
-from gpusetup.findings.message_rules import finding, marked, shown
+from gpusetup.findings.message_rules import finding, marked, of_gpus, shown
 from gpusetup.fixes import which
 from gpusetup.model.finding import Findings, Severity
 from gpusetup.model.machine import Gpu, visible_gpus
@@ -89,9 +89,8 @@ def memory_taken(context: RuleContext) -> Findings:
 def no_bfloat16(context: RuleContext) -> Findings:
     old = _below(context, Capability(8, 0))
     if old and is_cuda_build(context.torch):
-        evidence = marked(context, old, "name", "compute_capability")
-        name = old[0].name
-        yield finding(context, "bf16-unsupported", evidence, severity=Severity.NOTE, gpus=name)
+        fields, only = ("name", "compute_capability"), Severity.NOTE
+        yield of_gpus(context, "bf16-unsupported", old[:1], *fields, severity=only)
 
 
 def _below(context: RuleContext, least: Capability) -> list[Gpu]:
@@ -103,9 +102,8 @@ def too_old_for_triton(context: RuleContext) -> Findings:
     old, torch = _below(context, Capability(7, 0)), context.torch
     first = parsed(context.catalog.milestone("torch.compile"))
     if old and is_cuda_build(torch) and parsed(torch.version or "99") >= first:
-        said = marked(context, old, "compute_capability")
-        only, name = Severity.WARNING, which.titled(context, old)
-        yield finding(context, "gpu-too-old-for-triton", said, severity=only, gpus=name)
+        only = Severity.WARNING
+        yield of_gpus(context, "gpu-too-old-for-triton", old, "compute_capability", severity=only)
 
 
 RULES = (

@@ -86,6 +86,19 @@ def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> Even
     return tuple(Event(kind="shown", source=one.source, text=one.text) for one in said)
 
 
+def of_gpus(
+    context: RuleContext,
+    cause: str,
+    concerned: Sequence[Gpu],
+    *fields: str,
+    severity: Severity | None = None,
+) -> Finding:
+    """The finding of what the machine shows of some of its GPUs."""
+    who, said = which.titled(context, concerned), marked(context, concerned, *fields)
+    have = which.have(concerned)
+    return finding(context, cause, said, severity=severity, who=who, have=have, gpus=who)
+
+
 def seen(
     context: RuleContext,
     cause: str,
