@@ -26,8 +26,6 @@ and the neighbour `read_nvml`.
 
 from __future__ import annotations
 
-import json
-import importlib
 import os
 import sys
 import time
