@@ -168,7 +168,6 @@ def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
 
 def verified(snapshot: Snapshot, out: Console) -> Iterator[Event]:
     """What the quick level of verify, run by the target's interpreter, could not do, as events."""
-    from gpusetup.causes.torch_builds import GPU_CHECK_FAILED
     from gpusetup.commands.verify import document_of
     from gpusetup.system.processes import run as start
     from gpusetup.system.system import HOLD_BACK
@@ -191,5 +190,4 @@ def verified(snapshot: Snapshot, out: Console) -> Iterator[Event]:
         if status in ("failed", "crashed"):
             values = {"name": name, "device": device, "status": status}
             text = f"{name} on {device}: {detail}" if device else f"{name} {detail}"
-            kind = GPU_CHECK_FAILED.id
-            yield Event(kind=kind, values=values, source="verify", text=text)
+            yield Event(kind="gpu-check-failed", values=values, source="verify", text=text)

@@ -23,9 +23,6 @@ EXAMPLES = (
 
 def configure(parser: ArgumentParser) -> None:
     add_shared(parser, "--profile")
-    parser.add_argument(
-        "--gpus", metavar="LIST", help="only these GPUs: 0,3 (as in SLURM_JOB_GPUS)"
-    )
     add_shared(
         parser, "--timeout", help="how long the driver may take to answer (3.5, the longest)"
     )
@@ -33,15 +30,14 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace, out: Console) -> int:
     from gpusetup.catalog.file import load_catalog
-    from gpusetup.fleet.node_check import Job, checked, only
+    from gpusetup.fleet.node_check import checked
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
     from gpusetup.render.language import ERROR, GOOD, Row, Screen
 
     expected = expected_of(options.profile)
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
     record = read_node(system_for(out), limit)
-    job = only(Job(snapshot=record.snapshot, facts=record.facts, expected=expected), options.gpus)
-    answer = checked(name_of_node(), job, load_catalog())
+    answer = checked(name_of_node(), record, expected, load_catalog())
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
     out.answer(answer, Screen((Row(state, f": {answer.reason}", hang=2),)))
     return 0 if answer.ok else Unsatisfiable.exit_code

@@ -27,7 +27,7 @@ EXAMPLES = (
     'gpusetup plan --serve vllm --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
 HOW = (
-    "strategy", "optimizer", "dtype", "amp", "quantize", "lora", "lora_targets",
+    "strategy", "optimizer", "dtype", "amp", "quantize", "lora",
     "tensor_parallel", "pipeline_parallel", "context_parallel",
     "expert_parallel",
 )  # fmt: skip
@@ -38,7 +38,7 @@ PARALLEL = {
 }  # fmt: skip
 FROZEN = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
 OFFLOADED = ("optimizer", "checkpoints")
-WHAT = ("model", "params", "size", "context", "batch", "accumulate", "gpus", "sp",
+WHAT = ("model", "params", "context", "batch", "accumulate", "gpus", "sp",
         "solve")  # fmt: skip
 """Options that are fields of a question."""
 
@@ -70,7 +70,7 @@ def checkpointed(text: str) -> str:
 
 
 def configure(parser: ArgumentParser) -> None:
-    from gpusetup.configs.values import optimizer_named, targets_named
+    from gpusetup.configs.values import optimizer_named
 
     parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
     what = parser.add_argument_group("what to train or serve, and where")
@@ -88,14 +88,12 @@ def configure(parser: ArgumentParser) -> None:
         (what, "--context", tokens, "N", "tokens a sequence: 32768, 32k"),
         (what, "--batch", int, "N", "sequences a step, on all GPUs together"),
         (what, "--accumulate", int, "N", "micro-batches a step"),
-        (what, "--size", str, "[N]HxW", "a diffusion model's image or video: 1024x1024"),
         (what, "--weights", str, "TYPE", "served weights: bf16, fp8, int4, q4_k_m"),
         (what, "--cache", str, "TYPE", "served cache: bf16, fp8, q8_0"),
         (how, "--trainer", str, "NAME", "use its defaults: hf, trl, torchtune, ..."),
         (how, "--strategy", strategy_word, "NAME", "ddp, fsdp, zero2, ..."),
         (how, "--optimizer", optimizer_named, "NAME", "adamw8bit, adafactor, ..."),
         (how, "--lora", int, "RANK", "train only a LoRA of this rank"),
-        (how, "--lora-targets", targets_named, "ON", "layers with LoRA: all, attention, qv"),
         (how, "--sp", int, "N", "sequence parallelism"),
         (how, "--tp", int, "N", "tensor parallelism"),
         (how, "--pp", int, "N", "pipeline parallelism"),
@@ -137,7 +135,7 @@ def strategy_word(text: str) -> str:
     from gpusetup.plan.job import DIVIDES
 
     word = strategy_named(text)
-    if word not in DIVIDES and word != "shard-grad-op":
+    if word not in DIVIDES:
         raise ArgumentTypeError(f"{text!r} is none of {', '.join(DIVIDES)}")
     return word
 
@@ -167,7 +165,7 @@ def run_one(options: Namespace, out: Console, asked: Asked) -> int:
     decision = decided(asked)
     found = answer(asked, decision)
     if options.format == "yaml":
-        from gpusetup.plan.trainers import Plan, document
+        from gpusetup.plan.trainer_file import Plan, document
 
         job, trainer = decision.job, asked.question.trainer or ""
         plan = Plan(trainer=trainer, job=job, recipe=decision.shown.recipe)
@@ -230,8 +228,6 @@ def question_of(options: Namespace) -> Question:
         how["checkpointing"] = options.checkpointing == "full"
     elif options.checkpointing:
         how["selective"] = options.checkpointing
-    if how.get("strategy") == "shard-grad-op":
-        how |= {"strategy": "fsdp1", "reshard": False}
     said = {name: getattr(options, name) for name in WHAT}
     return Question(**said, trainer=trainer_named(options.trainer), how=how)
 

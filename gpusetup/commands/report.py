@@ -12,7 +12,6 @@ from itertools import chain
 from typing import BinaryIO, NamedTuple
 
 from gpusetup import named_file
-from gpusetup.causes.running import REPORT_CUT, REPORT_EMPTY
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
@@ -52,7 +51,7 @@ def snapshot_of(name: str | bytes) -> Snapshot:
     if len(text.raw) == text.size:
         return snapshot
     read, size = (f"{count / MIB:.1f} MiB" for count in (len(text.raw), text.size))
-    return _with(snapshot, Event(kind=REPORT_CUT.id, values={"size": size, "read": read}))
+    return _with(snapshot, Event(kind="report-cut", values={"size": size, "read": read}))
 
 
 def _with(snapshot: Snapshot, event: Event) -> Snapshot:
@@ -102,7 +101,7 @@ def _read(raw: bytes) -> Snapshot:
     snapshot = read_bytes(raw)
     if has_words(raw):
         return snapshot
-    return _with(snapshot, Event(kind=REPORT_EMPTY.id))
+    return _with(snapshot, Event(kind="report-empty"))
 
 
 def has_words(raw: bytes) -> bool:

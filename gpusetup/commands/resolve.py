@@ -45,8 +45,6 @@ def configure(parser: ArgumentParser) -> None:
     add("--explain", action="store_true", help="list every reason against a build")
     offline = "with PACKAGE: use no network, only gpusetup's own table"
     add("--offline", action="store_true", help=offline)
-    live = "ask torch's index for builds newer than the catalog"
-    add("--refresh", action="store_true", help=live)
 
 
 def run(options: Namespace, out: Console) -> int:

@@ -42,9 +42,8 @@ def configure(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("the config")
     add = group.add_mutually_exclusive_group().add_argument
     add("-o", dest="target", metavar="OUT", help="write the tuned config to this file")
-    own = "change CONFIG itself; `--undo` restores it"
+    own = "change CONFIG itself; the previous one is kept"
     add("--in-place", action="store_true", help=own)
-    add("--undo", action="store_true", help="restore what --in-place replaced")
     start = "print a config to start from (no CONFIG)"
     group.add_argument("--preset", choices=PRESETS, help=start)
     group = parser.add_argument_group("measuring")
@@ -71,12 +70,6 @@ def _size(text: str) -> int:
 
 def run(options: Namespace, out: Console) -> int:
     _check(options)
-    if options.undo:
-        from gpusetup.tune.files import put_back
-
-        put_back(options.config)
-        out.answer(TuneAnswer(written=options.config), f"{options.config} is as it was\n")
-        return 0
     return (_preset if options.preset else _tune)(options, out)
 
 
@@ -85,7 +78,6 @@ def _check(options: Namespace) -> None:
     config, measuring = options.config, options.benchmark or options.batch_size
     code, writes = options.code or options.reference, options.in_place or options.target
     rules = (
-        (options.undo and not config, "`--undo` needs the CONFIG"),
         (
             options.preset and (config or measuring or options.in_place),
             "`--preset` starts a new file: write it with `-o FILE`, then tune that one",

@@ -28,18 +28,20 @@ from gpusetup.plan.decide import (
 )
 from gpusetup.plan.job import FIELDS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.measured import NONE, is_standard
-from gpusetup.plan.models import said_of_sample
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
 from gpusetup.plan.savings import helps
-from gpusetup.plan.states import encoders, host_bytes
+from gpusetup.plan.states import host_bytes
 
 
 def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]:
     """All of it, the model's own first."""
     job = decision.job
     yield from (job.shape.note,) if job.shape.note else ()
-    yield from said_of_sample(job, question.size)
+    if job.shape.beside:
+        yield f"{job.context:,} tokens a sample; `--context` takes those of another resolution"
+        beside = f"{2 * job.shape.beside / GIB:.1f} GiB"
+        yield f"encoders of text and the VAE ({beside}) are not counted: encode the data before"
     yield from assumed(question, decision)
     yield from of_machine(decision, place)
     if decision.shown.memory.moment == "loading":
@@ -105,7 +107,7 @@ def left_open(question: Question, decision: Decision, place: Place) -> Iterator[
         )
     if total + place.used_bytes > capacity:
         yield f"it fits only if other programs give back {place.used_bytes / GIB:.1f} GiB"
-    more = encoders(job)
+    more = 2.0 * job.shape.beside
     if more and question.trainer != "finetrainers" and total + more > 0.8 * capacity:
         yield (
             f"with the encoders of text and the VAE on the GPU {(total + more) / GIB:.1f} GiB are "

@@ -17,7 +17,6 @@ from gpusetup.monitor.values import (
     Sample,
     Summary,
     TreeSample,
-    TreeSummary,
 )
 from gpusetup.render.language import (
     DIM,
@@ -208,24 +207,24 @@ FIGURES = (
     ("temperature", "temperature_celsius", "°C", 1, 0),
     ("power", "power_watts", "W", 1, 0),
     ("SM clock", "clock_sm_mhz", "MHz", 1, 0),
-    ("CPU (100 % is a core)", "cpu_percent", "%", 1, 0),
-    ("memory", "memory_bytes", "GiB", GIB, 1),
-    ("read from disk", "read_bytes_per_second", "MB/s", 1e6, 0),
-    ("CPU of loader workers", "loader_cpu_percent", "%", 1, 0),
 )
-"""What a spread is called, its field of a GPU or a command, its unit, and how it is shown."""
+"""What a spread is called, its field of a GPU, its unit, and how it is shown."""
 
 
-def spreads(title: str, of: GpuSummary | TreeSummary) -> Iterator[str]:
-    """The figures of a GPU or of a command, below its name."""
-    total, rows = getattr(of, "memory_total_bytes", None), []
+def spreads(gpu: GpuSummary) -> Iterator[str]:
+    """The figures of a GPU, below its name."""
+    total, rows = gpu.memory_total_bytes, []
     for name, field, unit, scale, digits in FIGURES:
-        if spread := getattr(of, field, None):
+        if spread := getattr(gpu, field):
             values = (spread.mean, spread.p5, spread.p95, spread.peak)
             of_all = f" of {total / GIB:.1f} GiB" if total and name == "memory" else ""
             shown = (measured(value / scale, unit, digits) for value in values)
             rows.append((f"{name}{of_all}", *shown))
-    yield from ("", heading(title), *table(("", "mean", "p5", "p95", "peak"), rows))
+    part = "" if gpu.mig_index is None else f":{gpu.mig_index}"
+    yield from ("", heading(f"GPU {gpu.index}{part} {gpu.name or ''}".rstrip()))
+    yield from table(("", "mean", "p5", "p95", "peak"), rows)
+    held = [f"{k} {v * 100:.0f} %" for k, v in gpu.throttled.items() if k != "gpu_idle"]
+    yield from facts({"held down by": ", ".join(held)})
 
 
 def summary_text(summary: Summary) -> Screen:
@@ -234,14 +233,7 @@ def summary_text(summary: Summary) -> Screen:
     count = f"{summary.samples} sample{'' if summary.samples == 1 else 's'}"
     lines: list[str] = [f"Watched {duration(summary.seconds)}, {count}{source}"]
     for gpu in summary.gpus:
-        part = "" if gpu.mig_index is None else f":{gpu.mig_index}"
-        lines += spreads(f"GPU {gpu.index}{part} {gpu.name or ''}".rstrip(), gpu)
-        held = [f"{k} {v * 100:.0f} %" for k, v in gpu.throttled.items() if k != "gpu_idle"]
-        lines += facts({"held down by": ", ".join(held)})
-    if summary.tree is not None:
-        workers = summary.tree.loader_workers
-        name = f"Command, {loaders_in_words(workers)}" if workers else "Command"
-        lines += spreads(name, summary.tree)
+        lines += spreads(gpu)
     return Screen((*lines, "", *verdict_lines(summary)))
 
 

@@ -167,28 +167,10 @@ def _config(found: ConfigRead) -> Iterator[str]:
     yield from section(title, (*open_[1:], *[f"      and {more} more"] * (more > 0)))
 
 
-WORDS = {
-    "parameters": "weights",
-    "gradients": "gradients",
-    "optimizer": "optimizer states",
-    "gathered": "gathered weights",
-    "batch": "the batch",
-    "activations": "activations",
-    "backward": "backward, passing",
-    "step": "optimizer, passing",
-    "other": "other",
-}
-"""Kind -> how the screen calls it."""
-
-
 def _code(code: CodePlan) -> Iterator[str]:
-    """What the trace of `plan --code` saw: phases, what stands at the peak, the largest batch."""
-    peak = {name: "  the peak" * (name == code.peak_phase) for name in code.phases_gib}
-    phases = facts({name: f"{gib:8.3f}{peak[name]}" for name, gib in code.phases_gib.items()})
+    """What the trace of `plan --code` saw: the phases, and the largest batch."""
+    phases = facts({name: f"{gib:8.3f}" for name, gib in code.phases_gib.items()})
     yield from section(f"Most at once in each phase, GiB (torch {code.torch})", phases)
-    standing = [one for one in code.standing if one.gib >= 0.001]
-    rows = [(WORDS[one.kind], f"{one.gib:.3f}", one.module) for one in standing]
-    yield from section("At the peak, GiB", table(("", "", ""), rows)[1:])
     batch = code.largest_batch
     most = "not found, see the note" if batch is None else f"{batch:,}"
     most = "not even one sample a GPU fits" if batch == 0 else most
