@@ -46,10 +46,10 @@ def printed(*words: str) -> None:
 
 def watched() -> None:
     """The live screen at the end of a composed run of eight GPUs, one of which is too hot."""
-    from gpusetup.render.live import LiveScreen
     from monitor_kinds import composed
 
     from gpusetup.monitor.tally import Tally
+    from gpusetup.render.monitor import LiveScreen
 
     run, tally = composed("one hot card of eight makes all ranks wait", 0), Tally()
     live = Live(auto_refresh=False)
