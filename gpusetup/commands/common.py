@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.errors import UsageError
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console
-from gpusetup.render.language import Screen, facts, plain
+from gpusetup.render.language import Screen, facts
 from gpusetup.render.terminal import terminal_of
 from gpusetup.verify import streams
 
@@ -173,7 +173,7 @@ def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
     gone = [one.text for one in machine.events if one.kind == "stale-environment"]
     named = (f"VIRTUAL_ENV names {one}, which is no environment" for one in gone)
     for sentence in (*named, *(() if ended else unfinished(machine))):
-        out.talk(plain(sentence))
+        out.talk(sentence)
 
 
 def system_for(out: Console) -> System:
@@ -200,7 +200,7 @@ def read_listed(options: argparse.Namespace, out: Console) -> None:
         )
     if listed.hashed:
         said = "what is chosen may be another file; `--format requirements` has its own"
-        out.talk(plain(f"the hashes of {listed.hashed} are not taken: {said}"))
+        out.talk(f"the hashes of {listed.hashed} are not taken: {said}")
     for note in listed.notes:
-        out.talk(plain(note))
+        out.talk(note)
     options.packages = [*options.packages, *listed.words]

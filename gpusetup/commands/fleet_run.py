@@ -14,7 +14,6 @@ from gpusetup.commands.fleet_show import add_nodes, shown
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
-from gpusetup.render.language import plain
 from gpusetup.system.refused import blocked_by_files
 from gpusetup.system.signals import interruptible
 
@@ -94,7 +93,7 @@ def run(options: Namespace, out: Console) -> int:
     each = f"{count} node{'s' * (count != 1)}, each for {engine.work.limit:g} s at most"
     if engine.more_seconds:
         each += f", and {engine.more_seconds:g} s more to begin and to end"
-    out.talk(f"{engine.title} {each}; records go to {plain(str(into))}")
+    out.talk(f"{engine.title} {each}; records go to {into}")
     with blocked_by_files(f"Cannot make {into}", "name another `--into`"):
         into.mkdir(parents=True, exist_ok=True)
     with interruptible():  # so that nothing that was submitted stays behind
@@ -184,8 +183,8 @@ def _ask_all(engine: Engine, into: Path, out: Console) -> None:
         for done, (node, said) in enumerate(answers, 1):
             if why := engine.taken(said):
                 engine.left_alone[node] = why
-                out.talk(f"{node}: left alone, {plain(why)}")
+                out.talk(f"{node}: left alone, {why}")
             else:
                 problem = keep(into, node, said)
-                out.talk(f"{node}: {plain(problem or 'answered')} ({said.seconds:.0f} s)")
+                out.talk(f"{node}: {problem or 'answered'} ({said.seconds:.0f} s)")
             CLOCK.reached(done, len(engine.nodes), "nodes", began)

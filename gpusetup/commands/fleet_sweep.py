@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from gpusetup.commands.common import add_shared
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
-from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.verify.ranks.launch import Rank
@@ -94,7 +93,6 @@ def _follow(rank: Rank, options: Namespace, out: Console) -> int:
     end = take_part(spoke, worker)
     if not end:
         out.talk(
-            f"error: rank {rank.rank} on {plain(rank.host)}: rank 0 at {plain(rank.address)} ended "
-            "without a word"
+            f"error: rank {rank.rank} on {rank.host}: rank 0 at {rank.address} ended without a word"
         )
     return int(end.get("exit", Unsatisfiable.exit_code))

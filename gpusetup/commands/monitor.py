@@ -14,7 +14,6 @@ from gpusetup.commands.common import add_shared, patience_of, seconds
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
-from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
@@ -111,7 +110,7 @@ def _watch(options: Namespace, out: Console) -> int:
                 kind = Blocked if problem.blocked else Unsatisfiable
                 told = f"No NVIDIA GPU can be watched ({problem})"
                 raise kind(told, hint="`gpusetup doctor` names the cause") from None
-            out.talk(plain(f"no GPU can be watched ({problem})"))
+            out.talk(f"no GPU can be watched ({problem})")
         if source is not None:
             stack.callback(source.close)
             _choose(source, options, out)
@@ -138,7 +137,7 @@ def _until_ended(source: Nvml, options: Namespace, recording: Recording) -> int:
     tree, command = found
     with recording.live(command), suppress(KeyboardInterrupt):
         length, late = options.seconds, _late(options)
-        recording.take(watching(source, recording.say, seconds=length, late=late, tree=tree))
+        recording.take(watching(source, recording.out.talk, seconds=length, late=late, tree=tree))
     recording.finish(source=SOURCE, command=command, aside=False)
     return 0
 
@@ -154,7 +153,7 @@ def _command(source: Nvml | None, options: Namespace, recording: Recording) -> i
         if source is not None:
             length, late = options.seconds, _late(options)
             recording.take(
-                watching(source, recording.say, seconds=length, late=late, command=command)
+                watching(source, recording.out.talk, seconds=length, late=late, command=command)
             )
     finally:  # whatever ends the watching, it does not end the command
         code = command.exit_code()
@@ -198,14 +197,14 @@ def _replay(options: Namespace, out: Console) -> int:
         )
         if not read.timed:
             said = f"{options.replay} tells no time: {options.interval:g} s between its samples"
-            out.talk(plain(f"{said} are assumed (`--interval`)"))
+            out.talk(f"{said} are assumed (`--interval`)")
         for document in read.documents:
             if isinstance(document, Sample):
                 recording.take([document])
                 time.sleep(DEMO_SECONDS if options.demo and sys.stdout.isatty() else 0)
             else:
                 told = document
-        if not recording.samples:
+        if not recording.tally.samples:
             raise UsageError(f"{options.replay} holds no sample")
         screen.close()
         recording.finish(
@@ -228,4 +227,4 @@ def _choose(source: Nvml, options: Namespace, out: Console) -> None:
     elif variable is not None:
         pci = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
         source.places, said = visible_places(variable, gpus, pci_order=pci)
-        out.talk(plain(said))
+        out.talk(said)

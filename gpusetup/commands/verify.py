@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from gpusetup.commands.common import add_shared
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
-from gpusetup.render.language import plain
 from gpusetup.verify.options import EXAMPLES, SUMMARY, add_options, checked
 from gpusetup.verify.values import WrongQuestion
 
@@ -89,7 +88,7 @@ def _target(options: Namespace, out: Console) -> str:
     except WrongQuestion as wrong:
         raise UsageError(wrong.message, wrong.hint) from wrong
     target = choose_target(System(), options.python)
-    out.talk(f"target: {plain(target.python)} ({plain(target.chosen_by)})")
+    out.talk(f"target: {target.python} ({target.chosen_by})")
     return target.python
 
 

@@ -139,19 +139,20 @@ class Console:
 
     def talk(self, text: str) -> None:
         """Say something to the person, on stderr."""
-        self.tell(text + "\n")
+        self.tell(text if isinstance(text, Screen) else f"{text}\n")
 
     def tell(self, text: str) -> None:
         """The same, with no newline after it."""
         CLOCK.end()
+        text = text if isinstance(text, Screen) else plain(text)
         streams.say(self._dressed(text, sys.stderr))
         goes_on = text.endswith("...\n")
-        CLOCK.begin(plain(text.rpartition(": ")[2].rstrip(" .\n")) if goes_on else "")
+        CLOCK.begin(text.rpartition(": ")[2].rstrip(" .\n") if goes_on else "")
 
     def debug(self, text: str) -> None:
         """Say what was asked and answered, under `-v` only."""
         if self.verbose:
-            self.talk(plain(text))
+            self.talk(text)
 
     def fail(self, problem: GpuSetupError) -> int:
         """Report what ended the command; its exit code. What was typed may hold a password."""
@@ -168,7 +169,7 @@ class Console:
         if self.verbose and not isinstance(problem, UsageError):
             import traceback
 
-            self.talk(plain(traceback.format_exc()))
+            self.talk(traceback.format_exc())
         return problem.exit_code
 
 

@@ -45,7 +45,7 @@ def requirements(
     gpus = ", ".join(served.gpu for served in resolution.served)
     needs = f", NVIDIA driver {build.driver_floor} or newer" if build.driver_floor else ""
     what = f"torch {build.torch} from {build.backend}{f' for {gpus}' if gpus else ''}{needs}"
-    first = f"# {plain(what).replace(chr(10), '?')}; catalog of {resolution.catalog_as_of}"
+    first = f"# {' '.join(plain(what).split())}; catalog of {resolution.catalog_as_of}"
     if not packages:
         rows = (first, ONE_INDEX, f"--index-url {index}", *pins(build, FAMILY), "")
         return "\n".join(rows)
