@@ -126,7 +126,7 @@ EXCLUSIVE = (
 def check_usage(options: Namespace) -> None:
     """Contradictions, before anything is read."""
     if options.index_root:
-        from gpusetup.install.settings.index_root import index_root_of
+        from gpusetup.install.request import index_root_of
 
         index_root_of(options.index_root, {}, "")
     given = vars(options)

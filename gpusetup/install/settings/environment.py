@@ -13,10 +13,10 @@ import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from gpusetup.errors import Blocked
 from gpusetup.install.settings.pip_config import pip_settings
-from gpusetup.install.settings.uv_config import is_guard
 from gpusetup.installers.options import as_links
 from gpusetup.system.processes import run
 
@@ -176,3 +176,26 @@ def in_image_build() -> bool:
         or "BUILDAH_ISOLATION" in os.environ
         or Path("/kaniko/executor").exists()
     )
+
+
+MARK = "# gpusetup guard"
+"""How the lines begin that stand around what the guard wrote."""
+
+
+def is_guard(path: Path) -> bool:
+    """Whether the guard wrote a file, and nobody else: it is for other installers than us."""
+    try:
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    except (OSError, ValueError):
+        return False
+    return text.startswith(MARK) and text.rstrip().rpartition("\n")[2] == f"{MARK}: to here"
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+
+        return tomllib.loads(text)
+    import tomli
+
+    return dict(tomli.loads(text))
