@@ -118,6 +118,7 @@ def configure(parser: ArgumentParser) -> None:
 EXCLUSIVE = (
     ("--python", "python", "--venv", "venv"),
     ("--from", "machine_from", "--venv", "venv"),
+    ("--from", "machine_from", "--offline", "wheelhouse"),
     ("--download", "download", "--offline", "wheelhouse"),
     ("--upgrade", "upgrade", "--torch", "torch"),
 )

@@ -17,7 +17,6 @@ from typing import Any
 
 from gpusetup.errors import Blocked
 from gpusetup.install.settings.pip_config import pip_settings
-from gpusetup.installers.options import as_links
 from gpusetup.system.processes import run
 
 LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
@@ -142,6 +141,20 @@ def _place(place: str) -> str:
         return place.replace(",", "%2C")
     path = os.path.expanduser(place)
     return as_links(path) if os.path.exists(path) else ""
+
+
+def as_links(folder: str) -> str:
+    """A folder as `--find-links` takes it: uv ends a path at a comma and at a `#`, not a URL that
+    has them quoted.
+
+    >>> as_links("/a/b")
+    '/a/b'
+    >>> as_links("/a,b#c")
+    'file:///a%2Cb%23c'
+    """
+    if not {*folder} & {*",#"}:
+        return folder
+    return Path(folder).absolute().as_uri()
 
 
 def indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
