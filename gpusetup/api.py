@@ -130,7 +130,6 @@ class PlanQuestion(TypedDict, total=False):
     context: int | str
     batch: int
     accumulate: int
-    size: str
     gpu: str
     gpu_mem: str
     gpus: int
@@ -143,7 +142,6 @@ class PlanQuestion(TypedDict, total=False):
     quantize: Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
     checkpointing: bool | str
     offload: Sequence[Literal["optimizer", "checkpoints"]]
-    lora_targets: Literal["all", "attention", "qv"]
     sp: int
     tp: int
     pp: int

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpusetup.causes.torch import INSTALL_UNFINISHED
 from gpusetup.commands.common import gather
 from gpusetup.errors import Blocked
 from gpusetup.install.answers import plan_answer, unchanged_answer
@@ -158,7 +157,7 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
 def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dict[str, Any] | None:
     """None if it has to be installed again; else what verify said, empty if it was not asked. What
     a dry run found interrupted is never right: that is ended first."""
-    if any(event.kind == INSTALL_UNFINISHED.id for event in task.machine.events):
+    if any(event.kind == "install-unfinished" for event in task.machine.events):
         return None
     if session.request.no_verify or session.request.dry_run:
         return {}
