@@ -96,12 +96,12 @@ def _count(parameters: int) -> str:
 
 def _verdict(plan: PlanCell) -> Iterable[str]:
     solved = {
-        "context": f"longest context: {plan.context:,} tokens",
-        "batch": f"largest batch: {plan.batch:,}" if plan.batch else "",
-        "gpus": f"GPUs needed: {plan.gpus}",
+        "context": f"longest context: {plan.context * plan.fits:,} tokens",
+        "batch": f"largest batch: {(plan.batch or 0) * plan.fits:,}",
+        "gpus": f"GPUs needed: {plan.gpus if plan.fits else 'more than ' + str(plan.gpus)}",
     }
     host = plan.memory_gib.host
-    if plan.fits and plan.solved:
+    if plan.solved and not plan.code:
         yield heading(solved[plan.solved])
     if not plan.fits:
         yield verdict(NO, "does not fit")
