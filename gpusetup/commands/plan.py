@@ -82,7 +82,7 @@ def configure(parser: ArgumentParser) -> None:
     what("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
     what("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
     what("--gpus", **whole, help="number of GPUs")
-    engines = "vllm (default), sglang, llama.cpp, transformers"
+    engines = "vllm (default), sglang, llama.cpp"
     what("--serve", nargs="?", const="vllm", metavar="ENGINE", help=engines)
     what("--weights", metavar="TYPE", help="served weights: bf16, fp8, int4, q4_k_m")
     what("--cache", metavar="TYPE", help="served cache: bf16, fp8, q8_0")

@@ -295,7 +295,6 @@ def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
         memory_gib=PlanMemory(**{name: round(size / GIB, 3) for name, size in memory.items()}),
         margin_percent=round(100 * (1 - total / capacity), 2),
         env=ENV if fits and env else {},
-        settings=settings(request, one) if fits else {},
         advice=notes(found, request, best, fits),
         model=request.code,
         parameters=one.parameters,
@@ -313,15 +312,3 @@ def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
             largest_batch=None if best is None else best * request.gpus,
         ),
     )
-
-
-def settings(request: CodeRequest, one: Traced) -> dict[str, object]:
-    """What the code must do so that the answer holds."""
-    return {
-        "strategy": "fsdp2" if request.strategy in ("fsdp", "zero3") else request.strategy,
-        "gpus": request.gpus,
-        "batch_per_gpu": one.batch,
-        "mixed_precision": request.amp or "none",
-        "gradient_checkpointing": request.checkpointing,
-        **({"accumulate": request.accumulate} if request.accumulate > 1 else {}),
-    }
