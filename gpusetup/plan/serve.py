@@ -145,7 +145,7 @@ def serve_plan(s: Serving, gpu: str) -> ServePlan:
     )
     if s.cache not in ("bf16", "fp16"):
         start += engine.small_cache.format(cache=s.cache)
-    sizes = {
+    sizes: dict[str, Any] = {
         "weights_gib": weights, "cache_gib": wanted * token, "pass_gib": passing,
         "free_gib": room - wanted * token, "capacity_gib": s.capacity,
     }  # fmt: skip
