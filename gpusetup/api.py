@@ -109,13 +109,12 @@ def resolve(
     requirements: Sequence[str | Path] = (),
     explain: bool = False,
     offline: bool = False,
-    refresh: bool = False,
     index: str | None = None,
 ) -> ResolveAnswer:
     """Choose the torch build for this machine or a described one, and say why not the others.
 
     What you do not give comes from this machine. With `packages` the whole set is chosen together
-    and your package index is asked, unless `offline`; `refresh` asks it too.
+    and your package index is asked, unless `offline`.
     """
     return _answer("resolve", ResolveAnswer, locals())
 
