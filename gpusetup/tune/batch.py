@@ -207,7 +207,11 @@ def _by_plan(case: Case, split: Split, now: BatchVerdict) -> Iterator[Part]:
     verdicts = ((size, _verdict(case, size, split.effective // size)) for size in sizes)
     best = next((size for size, one in verdicts if one and one.verdict == "clear"), None)
     if best is None:
-        yield f"{split.name}: {now.reason}, and no smaller one is clear: try 1, or {BY_PLAN}"
+        one = _verdict(case, 1, split.effective)
+        way = f"try 1, or {BY_PLAN}"
+        if one and (one.total_gib or 0) > one.capacity_gib:
+            way = f"even 1 takes {one.total_gib:.1f} GiB. {BY_PLAN} says what saves most"
+        yield f"{split.name}: {now.reason}, and no smaller one is clear: {way}"
     elif best != split.size:
         yield from _same_batch(case, split, best, f"{BY_PLAN}, clear on this card")
 
