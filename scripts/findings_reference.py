@@ -38,7 +38,7 @@ def page(row: Cause) -> Iterator[str]:
     said = [cell(one.message) for one in said_of(row.id)]
     title = title_of(row)
     yield f"# {cell(title) if said else title}\n\n"
-    yield f"`{row.id}`: {row.name}{kind(row)}. {row.means}\n\n"
+    yield f"`{row.id}`: {row.name}{kind(row)}. {row.means}".rstrip() + "\n\n"
     parts = {
         "Messages": ", ".join(one for one in said if one != cell(title)),
         "Proven by": row.proven_by,

@@ -30,4 +30,5 @@ def explained(row: KnownFinding) -> Screen:
     )
     width = max(len(label) for label, _ in parts) + 2
     told = (labelled(label, text, width) for label, text in parts if text)
-    return Screen((heading(f"{row.id}: {row.title}"), "", f"  {row.means}", "", *told))
+    why = (f"  {row.means}", "") if row.means else ()
+    return Screen((heading(f"{row.id}: {row.title}"), "", *why, *told))
