@@ -43,7 +43,7 @@ def page(row: Cause) -> Iterator[str]:
         "Messages": ", ".join(one for one in said if one != cell(title)),
         "Proven by": row.proven_by,
         "What it is not": row.not_when,
-        "What to do": row.text,
+        "What to do": row.text.split(". ")[0],
     }
     yield from (f"- {label}: {text}\n" for label, text in parts.items() if text)
 
