@@ -209,8 +209,8 @@ NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[
 @each(
     "text, has, never",
     [
-        (ASSERTED, "export CUDA_LAUNCH_BLOCKING=1|$env:CUDA_LAUNCH_BLOCKING", "set "),
-        (HIDDEN, "unset CUDA_VISIBLE_DEVICES|Remove-Item Env:CUDA_VISIBLE", "set A"),
+        (ASSERTED, "export CUDA_LAUNCH_BLOCKING=1", "set "),
+        (HIDDEN, "unset CUDA_VISIBLE_DEVICES", "set A"),
         (f"PS C:\\> python a.py\n{ASSERTED}", "$env:CUDA_LAUNCH_BLOCKING", "export"),
         (f"(venv) C:\\Users\\me\\x>python a.py\n{HIDDEN}", "Remove-Item Env:CUDA_VIS", "unset"),
         (f"on my Windows 10 laptop\n{ASSERTED}", "$env:CUDA_LAUNCH_BLOCKING", "export"),

@@ -18,7 +18,7 @@ GATHER = "gather first what NVIDIA asks for, where it comes back"
 def _status(number: str, name: str) -> Row:
     """The last digits of a status with which a call to the GPU's firmware failed."""
     pattern = rf"NVRM: .{{0,40}}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{{0,30}}|GspRm\w{{2,20}}|rpcRm\w{{2,30}}).{{0,160}}?\bstatus[ =]0x0{{0,6}}{number}\b"
-    return says("nvrm: ", pattern, status=name, by="status")
+    return says("nvrm: ", pattern, status=name)
 
 
 ECC_OF_A_GPU = r"(?:\bGPUs?\b|\bcards?\b|nvidia|\b[ABHVLT]\d{1,3}\b|VRAM|显存)"
@@ -230,14 +230,13 @@ CAUSES = (
             ),
             says("gpu requires reset"),
             says("err!", r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="smi"),
-            says(": faulty", rf"{GPU}: FAULTY", by="gpu", what="test"),
+            says(": faulty", rf"{GPU}: FAULTY", what="test"),
             any_of(
                 {
                     "(warning!)": r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)",
                     "| fail": r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))",
                     "miscompare": r"[Tt]here was a miscompare|DCGM_FR_FAULTY_MEMORY|had uncorrectable memory errors",
                 },
-                by="what",
                 what="test",
             ),
         ),

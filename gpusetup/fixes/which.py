@@ -67,10 +67,7 @@ def have(concerned: Sequence[Gpu]) -> str:
 
 def at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, ...]:
     """The GPUs that events name by their slots; one that no source lists has its slot only."""
-    values = [event.values for event in events]
-    slots = [
-        slot for one in values for slot in (one.get("bus_ids") or one.get("bus_id", "")).split()
-    ]
+    slots = [event.values.get("bus_id", "") for event in events]
     known = {short(gpu.pci_bus_id): gpu for gpu in gpus(context) if gpu.pci_bus_id}
     each_once = dict.fromkeys(short(slot) for slot in slots if ":" in slot)
     return tuple(known.get(slot) or Gpu(name="unknown", pci_bus_id=slot) for slot in each_once)

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from gpusetup.accelerators.makers import identified
@@ -31,7 +32,7 @@ from gpusetup.model.machine import (
     Wanted,
 )
 from gpusetup.model.versions import Capability, parsed
-from gpusetup.readings.side import UNNAMED, first_known, same_gpu, told_gpus
+from gpusetup.readings.side import first_known, same_gpu, told_gpus
 from gpusetup.report.facts import Claim, Fact, Gpus
 
 EVENTS_KEPT = 80
@@ -110,16 +111,8 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
     full = sorted((one for one in lists if one.gpus), key=lambda one: -one.trust)
     others = [gpu for one in full[1:] for gpu in one.gpus]
     kept = full[0].gpus[:GPUS_KEPT] if full else ()
-    return (tuple(_whole(gpu, others) for gpu in kept) if lists else None), readings
-
-
-def _whole(gpu: Gpu, others: list[Gpu]) -> Gpu:
-    """With what others know of it, its name too if a narrow table cut that."""
-    start = gpu.name.removesuffix("...")
-    same = [one for one in others if same_gpu(gpu, one) or one.name.startswith(start)]
-    named = next((one.name for one in same if one.name != UNNAMED), gpu.name)
-    found = first_known([gpu, *same])
-    return replace(found, name=named) if gpu.name.endswith("...") else found
+    whole = (first_known([gpu, *filter(partial(same_gpu, gpu), others)]) for gpu in kept)
+    return (tuple(whole) if lists else None), readings
 
 
 def chosen(claims: Iterable[Claim]) -> tuple[dict[str, dict[str, Any]], list[Reading]]:

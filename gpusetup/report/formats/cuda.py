@@ -30,8 +30,6 @@ IN_WORDS = (
     (999, "unknown error", lazy(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)),
 )  # fmt: skip
 """Errors whose words other programs have as well."""
-EXAMPLE = lazy(r"(?:\bsuch as|\be\.g\.|\bfor example|\bfor instance|比如|例如|诸如|譬如|例えば|たとえば|예를 들어|например|zum beispiel|z\.b\.|par exemple|por exemplo)[ ,:]{0,2}[\"'`]{0,2}(?:runtimeerror: ?)?$")  # fmt: skip
-"""What stands before a message that a text only speaks of."""
 FRAME = lazy(r"(?:site|dist)-packages[/\\]([A-Za-z]\w+)(?:-[\w.+-]{1,60}\.egg)?[/\\.]")
 CALLERS = (
     "torch torchvision torchaudio functorch transformers accelerate lightning pytorch_lightning diffusers fastai"
@@ -84,14 +82,12 @@ def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
     for code, name, texts in ERRORS:
         for needle in (*texts, name.lower()) if code != 2 else ():
             place = text.low.find(needle)
-            while place >= 0 and _is_example(text, place):
-                place = text.low.find(needle, place + len(needle))
             if place >= 0:
                 yield code, place, place + len(needle)
                 break
     for code, needle, pattern in IN_WORDS:
         found = pattern.search(text.flat) if needle in text.low else None
-        if found and not _is_example(text, found.start()):
+        if found:
             yield code, found.start(), found.end()
 
 
@@ -105,7 +101,3 @@ def by_number(text: Text) -> Iterator[tuple[int, int, int]]:
             "cuda" in near or (number > 99 and code not in BY_PROGRAMS and "cu" in found[0])
         ):
             yield code, place, found.end()
-
-
-def _is_example(text: Text, place: int) -> bool:
-    return EXAMPLE.search(text.low[max(place - 40, 0) : place]) is not None

@@ -22,7 +22,7 @@ FAILURE = lazy(
 )
 """An exception, a line that is marked as an error, or one that begins as programs say it."""
 NOT_ITS_OWN = lazy(
-    r"NVRM: |\bnvidia[\w-]*: |ActorDied|RayActor|RayTask|ChildFailed|EngineDead|unavailable|Warning:|[Ee]rrors?: (?:0|None)\b"
+    r"Could not collect|NVRM: |\bnvidia[\w-]*: |ActorDied|RayActor|RayTask|ChildFailed|EngineDead|unavailable|Warning:|[Ee]rrors?: (?:0|None)\b"
 )
 """What the kernel says, and what a program says because another one of its processes failed."""
 ORDINARY = lazy(
