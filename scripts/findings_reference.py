@@ -15,9 +15,9 @@ Search for a few words of your message, without its numbers. One message may hav
 `gpusetup doctor --report FILE` reads your whole log, names the root cause and prints the commands
 for your machine. `gpusetup doctor --explain ID` prints one of these pages.
 
-Most findings are *causes*: errors, or losses of speed. A *symptom* says what failed and not why: if a text shows only a symptom, the answer's
-`cause` is `unknown` and `symptom` names it. A *case of* another finding has that one as the `cause`
-of a report.
+Most findings are *causes*: errors, or losses of speed. A *symptom* says what failed and not why: if
+a text shows only that, the `cause` is `unknown`. A *case of* another finding has that one as its
+`cause`.
 
 """
 
