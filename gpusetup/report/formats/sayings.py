@@ -50,6 +50,8 @@ AVAILABLE = (
     (("cuda.is_available",), rf"{NO_CONDITION}cuda\.is_available(?:\(\))?\)?\W{{0,12}}(?:(?:returns?|returned|gives?|prints?|is)[: ]{{1,2}})?"),
 )  # fmt: skip
 """What a report's line says of CUDA goes before what a person's session printed."""
+PORTABLE = r"(?<!not )(?<!non-)\b(?:ComfyUI[ _-]{1,3}(?:windows[ _-])?portable\b|portable (?:version |install(?:ation)? |build |package |release )?(?:of )?ComfyUI\b)(?! (?:works|runs|is fine))"
+"""ComfyUI's package for Windows: its commands are typed in its own folder."""
 NAMED_SYSTEMS = (
     "ubuntu",
     "debian",
@@ -109,6 +111,8 @@ ROWS = (
     Saying("python.bits", "-bit runtime", r"\((32|64)-bit runtime\)"),
     Saying("os.family", ("] on ", "sys.platform", "you're on"), r"(?:\] on |sys\.platform\W{1,24}|You're on )(win32|windows|linux|darwin|macos)", SURE),
     Saying("os.family", "operating system", r"\bOperating system\W{1,6}(Windows|Linux|mac ?OS)\b", USUAL),
+    Saying("python.executable", "portable", PORTABLE, GUESS, value=r".\python_embeded\python.exe"),
+    Saying("os.family", "portable", PORTABLE, GUESS, value="windows"),
     Saying("os.family", "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
     Saying("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|for the MPS device|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
     Saying("os.family", ("mac", " chip", " m1 ", " m2 ", " m3 ", " m4 ", " m5 "), MAC, GUESS, value="macos"),
