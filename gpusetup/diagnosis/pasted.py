@@ -80,11 +80,10 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
         found.append(build.backend)
     family = "windows" if machine.os.wsl else machine.os.family or "linux"
     floors = {f"{one} needs NVIDIA driver": _floor(context, one, family) for one in found}
-    lacking = {what: floor for what, floor in floors.items() if floor and floor not in fix.text}
+    firsts = [first for _, first in first_drivers(machine, context.catalog)]
+    least = {what: max((floor, *firsts), key=parsed) for what, floor in floors.items() if floor}
+    lacking = {what: floor for what, floor in least.items() if floor not in fix.text}
     here = machine.driver.version
-    for name, first in first_drivers(machine, context.catalog) if lacking else ():
-        if all(parsed(first) > parsed(one) for one in (*lacking.values(), here or "0")):
-            lacking[f"{name.replace('unknown', 'this GPU')} itself"] = first
     needs = ", ".join(f"{what} {floor} or newer" for what, floor in lacking.items())
     known = f"found: {here}" if here else "`nvidia-smi` shows yours"
     return f". {needs} ({known})" if needs else ""

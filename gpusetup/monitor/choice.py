@@ -8,6 +8,8 @@ from gpusetup.errors import UsageError
 from gpusetup.monitor.values import GpuSample
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
+SHORTEST = len("GPU-")
+"""A beginning of a UUID is longer."""
 
 
 def named_places(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
@@ -46,34 +48,17 @@ def visible_places(
     ((1,), 'CUDA_VISIBLE_DEVICES=1: watching GPU 1')
     """
     said, everything = f"{VARIABLE}={variable}", tuple(range(len(gpus)))
-    wanted = [entry.strip().lower() for entry in variable.split(",")]
-    instances = [place for place in everything if gpus[place].mig_index is not None]
-    places = tuple(place for place in instances if (gpus[place].uuid or "?").lower() in wanted)
-    if not places:  # whole GPUs, each with its instances
-        whole = [gpu for gpu in gpus if gpu.mig_index is None]
-        kept = {gpu.index for gpu in _left(wanted, whole)}
-        by_number = wanted[0].isdecimal() and not pci_order and len({g.name for g in whole}) > 1
-        if by_number and 0 < len(kept) < len(whole):
-            return everything, f"{said} counts in CUDA's order, unknown here: watching every GPU"
-        places = tuple(place for place in everything if gpus[place].index in kept)
+    entries = [entry.strip().lower() for entry in variable.split(",")]
+    numbers = [entry for entry in entries if entry.isdecimal()]
+    if numbers and not pci_order and len({gpu.name for gpu in gpus if gpu.mig_index is None}) > 1:
+        return everything, f"{said} counts in CUDA's order, unknown here: watching every GPU"
+    uuids = tuple(entry for entry in entries if len(entry) > SHORTEST)
+    places = tuple(
+        place
+        for place, gpu in enumerate(gpus)
+        if str(gpu.index) in numbers or (gpu.uuid or "").lower().startswith(uuids)
+    )
     if not places:
         return everything, f"{said} hides every GPU from CUDA: watching all the same"
     labels = ", ".join(gpus[place].label for place in places)
     return places, f"{said}: watching GPU {labels}"
-
-
-def _left(wanted: Sequence[str], whole: Sequence[GpuSample]) -> list[GpuSample]:
-    """The GPUs that the variable names, by number or by the start of a UUID: the first entry that
-    names none ends the list (CUDA C++ programming guide, "CUDA Environment Variables")."""
-    left: list[GpuSample] = []
-    for entry in wanted:
-        hits = [
-            gpu
-            for gpu in whole
-            if entry == str(gpu.index)
-            or (entry.startswith("gpu-") and (gpu.uuid or "").lower().startswith(entry))
-        ]
-        if len(hits) != 1:
-            break
-        left += hits
-    return left

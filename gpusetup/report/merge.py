@@ -10,14 +10,6 @@ from functools import partial
 from typing import Any
 
 from gpusetup.accelerators.makers import identified
-from gpusetup.causes.cuda_start import LIBCUDA_STUB
-from gpusetup.causes.driver_there import HYBRID_GPU_OFF
-from gpusetup.causes.gpu_faults import GPU_FELL_OFF_BUS
-from gpusetup.causes.gpu_models import NO_NVIDIA_GPU
-from gpusetup.causes.memory import OUT_OF_MEMORY
-from gpusetup.causes.running import CUDA_LIBRARY_ERROR
-from gpusetup.causes.torch_kernels import JIT_ARCH_REJECTED, NO_KERNEL_IMAGE
-from gpusetup.causes.wsl import WSL_DRIVER
 from gpusetup.model.failing import Failing
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
@@ -89,7 +81,7 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
     return completed(snapshot)
 
 
-LEFT_BEHIND = (NO_NVIDIA_GPU.id, OUT_OF_MEMORY.id, NO_KERNEL_IMAGE.id, CUDA_LIBRARY_ERROR.id)
+LEFT_BEHIND = ("no-nvidia-gpu", "out-of-memory", "no-kernel-image", "cuda-library-error")
 """What fails after a kernel's assertion (CUDA error 710), whatever fails first."""
 
 
@@ -156,7 +148,7 @@ def _folders(snapshot: Snapshot) -> Iterator[Event]:
     """What `LD_LIBRARY_PATH` puts in front: CUDA's folders, and the stubs that only link."""
     for folder in dict.fromkeys(snapshot.environment.get("LD_LIBRARY_PATH", "").split(":")):
         if re.search(r"/stubs|/cuda|cudnn|nccl", folder, re.I):
-            kind = LIBCUDA_STUB.id if "/stubs" in folder.lower() else "foreign-library"
+            kind = "libcuda-stub" if "/stubs" in folder.lower() else "foreign-library"
             yield Event(
                 kind=kind, values={"folder": folder}, source="LD_LIBRARY_PATH", text=folder[:200]
             )
@@ -170,8 +162,8 @@ def _sized(event: Event, os: Os) -> Event:
     from gpusetup.readings.nvidia_smi.values import memory
 
     if event.kind == "cuda-version-err" and (os.wsl or (os.wsl is None and os.kernel is None)):
-        return replace(event, kind=WSL_DRIVER.id)
-    if event.kind != OUT_OF_MEMORY.id:
+        return replace(event, kind="wsl-driver")
+    if event.kind != "out-of-memory":
         return event
     values = {
         SIZED.get(name, name): str(memory(text)) if name in SIZED else text
@@ -220,9 +212,9 @@ def _os(snapshot: Snapshot) -> Os:
     return replace(os, family=family, machine=machine, wsl=wsl)
 
 
-DENY_NVIDIAS = (NO_NVIDIA_GPU.id, "foreign-gpu")
+DENY_NVIDIAS = ("no-nvidia-gpu", "foreign-gpu")
 """What says that a machine has no NVIDIA GPU, or names another maker's,"""
-SHOW_NVIDIAS = ("smi-sees-it", "xid", GPU_FELL_OFF_BUS.id, HYBRID_GPU_OFF.id, "hosted-notebook", OUT_OF_MEMORY.id, NO_KERNEL_IMAGE.id)  # fmt: skip
+SHOW_NVIDIAS = ("smi-sees-it", "xid", "gpu-fell-off-bus", "hybrid-gpu-off", "hosted-notebook", "out-of-memory", "no-kernel-image")  # fmt: skip
 """and what speaks of one all the same, or of a machine that is lent."""
 
 
@@ -256,7 +248,7 @@ def _by_capability(events: Events) -> list[Gpu]:
     for event in events if not named else ():
         asked = event.values.get("capability") or event.values.get("arch", "")
         listed = event.values.get("compiler") == "nvcc" and asked.startswith("compute_")
-        if event.kind in (JIT_ARCH_REJECTED.id, "gpu-not-in-wheel") and not listed:
+        if event.kind in ("jit-arch-rejected", "gpu-not-in-wheel") and not listed:
             with suppress(ValueError):
                 return [Gpu(name="unknown", compute_capability=Capability.parse(asked))]
     return named

@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.causes.cuda_start import CUDA_INIT_OUT_OF_MEMORY
-from gpusetup.causes.memory import OUT_OF_MEMORY
-from gpusetup.causes.torch_kernels import NO_KERNEL_IMAGE
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import SURE, USUAL, Claim, Facts
@@ -63,7 +60,7 @@ def cuda_errors(text: Text) -> Facts:
             for subject, value in (("cuda_api.init_code", code), ("cuda_api.init_name", name)):
                 yield Claim(subject, value, source, trust)
         if code == 2:
-            kind = CUDA_INIT_OUT_OF_MEMORY.id if started else OUT_OF_MEMORY.id
+            kind = "cuda-init-out-of-memory" if started else "out-of-memory"
             yield event(text, kind, first, last, {})
         if code == 209:
             near = text.flat[max(first - LOOK_BACK, 0) : first + LOOK_ON]
@@ -72,7 +69,7 @@ def cuda_errors(text: Text) -> Facts:
             module = found and found[found.lastindex or 0].lower()
             if not found and frames and frames[-1] not in CALLERS.split():
                 module = frames[-1]
-            yield event(text, NO_KERNEL_IMAGE.id, first, last, {"module": module} if module else {})
+            yield event(text, "no-kernel-image", first, last, {"module": module} if module else {})
 
 
 def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
