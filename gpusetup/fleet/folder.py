@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gpusetup.causes.torch_builds import GPU_CHECK_FAILED
 from gpusetup.errors import BadInput
-from gpusetup.fleet.facts import facts_of, summed
+from gpusetup.fleet.facts import facts_of
 from gpusetup.fleet.judge import Judged
 from gpusetup.fleet.names import natural
 from gpusetup.fleet.nodes import Node, NodeFinding, Rate
@@ -181,19 +181,13 @@ def _from_verify(raw: bytes, what: str, judged: Judged) -> Node:
     del judged
     answer = from_json(raw, VerifyAnswer, what=what)
     models = {str(one.get("device")): str(one.get("name")) for one in answer.devices}
-    gpus = [model for device, model in models.items() if device.startswith("cuda")]
-    facts = {
-        "torch.version": answer.torch,
-        "python.version": answer.python,
-        "gpus.count": str(len(gpus)) if gpus else None,
-        "gpus.name": summed(gpus),
-    }
+    facts = {"torch.version": answer.torch, "python.version": answer.python}
     failed = [one for one in answer.checks if one.status in FAILED]
     said = [f"{c.name} {c.status} on {c.device}: {c.detail}".rstrip(": ") for c in failed]
     if answer.verdict == "failed" and not failed:
         said = ["verdict is failed"]
     return Node(
-        kind=tuple(sorted(set(gpus))),
+        kind=tuple(sorted({model for device, model in models.items() if device != "cpu"})),
         facts={field: value for field, value in facts.items() if value},
         findings=tuple(_error(GPU_CHECK_FAILED.id, f"verify's {one}") for one in said),
         rates=tuple(
@@ -246,13 +240,12 @@ READERS: dict[str, Callable[[bytes, str, Judged], Node]] = {
 
 def together(one: Node, other: Node) -> Node:
     """Two records of one node; the later in the folder adds to the earlier."""
-    findings = {(f.id, f.title): f for f in (*one.findings, *other.findings)}
     return replace(
         one,
         taken_at=max(filter(None, (one.taken_at, other.taken_at)), default=None),
         kind=one.kind or other.kind,
         facts={**other.facts, **one.facts},
-        findings=tuple(findings.values()),
+        findings=tuple(dict.fromkeys((*one.findings, *other.findings))),
         rates=(*one.rates, *other.rates),
         problem=one.problem or other.problem,
     )

@@ -136,9 +136,7 @@ def _row(node: Node, drift: Sequence[Drift], usual: Container[str]) -> NodeAnswe
 
 
 def _worst_first(row: NodeAnswer) -> tuple[object, ...]:
-    found = [*(one.severity for one in row.findings), *(one.severity for one in row.drift)]
-    graves = sorted(-GRAVITY[severity] for severity in found)
-    return get_args(Status).index(row.status), graves, natural(row.name)
+    return get_args(Status).index(row.status), natural(row.name)
 
 
 def excluded(names: Iterable[str]) -> Exclude:

@@ -12,7 +12,7 @@ from shutil import which
 
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet.names import natural, slurm_list
-from gpusetup.fleet.work import Work
+from gpusetup.fleet.work import Work, script
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output, end_children
 
@@ -68,7 +68,7 @@ class Engine:
 
     def planned(self, node: str) -> str:
         """What would be done for one node."""
-        raise NotImplementedError
+        return f"{node}: {script(self.work)}"
 
     def ask(self, node: str) -> Output:
         """Start a node's work, wait for its end, and collect what it said; never raises for what
