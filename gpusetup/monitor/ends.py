@@ -21,7 +21,9 @@ def lost(run: Run) -> str:
 def hung(run: Run) -> str:
     """Ranks that spin to the end after they worked, in a run that did not end well."""
     working = [gpu for gpu in run.at_work if gpu.lost_at is None]
-    least = _least(working, run)
+    # Where nobody told how it ended, one rank may do something while the others wait.
+    sure = run.exit is not None or all(_stopped(gpu, marks.HUNG) for gpu in working)
+    least = marks.HUNG if sure else marks.HUNG_UNTOLD
     spinning = [gpu for gpu in working if _stopped(gpu, least)]
     if run.exit == 0 or not spinning or len(spinning) * 2 < len(working):
         return ""
@@ -39,16 +41,6 @@ def hung(run: Run) -> str:
 
 def _stood_still(since: float, run: Run) -> str:
     return f"the job has not moved since second {since:.0f} of {run.seconds:.0f}:"
-
-
-def _least(working: list[Gpu], run: Run) -> float:
-    """How long it must last. Where nobody told how the run ended, one rank may do something while
-    the others wait; where all spin and none touches its memory, none does."""
-    none_works = len(working) > 1 and all(
-        gpu.tail is not None and (gpu.tail.work.memory_busy or 0.0) <= marks.QUIET
-        and _traffic_before(gpu.tail) > marks.QUIET * 2 for gpu in working
-    )  # fmt: skip
-    return marks.HUNG if run.exit is not None or none_works else marks.HUNG_UNTOLD
 
 
 def _stopped(gpu: Gpu, least: float) -> bool:
