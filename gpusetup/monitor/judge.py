@@ -6,7 +6,6 @@ the run's, with the GPU it is about. What concerns the run as a whole is asked h
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -76,14 +75,8 @@ def too_little(run: Run) -> Judged | None:
     if any(gpu.utilization is not None for gpu in run.gpus):
         few = run.samples < marks.SHORT
         return Judged(None, "", f"{run.samples} samples are too few to judge") if few else None
-    told = "no GPU told its utilisation"
-    if all(gpu.name and NEVER_DIVIDED.search(gpu.name) for gpu in run.gpus):
-        return Judged(None, "", f"{told}: not every card and driver does", ("ask-the-driver",))
-    return Judged(None, "", f"{told} (with MIG the driver does not)", ("ask-dcgm",))
-
-
-NEVER_DIVIDED = re.compile(r"\b(?:GeForce|GTX?|NVS|Quadro|TITAN|Tesla [KMPTV]\d)")
-"""Names of cards that have no MIG."""
+    told = "no GPU told its utilisation: some cards do not, and with MIG none does"
+    return Judged(None, "", told, ("ask-the-driver",))
 
 
 def idle(run: Run) -> Judged | None:

@@ -134,13 +134,10 @@ STEPS: dict[str, Step] = {
     "watch-longer": Step(
         "Watch longer: nothing ran on the GPU in the first {run.seconds:.0f} s; it may still be "
         "loading or fetching"),
-    "ask-dcgm": Step(
-        "Ask DCGM, which tells what each MIG instance does (`dcgmi discovery -c` names them for "
-        "`-i`); keep it as a file and `gpusetup monitor --replay FILE` judges it",
-        "dcgmi dmon -e 1001,1002,1004,1005"),
     "ask-the-driver": Step(
-        "See what the driver tells of this card; memory, temperature and power are judged where "
-        "it tells them", "nvidia-smi -q -d UTILIZATION"),
+        "See what the driver tells of this card. With MIG, ask DCGM (`dcgmi dmon -e "
+        "1001,1002,1004,1005`), keep it as a file, and `gpusetup monitor --replay FILE` judges it",
+        "nvidia-smi -q -d UTILIZATION"),
     "look-at-the-link": Step(
         "Look at the link: it carries {gpu.link_limit:MB/s} one way, and 16 lanes carry at least "
         "15000 MB/s. Check the slot, the riser and the firmware's lanes, and copy less in each "
