@@ -34,10 +34,10 @@ JOIN_SECONDS = 60.0
 
 
 def answers() -> Any:
-    """`answers` beside this file, also under `-I`."""
+    """`driver_answers` beside this file, also under `-I`."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     try:
-        return importlib.import_module("answers")
+        return importlib.import_module("driver_answers")
     finally:
         del sys.path[0]
 

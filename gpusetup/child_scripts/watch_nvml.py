@@ -26,11 +26,13 @@ and the neighbour `read_nvml`.
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import time
 from typing import Any, Callable, Dict, List, Tuple
+
+import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
+import read_nvml as READ  # type: ignore[import-not-found, unused-ignore]
 
 Answer = Dict[str, Any]
 Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
@@ -44,16 +46,6 @@ LANE_BYTES = (0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
 """A second, one way, by the generation of PCIe (PCI-SIG)."""
 
 
-def neighbour(name: str) -> Any:
-    """A script beside this file, also under `-I`."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    try:
-        return importlib.import_module(name)
-    finally:
-        del sys.path[0]
-
-
-READ = neighbour("read_nvml")
 READS = dict(READ.FIELDS)
 
 
@@ -232,7 +224,7 @@ def main(arguments: list[str]) -> Any:
 
 
 if __name__ == "__main__":
-    READ.ANSWERS.keep_apart()
+    ANSWERS.keep_apart()
     try:
         main(sys.argv[1:])
     except (BrokenPipeError, KeyboardInterrupt):

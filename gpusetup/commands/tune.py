@@ -48,10 +48,9 @@ def _write_options(parser: ArgumentParser) -> None:
         "-o", dest="target", metavar="OUT", help="write the tuned config to this file"
     )
     group.add_argument(
-        "--in-place", action="store_true", help="change CONFIG itself; `--undo` restores it"
+        "--in-place", action="store_true", help="change CONFIG itself; the previous one is kept"
     )
     group.add_argument("--preset", choices=PRESETS, help="print a config to start from (no CONFIG)")
-    group.add_argument("--undo", action="store_true", help="restore what --in-place replaced")
 
 
 def _measure_options(parser: ArgumentParser) -> None:
@@ -85,8 +84,6 @@ def _size(text: str) -> int:
 
 def run(options: Namespace, out: Console) -> int:
     _check(options)
-    if options.undo:
-        return _undo(options, out)
     if options.preset:
         return _preset(options, out)
     if not options.config:
@@ -98,7 +95,6 @@ def _check(options: Namespace) -> None:
     """`UsageError` for questions that contradict themselves."""
     measuring = options.benchmark or options.batch_size
     rules = (
-        (options.undo and not options.config, "`--undo` needs the CONFIG"),
         (
             options.preset and (options.config or measuring or options.in_place),
             "`--preset` starts a new file: write it with `-o FILE`, then tune that one",
@@ -127,15 +123,6 @@ def _check(options: Namespace) -> None:
     for wrong, said in rules:
         if wrong:
             raise UsageError(said, hint="`gpusetup tune --help` shows what it takes")
-
-
-def _undo(options: Namespace, out: Console) -> int:
-    from gpusetup.tune.answer import TuneAnswer
-    from gpusetup.tune.files import put_back
-
-    put_back(options.config)
-    out.answer(TuneAnswer(written=options.config), f"{options.config} is as it was\n")
-    return 0
 
 
 def _preset(options: Namespace, out: Console) -> int:

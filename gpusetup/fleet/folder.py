@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from gpusetup.causes.torch_builds import GPU_CHECK_FAILED
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import facts_of
 from gpusetup.fleet.judge import Judged
@@ -189,7 +188,7 @@ def _from_verify(raw: bytes, what: str, judged: Judged) -> Node:
     return Node(
         kind=tuple(sorted({model for device, model in models.items() if device != "cpu"})),
         facts={field: value for field, value in facts.items() if value},
-        findings=tuple(_error(GPU_CHECK_FAILED.id, f"verify's {one}") for one in said),
+        findings=tuple(_error("gpu-check-failed", f"verify's {one}") for one in said),
         rates=tuple(
             Rate(
                 check=one.name,

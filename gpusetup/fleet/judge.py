@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from gpusetup.causes.gpu_losses import GPU_MEMORY_TAKEN
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.evidence.context import Rule
 from gpusetup.fleet.nodes import NodeFinding
@@ -33,7 +32,7 @@ MEASURED = re.compile(r"(?:gpus|driver\.seconds)$|(?:disks|memory)(?:\.|$)")
 HARMLESS_XIDS = ("63", "94")
 NVML_NOT_SUPPORTED = "3"
 
-NOT_OF_THE_NODE = (GPU_MEMORY_TAKEN.id,)
+NOT_OF_THE_NODE = ("gpu-memory-taken",)
 """A job that runs meanwhile is no fault of the node."""
 Findings = tuple[NodeFinding, ...]
 

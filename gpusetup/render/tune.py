@@ -26,6 +26,7 @@ from gpusetup.render.language import (
 )
 from gpusetup.tune import answer as answers
 from gpusetup.tune.answer import TuneAnswer, TuneChange
+from gpusetup.tune.files import SUFFIX
 from gpusetup.tune.search import Trial
 
 RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
@@ -52,7 +53,7 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
     title = "Not written" if config else "Recommended"
     lines += section(title, map(point, answer.recommendations))
     if answer.written is not None:
-        back = "; `--undo` restores the previous file" if answer.written == config else ""
+        back = f"; {config}{SUFFIX} is the previous file" if answer.written == config else ""
         lines += ["", Row(f"Written to {answer.written}{back}", hang=2)]
     elif answer.changes:
         lines += ["", Row("Nothing is written; `--in-place` or `-o FILE` writes it", hang=2)]
