@@ -90,17 +90,12 @@ def read_folder(
 
 def _files(folder: Path) -> list[Path]:
     """The files of a folder and of those directly in it, by name."""
-    try:
-        entries = sorted(path for path in folder.iterdir() if path.name[0] != ".")
-    except OSError as problem:
-        raise BadInput(f"{folder} is no folder of records: {problem.strerror}") from problem
-    found: list[Path] = []
-    for entry in entries:
-        inside = entry.is_dir() and not entry.is_symlink()
-        found += filter(Path.is_file, sorted(entry.glob("[!.]*.json")) if inside else (entry,))
-        if len(found) > MOST_FILES:
-            raise BadInput(f"{folder} holds more than {MOST_FILES} files")
-    return [path for path in found if path.suffix == ".json"]
+    if not folder.is_dir():
+        raise BadInput(f"{folder} is no folder of records")
+    found = [*folder.glob("[!.]*.json"), *folder.glob("[!.]*/[!.]*.json")]
+    if len(found) > MOST_FILES:
+        raise BadInput(f"{folder} holds more than {MOST_FILES} files")
+    return sorted(filter(Path.is_file, found))
 
 
 def name_of(path: Path, folder: Path) -> str:
@@ -135,12 +130,9 @@ def read_record(path: Path, name: str, judged: Judged) -> Node:
             raise _NoRecord("no record of gpusetup (it is no JSON object)")
         raw = text_of(raw, path.name).encode()
         head = from_json(raw, _Head, what=path.name)
-    except BadInput as problem:
-        return Node(name=name, problem=problem.message)
-    family = (head.schema or "").partition("/")[0]
-    if family not in READERS:
-        raise _NoRecord(f"no record of gpusetup ({head.schema or 'it has no schema'})")
-    try:
+        family = (head.schema or "").partition("/")[0]
+        if family not in READERS:
+            raise _NoRecord(f"no record of gpusetup ({head.schema or 'it has no schema'})")
         node = READERS[family](raw, path.name, judged)
     except BadInput as problem:
         return Node(name=name, problem=problem.message)
