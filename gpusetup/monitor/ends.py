@@ -45,7 +45,7 @@ def _stood_still(since: float, run: Run) -> str:
 
 def _stopped(gpu: Gpu, least: float) -> bool:
     tail = gpu.tail
-    if tail is None or tail.seconds < least or not _nothing_moves(tail.work):
+    if tail is None or tail.seconds < least or not nothing_moves(tail.work):
         return False
     work, watts = tail.work, tail.before.power_watts if tail.before else None
     if watts is None or work.power_watts is None:
@@ -58,7 +58,7 @@ def _traffic_before(tail: Tail) -> float:
     return (tail.before.memory_busy if tail.before else None) or 0.0
 
 
-def _nothing_moves(work: Work) -> bool:
+def nothing_moves(work: Work) -> bool:
     rates = (
         (work.link_rate, marks.LINK),
         (work.pcie_rate, marks.PCIE),
@@ -85,4 +85,4 @@ def _rests(gpu: Gpu, run: Run) -> bool:
     least = marks.HUNG_UNTOLD if run.exit is None else marks.HUNG
     if rest is None or since is None or run.seconds - since < least:
         return False
-    return rest.cpu is not None and rest.cpu < marks.RESTS and _nothing_moves(rest)
+    return rest.cpu is not None and rest.cpu < marks.RESTS and nothing_moves(rest)
