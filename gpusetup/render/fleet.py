@@ -11,7 +11,7 @@ from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.nodes import Drift, NodeFinding
 from gpusetup.fleet.rates import RATES
-from gpusetup.fleet.show import COSTS, Common, Exclude, FleetAnswer, NodeAnswer, Status
+from gpusetup.fleet.show import COSTS, Common, FleetAnswer, NodeAnswer, Status
 from gpusetup.model.finding import Severity
 from gpusetup.render.language import (
     DIM,
@@ -55,7 +55,9 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
         lines += ["", f"and {more} nodes more: `--json` lists all"]
     lines += section("On most nodes", _common(answer.common))
     lines += section("Not asked", _left_alone(answer))
-    lines += section("To leave the failed nodes out of a Slurm job", _exclude(answer.exclude))
+    if answer.exclude.slurm:
+        job = command(f"sbatch {quote(answer.exclude.slurm)} job.sh")
+        lines += section("To leave the failed nodes out of a Slurm job", [job])
     if answer.left_out:
         count = plural(len(answer.left_out), "file")
         lines += ["", Row((f"{count} left out: {answer.left_out[0]}", DIM), hang=2)]
@@ -118,14 +120,6 @@ def _left_alone(answer: FleetAnswer) -> Iterator[Row]:
         groups[why].append(name)
     for why, names in groups.items():
         yield Row(f"  {slurm_list(names)}: {why}", hang=4)
-
-
-def _exclude(exclude: Exclude) -> Iterator[Row]:
-    if exclude.slurm:
-        yield command(f"sbatch {quote(exclude.slurm)} job.sh")
-    if exclude.not_named:
-        names = ", ".join(exclude.not_named[:MOST_LINES])
-        yield Row(f"  not named there, since no host can have such a name: {names}", hang=4)
 
 
 # --- two records ---------------------------------------------------------------------------------
