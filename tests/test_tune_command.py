@@ -66,7 +66,10 @@ def test_in_place_writes_and_keeps_the_previous_file(
     config.chmod(0o640)
     code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place")
     assert code == 0
-    assert out.splitlines()[-1] == "Written to train.yaml; train.yaml.gpusetup-previous is the previous file"
+    assert (
+        out.splitlines()[-1]
+        == "Written to train.yaml; train.yaml.gpusetup-previous is the previous file"
+    )
     assert b"num_workers: 5" in config.read_bytes()
     assert config.stat().st_mode & 0o777 == 0o640
     code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place", "--json")

@@ -184,7 +184,7 @@ def _judged(case: Case, split: Split) -> Iterator[Part]:
             " is another experiment: scale the learning rate with it for SGD, by its square root"
             " for Adam, and warm up"
         )
-    elif (micro := _divisors(effective, most)[0]) * 4 < most:
+    elif (micro := next(divisors(effective, most))) * 4 < most:
         near = effective - effective % measured or measured
         yield (
             f"{split.name}: {effective} has no divisor near {measured}; an effective batch of"
@@ -194,16 +194,20 @@ def _judged(case: Case, split: Split) -> Iterator[Part]:
         yield from _same_batch(case, split, micro, MEASURED)
 
 
-def _divisors(number: int, most: int) -> list[int]:
-    """The divisors of a number up to a size, the largest first."""
-    return [size for size in range(most, 0, -1) if number % size == 0]
+def divisors(number: int, most: int) -> Iterator[int]:
+    """The divisors of a number up to a size, the largest first.
+
+    >>> list(divisors(96, 40))
+    [32, 24, 16, 12, 8, 6, 4, 3, 2, 1]
+    """
+    return (size for size in range(min(most, number), 0, -1) if number % size == 0)
 
 
 def _by_plan(case: Case, split: Split, now: BatchVerdict) -> Iterator[Part]:
     """The largest clear split; a batch that is close is left as it is."""
     if split.effective > MOST_SPLIT or now.verdict == "close":
         return
-    sizes = _divisors(split.effective, split.effective)
+    sizes = divisors(split.effective, split.effective)
     verdicts = ((size, _verdict(case, size, split.effective // size)) for size in sizes)
     best = next((size for size, one in verdicts if one and one.verdict == "clear"), None)
     if best is None:
