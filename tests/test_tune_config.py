@@ -13,7 +13,7 @@ from machines_named import machine_named
 from gpusetup.configs.config import Config, addition, changed, read_config
 from gpusetup.errors import BadInput
 from gpusetup.tune.case import Facts, Option, Proposal, facts_of
-from gpusetup.tune.propose import propose
+from gpusetup.tune.rules import propose
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
 LAPTOP = facts_of(machine_named("rtx3050-laptop"))

@@ -8,7 +8,7 @@ from gpusetup.configs.config import changed, read_config
 from gpusetup.model.frozen import replace
 from gpusetup.plan.verdict import batch_verdict
 from gpusetup.tune.case import Facts, Option, Proposal
-from gpusetup.tune.propose import propose
+from gpusetup.tune.rules import propose
 
 
 def card(gib: int, capability: tuple[int, int] = (8, 9), gpus: int = 1) -> Facts:

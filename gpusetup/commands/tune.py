@@ -129,9 +129,8 @@ def _preset(options: Namespace, out: Console) -> int:
     """A file to start from: shown, or written where no file stands yet."""
     from gpusetup.tune.answer import TuneAnswer
     from gpusetup.tune.files import write_bytes
-    from gpusetup.tune.starts import start_file
 
-    text = start_file(options.preset)
+    text = named_file.shipped(f"presets/{options.preset}.yaml").decode()
     if options.target:
         if named_file.is_there(options.target):
             raise BadInput(f"{options.target} is there already", hint="name another `-o FILE`")
@@ -179,10 +178,9 @@ def _config(options: Namespace, out: Console) -> int:
     from gpusetup.configs.keys import looked_for
     from gpusetup.render.tune import measuring, tune_screen
     from gpusetup.tune.answer import TuneAnswer, difference
-    from gpusetup.tune.case import Option, facts_of
+    from gpusetup.tune.case import Option, facts_of, meant
     from gpusetup.tune.files import read_bytes, write_tuned
-    from gpusetup.tune.propose import propose
-    from gpusetup.tune.trainers import meant
+    from gpusetup.tune.rules import propose
 
     raw = read_bytes(options.config)
     config = read_config(raw, Path(options.config).name)

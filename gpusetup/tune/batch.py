@@ -22,10 +22,10 @@ from gpusetup.tune.case import (
     added_key,
     no_number,
     place,
+    trainer_in,
     written_over,
 )
 from gpusetup.tune.refusals import counted, refusals
-from gpusetup.tune.trainers import trainer_in
 
 BY_PLAN = "`gpusetup plan --from-config`"
 MEASURE_IT = "`gpusetup tune --batch-size --code MODULE:FUNCTION` measures it"

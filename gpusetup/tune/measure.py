@@ -17,9 +17,8 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.tune.answer import Row, TuneAnswer
 from gpusetup.tune.batch import divisors
 from gpusetup.tune.bench import Bench, Job, Say, check_code, refuse_errors
-from gpusetup.tune.case import Option
+from gpusetup.tune.case import Option, meant
 from gpusetup.tune.search import FIRST, Goal, Trial, fastest, largest_that_ran, stopped
-from gpusetup.tune.trainers import meant
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config

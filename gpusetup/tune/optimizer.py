@@ -16,7 +16,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.tune.bench import Bench, Job, refuse_errors, saved
 from gpusetup.tune.case import Proposal, facts_of
-from gpusetup.tune.propose import propose
+from gpusetup.tune.rules import propose
 from gpusetup.tune.search import Goal, Trial, fastest, largest_that_ran, next_for_speed, stopped
 
 TOTAL_SECONDS = 120.0

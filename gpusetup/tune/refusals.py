@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import not_training
 from gpusetup.configs.settings import Setting, name_of, truth, unquoted, whole
-from gpusetup.tune.case import Case, place
-from gpusetup.tune.trainers import trainer_in
+from gpusetup.tune.case import Case, place, trainer_in
 
 COUNTS = re.compile(
     r"(?ix) (?:max|min|num|total|train|warmup|decay|save|saving|eval|val|validation|checkpoint\w*"
