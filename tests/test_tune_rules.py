@@ -80,6 +80,14 @@ def test_a_model_that_cannot_fit_says_so_first_with_plans_table() -> None:
     assert "bf16: true" in tuned(lora, CARDS[24])[0]
 
 
+def test_a_sample_that_is_too_much_names_what_would_make_it_fit() -> None:
+    text = HF.format(size=4, steps=1).replace("1024", "8192").replace("Qwen3-0.6B", "Qwen3-8B")
+    text += "use_peft: true\nlora_r: 16\n"
+    new, proposal = tuned(text.replace("checkpointing: true", "checkpointing: false"), CARDS[24])
+    assert "checkpointing (`--checkpointing`)" in (proposal.cannot_fit or "")
+    assert not proposal.changes and not any("try 1" in word for word in proposal.words)
+
+
 def test_what_the_benchmark_found_to_bring_no_gain_is_not_written() -> None:
     text = "amp: false\nnum_workers: 2\ncompile: false\n"
     assert tuned(text, CARDS[24])[0] != text

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpusetup.configs.config import Config
 from gpusetup.configs.keys import Loop
 from gpusetup.configs.settings import Setting, in_words, name_of, names_in, unquoted, whole
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config import question_of
-from gpusetup.plan.verdict import BatchVerdict, batch_verdict
+from gpusetup.plan.verdict import BatchVerdict, Card, batch_verdict, what_fits
 from gpusetup.tune.case import (
     MEASURED,
     Case,
@@ -62,23 +63,32 @@ def _verdict(case: Case, size: int, steps: int | None = None) -> BatchVerdict | 
     return None if found.verdict == "unknown" else found
 
 
+OVER = 1.1
+"""From this part of the card on, what plan counts for one sample says that it cannot be trained."""
+
+
 def cannot_fit(case: Case) -> str | None:
-    """What to say first of all where not even one sample of the model fits, with plan's table,
-    whatever the other changes save."""
+    """What to say first of all if not even one sample of the model fits, whatever the other
+    changes save."""
     card, config = case.facts.card, case.changed or case.config
-    if card is None or elsewhere(case):
+    if card is None or elsewhere(case) or case.option.measured:
         return None
     try:
         one = batch_verdict(config, 1, card, short=True)
+        if (one.total_gib or 0.0) <= OVER * one.capacity_gib:
+            return None
+        return (
+            f"This model cannot be trained like this on this card: a single sample needs"
+            f" {one.total_gib:.1f} of {one.capacity_gib:.1f} GiB ({one.parts})."
+            f" {_enough(config, card)}"
+        )
     except GpuSetupError:
         return None
-    if one.verdict != "too much":
-        return None
-    return (
-        f"This model cannot be trained like this on this card: a single sample needs"
-        f" {one.total_gib or 0:.1f} of {one.capacity_gib:.1f} GiB ({one.parts}). No batch was"
-        f" changed: {BY_PLAN} says which recipe fits"
-    )
+
+
+def _enough(config: Config, card: Card) -> str:
+    ways = "; ".join(what_fits(config, card)[:3])
+    return f"What makes it fit: {ways}" if ways else f"{BY_PLAN} says what saves most"
 
 
 # --- each batch ---------------------------------------------------------------------------------
@@ -211,7 +221,10 @@ def _by_plan(case: Case, split: Split, now: BatchVerdict) -> Iterator[Part]:
     verdicts = ((size, _verdict(case, size, split.effective // size)) for size in sizes)
     best = next((size for size, one in verdicts if one and one.verdict == "clear"), None)
     if best is None:
-        yield f"{split.name}: {now.reason}, and no smaller one is clear: try 1, or {BY_PLAN}"
+        one, card, way = _verdict(case, 1, split.effective), case.facts.card, MEASURE_IT
+        if one and card and (one.total_gib or 0.0) > one.capacity_gib:
+            way = f"Even 1 takes {one.total_gib:.1f} GiB. {_enough(case.config, card)}"
+        yield f"{split.name}: {now.reason}, and no smaller one is clear. {way}"
     elif best != split.size:
         yield from _same_batch(case, split, best, f"{BY_PLAN}, clear on this card")
 
