@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import Loop
-from gpusetup.configs.settings import Setting, in_words, name_of, names_in, unquoted, whole
+from gpusetup.configs.settings import Setting, in_words, names_in, unquoted, whole
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config import question_of
@@ -23,10 +22,9 @@ from gpusetup.tune.case import (
     added_key,
     no_number,
     place,
-    trainer_in,
     written_over,
 )
-from gpusetup.tune.refusals import counted, refusals
+from gpusetup.tune.refusals import refusals
 
 BY_PLAN = "`gpusetup plan --from-config`"
 MEASURE_IT = "`gpusetup tune --batch-size --code MODULE:FUNCTION` measures it"
@@ -101,6 +99,7 @@ class Split(Frozen):
     size: int
     partner: Setting | None
     steps: int
+    """Of accumulation; 0 if several batches share one."""
     derived: bool
     """Whether a global batch in the same map lets the trainer derive the accumulation."""
 
@@ -113,44 +112,32 @@ class Split(Frozen):
         return in_words(self.setting.path)
 
 
+SAMPLES = ("sample", "samples", "sents", "sentence", "static")
+
+
 def batch(case: Case) -> Iterator[Part]:
     """Each batch with its accumulation: another split of the same effective batch."""
-    measured = case.option.measured
+    units = (one for one in case.named("batch_type") if unquoted(one.text).lower() not in SAMPLES)
+    unit = next(units, None)
     for setting, key in case.found:
         size = whole(setting)
         if key.role != "batch":
             continue
-        if unit := next(filter(_is_no_sample, case.named("batch_type")), None):
+        if unit:
             yield f"{place(setting)} is left as it is: {place(unit)} counts {unquoted(unit.text)}"
-        elif size is None:
+        elif not size or size < 1:
             yield no_number(setting)
-        elif size < 1:
-            yield f"{place(setting)} is {size}: that is not a batch size"
-        elif key.written:
+        else:
             split = _split_of(case, setting, size)
-            yield from list(_judged(case, split)) or _left(case, split)
-        elif measured and size > measured:
-            yield (
-                f"{in_words(setting.path)} is {size}; {MEASURED} {measured} ran: the trainer"
-                f" derives other settings from it ({key.source}), so it is not written"
-            )
-        elif not key.source.startswith("Trinity"):
-            yield from _left(case, _split_of(case, setting, size))
-
-
-def _is_no_sample(unit: Setting) -> bool:
-    return unquoted(unit.text).lower() not in ("sample", "samples", "sents", "sentence", "static")
+            parts = list(_judged(case, split)) if key.written else []
+            yield from parts or _left(case, split)
 
 
 def _split_of(case: Case, setting: Setting, size: int) -> Split:
     """The accumulation that goes with a batch is in the same map, else the only one there is."""
-
-    def together(one: Setting) -> bool:
-        return one.path[:-1] == setting.path[:-1]
-
-    there = case.having("accumulation")
-    same = [one for one in there if together(one)]
-    derived = not same and any(map(together, case.having("total")))
+    around, there = setting.path[:-1], case.having("accumulation")
+    same = [one for one in there if one.path[:-1] == around]
+    derived = not same and any(one.path[:-1] == around for one in case.having("total"))
     here = same or ([] if derived else there)
     partner = here[0] if len(here) == 1 else None
     steps = (whole(partner) or 0) if partner else 1
@@ -160,8 +147,8 @@ def _split_of(case: Case, setting: Setting, size: int) -> Split:
 
 
 def _left(case: Case, split: Split) -> Iterator[str]:
-    """Why a batch stays; nothing if the answer says so already."""
-    if not case.facts.gpus or cannot_fit(case):
+    """Why a batch stays."""
+    if not case.facts.gpus:
         return
     now = _verdict(case, split.size)
     why = f"{BY_PLAN} cannot judge this config. {MEASURE_IT}"
@@ -178,28 +165,22 @@ def _judged(case: Case, split: Split) -> Iterator[Part]:
     """Another split, or why not; nothing if it is as it should be."""
     measured, effective = case.option.measured, split.effective
     if measured is None:
-        if not (cannot_fit(case) or elsewhere(case)) and len(case.having("batch")) == 1:
-            now = _verdict(case, split.size)
-            yield from _by_plan(case, split, now) if now and split.steps else ()
+        if split.steps and not elsewhere(case) and len(case.having("batch")) == 1:
+            yield from _by_plan(case, split)
         return
     most = min(measured, effective)
+    micro = next(divisors(effective, most), 0)
     if split.size == measured:
         return
-    if split.steps < 1:
-        partner = f", with {in_words(split.partner.path)}" if split.partner else ""
-        yield f"{split.name} is {split.size}, {MEASURED} {measured} ran: by hand{partner}"
-    elif split.size < measured and effective < measured:
+    if 0 < effective < measured:
         yield (
             f"{split.name}: {measured} ran here; a batch {measured / effective:.3g} times as large"
             " is another experiment: scale the learning rate with it for SGD, by its square root"
             " for Adam, and warm up"
         )
-    elif (micro := next(divisors(effective, most))) * 4 < most:
-        near = effective - effective % measured or measured
-        yield (
-            f"{split.name}: {effective} has no divisor near {measured}; an effective batch of"
-            f" {near} would split well, but it is another experiment"
-        )
+    elif not micro or micro * 4 < most:
+        partner = f", with {in_words(split.partner.path)}" if split.partner else ""
+        yield f"{split.name} is {split.size}, {MEASURED} {measured} ran: by hand{partner}"
     elif micro != split.size:
         yield from _same_batch(case, split, micro, MEASURED)
 
@@ -213,9 +194,10 @@ def divisors(number: int, most: int) -> Iterator[int]:
     return (size for size in range(min(most, number), 0, -1) if number % size == 0)
 
 
-def _by_plan(case: Case, split: Split, now: BatchVerdict) -> Iterator[Part]:
+def _by_plan(case: Case, split: Split) -> Iterator[Part]:
     """The largest clear split; a batch that is close is left as it is."""
-    if split.effective > MOST_SPLIT or now.verdict == "close":
+    now = _verdict(case, split.size)
+    if now is None or now.verdict == "close" or split.effective > MOST_SPLIT:
         return
     sizes = divisors(split.effective, split.effective)
     verdicts = ((size, _verdict(case, size, split.effective // size)) for size in sizes)
@@ -229,33 +211,16 @@ def _by_plan(case: Case, split: Split, now: BatchVerdict) -> Iterator[Part]:
         yield from _same_batch(case, split, best, f"{BY_PLAN}, clear on this card")
 
 
-def _same_batch(case: Case, split: Split, micro: int, source: str) -> Iterator[Part]:
-    """The same effective batch in other pieces."""
-    reason = f"{_pieces(split.effective, micro)} keeps the effective batch of {split.effective} on"
-    reason += " a GPU"
+def _same_batch(case: Case, split: Split, micro: int, source: str) -> list[Part]:
+    """The same effective batch in other pieces: the batch and its accumulation, or why not."""
+    steps = split.effective // micro
+    pieces = f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
+    for reason in refusals(case):
+        return [f"{split.name} stays {split.size} ({pieces} by {source}): {reason}"]
+    reason = f"{pieces} keeps the effective batch of {split.effective} on a GPU"
     if split.derived:
         reason += " (the trainer derives the accumulation from the global batch)"
-    parts = _written(case, split, micro, Why(reason=reason, source=source))
-    yield from parts
-    if any(isinstance(one, str) for one in parts) or source.startswith(BY_PLAN):
-        return
-    yield (
-        "The same effective batch in other pieces gives the same gradient, except for layers that"
-        " look across the batch (BatchNorm, of which nothing is said here)"
-    )
-
-
-def _pieces(effective: int, micro: int) -> str:
-    steps = effective // micro
-    return f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
-
-
-def _written(case: Case, split: Split, micro: int, why: Why) -> list[Part]:
-    """The batch and its accumulation: both of them, or why not."""
-    steps = split.effective // micro
-    if reasons := [*refusals(case), *counts_pieces(case)]:
-        pieces = _pieces(split.effective, micro)
-        return [f"{split.name} stays {split.size} ({pieces} by {why.source}): {reasons[0]}"]
+    why = Why(reason=f"{reason}; only BatchNorm would see other pieces", source=source)
     both = [*written_over(case, split.setting, str(micro), why)]
     if split.partner:
         both += written_over(case, split.partner, str(steps), why)
@@ -263,26 +228,9 @@ def _written(case: Case, split: Split, micro: int, why: Why) -> list[Part]:
         added = added_key(case, "accumulation", str(steps), why.reason)
         if not added:
             return [
-                f"{split.name} is {split.effective}; {why.source} says {micro} with {steps} steps"
+                f"{split.name} is {split.effective}; {source} says {micro} with {steps} steps"
                 " of accumulation. The config has no accumulation key that is known: nothing is"
                 " written: a smaller batch alone is another experiment"
             ]
         both += added
     return [part for part in both if isinstance(part, str)] or both
-
-
-# --- what goes with it --------------------------------------------------------------------------
-
-
-def counts_pieces(case: Case) -> Iterator[str]:
-    """Why the pieces must stay: a setting that counts them, or may."""
-    trainer = trainer_in(case.config) or Loop(name="this trainer")
-    for one in counted(case):
-        name = name_of(one.path)
-        if name in trainer.micro.split():
-            yield f"{place(one)} counts micro-batches: change both by hand"
-        elif trainer.steps == "unknown" and name not in trainer.updates.split():
-            yield (
-                f"{place(one)} counts steps, and whether these are micro-batches or updates is not"
-                " known here: change both by hand"
-            )

@@ -290,9 +290,9 @@ def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Pro
         parts = [one for one in parts if isinstance(one, str) or one.change.source == MEASURED]
     edits = [part.edit for part in parts if isinstance(part, Proposed)]
     case = replace(case, changed=changed(config, edits))
-    if option.measured or not option.interrupted:
-        parts = [*several_gpus(case), *batch(case), *parts]
     stopped = cannot_fit(case)
+    if option.measured or not option.interrupted:
+        parts = [*several_gpus(case), *(() if stopped else batch(case)), *parts]
     made = [part for part in parts if isinstance(part, Proposed) and not stopped]
     made.sort(key=lambda one: (one.edit.start, one.edit.text))
     return Proposal(
