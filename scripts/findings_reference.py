@@ -38,12 +38,12 @@ def page(row: Cause) -> Iterator[str]:
     said = [cell(one.message) for one in said_of(row.id)]
     title = title_of(row)
     yield f"# {cell(title) if said else title}\n\n"
-    yield f"`{row.id}`: {row.title}{kind(row)}. {row.means}\n\n"
+    yield f"`{row.id}`: {row.name}{kind(row)}. {row.means}\n\n"
     parts = {
         "Messages": ", ".join(one for one in said if one != cell(title)),
         "Proven by": row.proven_by,
         "What it is not": row.not_when,
-        "What to do": row.way_out,
+        "What to do": row.text,
     }
     yield from (f"- {label}: {text}\n" for label, text in parts.items() if text)
 

@@ -60,15 +60,15 @@ def watched() -> None:
     Console().print(live.renderable)
 
 
-GRID = ("plan", "--table", "--model", "qwen3-8b", "--gpu", "A100 80GB")
+ONE_GPU = ("plan", "--model", "qwen3-8b", "--gpu", "RTX 4090")
 PICTURES: dict[str, tuple[str, Callable[[], None]]] = {
     "doctor": (
         "gpusetup doctor --from rtx3050-laptop",
         lambda: printed("doctor", "--from", "rtx3050-laptop"),
     ),
-    "plan-grid": (
-        'gpusetup plan --table --model qwen3-8b --gpu "A100 80GB"',
-        lambda: printed(*GRID),
+    "plan": (
+        'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
+        lambda: printed(*ONE_GPU),
     ),
     "monitor": ("gpusetup monitor", watched),
 }

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
 PROBLEMS = {
     "full": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no GPU"}]},
     "noimage": {"containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]},
@@ -28,7 +30,7 @@ def kubectl(folder: Path, words: list[str]) -> int:
         print((folder / what).read_text(), end="")
         return 0
     if verb == "create":
-        job = json.load(sys.stdin)
+        job = yaml.safe_load(sys.stdin)
         (folder / "jobs" / job["metadata"]["name"]).write_text(json.dumps(job))
         return 0
     name = next((word for word in words if "gpusetup-" in word), "")

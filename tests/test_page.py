@@ -101,7 +101,7 @@ def test_packages_are_answered_by_the_table_without_asking_anybody() -> None:
         ({"gpu": "RTX 9999", "os": "linux"}, "RTX 9999"),
         ({"gpu": "--output", "os": "linux"}, "gpu"),
         ({"os": "linux", "driver": "x"}, "driver"),
-        ({"os": "linux", "packages": "--refresh"}, "refresh"),
+        ({"os": "linux", "packages": "--explain"}, "explain"),
         ({"os": "linux", "machine": "x86_64", "packages": "vllm;rm -rf"}, "vllm"),
     ],
 )

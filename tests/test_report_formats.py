@@ -111,7 +111,6 @@ FACTS: tuple[tuple[str, str, Any], ...] = (
     ("in (C:/Users/me/x.obj)", "os.family", "windows"),
     ("in (/Users/me/x.py)", "os.family", "macos"),
     ("in (/home/me/x.py)", "os.family", "linux"),
-    ("/usr/x/y /opt/x/y\nPress any key to continue . . .", "os.family", "windows"),
     ("built with cc (Ubuntu 11.4.0-1ubuntu1~22.04.2) 11.4.0\nOS: none", "os.name", None),
     ("built with cc (Ubuntu 11.4.0-1ubuntu1~22.04.2) 11.4.0\nI am on Ubuntu 20.04 here", "os.name", "Ubuntu 20.04"),
     (" - OS (e.g., Linux): Windows 10\n - How you installed PyTorch (`conda`, `pip`): pip", "os.name", "Windows 10"),

@@ -129,8 +129,3 @@ def test_a_mirrors_password_is_not_printed(capsys: pytest.CaptureFixture[str]) -
     others = [choice["index_url"] for choice in answer["fallbacks"]]
     assert others == [f"{MIRROR}/cu121", f"{MIRROR}/cu118"]
     assert any("left out" in note for note in answer["notes"])
-
-
-def test_an_index_that_does_not_answer_is_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["resolve", *LAPTOP, "--refresh", "--index", "http://127.0.0.1:9/whl"]) == 3
-    assert "Connection refused" in capsys.readouterr().err

@@ -37,8 +37,10 @@ def _fill(world: World) -> None:
         wheel = world.add_default(name, version, requires=requires)
         world.index.uploaded[wheel.name] = f"{on}T00:00:00Z"
 
-    for torch in ("2.15.0", "2.14.1", "2.13.0", "2.12.1", "2.5.0"):
-        add("torch", torch)
+    for torch in ("2.15.0", "2.14.1", "2.13.0", "2.12.1", "2.9.1", "2.5.0"):
+        for backend in ("cu124", "cu126", "cu130", "cpu"):
+            wheel = world.wheel("torch", f"{torch}+{backend}")
+            world.index.add(f"whl/{backend}", wheel)
     for name in (
         "filelock",
         "typing-extensions",
@@ -79,7 +81,7 @@ def ask(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
     enter(world, monkeypatch)
     monkeypatch.setattr("gpusetup.probe.machine.read_machine", read_once)
-    monkeypatch.setenv("GPUSETUP_CACHE", str(world.folder / "kept"))
+    monkeypatch.setenv("GPUSETUP_INDEX", world.index.index_root)
 
     def asked(*words: str) -> Said:
         capsys.readouterr()
@@ -223,6 +225,6 @@ def test_offline_asks_nobody_and_answers_from_the_table(ask: Ask, world: World) 
 
 def test_a_file_for_pip_looks_for_torch_on_its_own_page_and_names_no_second_index(ask: Ask) -> None:
     said = ask("server", "--format", "requirements").out
-    assert "--find-links https://download.pytorch.org/whl/cu130/torch/\n" in said
+    assert "/whl/cu130/torch/\n" in said
     assert "--extra-index-url" not in said
     assert "torchvision" not in said

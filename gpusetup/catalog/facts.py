@@ -33,10 +33,6 @@ class Switched(Frozen):
     """A part of the names of GPUs that there are boards with NVSwitch of."""
 
     part: str
-    links: Literal["all", "some"]
-    """`all`: every link of such a GPU leads somewhere; `some`: cards with a bridge exist too."""
-    count: int | None = None
-    """How many NVLinks such a GPU has."""
 
 
 class Integrated(Frozen):
@@ -172,23 +168,13 @@ def generation_of(device_id: str | None) -> Capability | None:
     return next((row.capability for row in rows if number >= int(row.from_id, 16)), None)
 
 
-def switched(name: str, *, every_link: bool = False) -> bool:
-    """Whether there are boards with NVSwitch of a GPU; with `every_link`, whether all are so.
+def switched(name: str) -> bool:
+    """Whether there are boards with NVSwitch of a GPU.
 
-    >>> switched("NVIDIA A100 80GB PCIe"), switched("NVIDIA A100 80GB PCIe", every_link=True)
+    >>> switched("NVIDIA A100 80GB PCIe"), switched("NVIDIA L4")
     (True, False)
     """
-    row = next((row for row in facts(Switched) if row.part in name), None)
-    return row is not None and not (every_link and row.links == "some")
-
-
-def nvlinks_of(name: str) -> int | None:
-    """How many NVLinks a GPU has: NVML may offer more places than it has links.
-
-    >>> nvlinks_of("NVIDIA A100-SXM4-80GB"), nvlinks_of("NVIDIA H100 80GB HBM3"), nvlinks_of("L4")
-    (12, 18, None)
-    """
-    return next((row.count for row in facts(Switched) if row.count and row.part in name), None)
+    return any(row.part in name for row in facts(Switched))
 
 
 def extension(name: str) -> Extension:

@@ -16,7 +16,6 @@ FILES = (
     *("toolkit", "torch", "torch_builds", "torch_kernels", "triton", "wheels", "windows"),
     "wsl",
 )
-_loaded = [vars(import_module(f"gpusetup.causes.{file}")) for file in FILES]
-_known = {one.id: one for file in _loaded for one in file.values() if isinstance(one, Cause)}
-CAUSES = tuple(sorted(_known.values(), key=lambda cause: cause.order))
+_known = (cause for file in FILES for cause in import_module(f"gpusetup.causes.{file}").CAUSES)
+CAUSES: tuple[Cause, ...] = tuple(sorted(_known, key=lambda cause: cause.order))
 ROWS = (*FACTS, *(row for cause in CAUSES for row in cause.rows))

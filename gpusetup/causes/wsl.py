@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import NO_DRIVER, NO_INIT, Layer
+from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, is_report
 from gpusetup.fixes import packages, paste
@@ -12,76 +12,6 @@ from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, lines
 
 WSL_LIBRARIES = "/usr/lib/wsl/lib"
-
-WSL_DRIVER = Cause(
-    id="wsl-driver",
-    place=(Layer.BOUNDARY, 80),
-    title="WSL does not reach the Windows driver",
-    means="No NVIDIA driver in Windows, WSL 1, or a GPU that is not shared.",
-    proven_by="WSL, no GPU, and /dev/dxg or libcuda missing",
-    way_out="Driver in Windows, wsl --update",
-    source='NVIDIA, "CUDA on WSL User Guide"',
-    explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded", "gpu-init-failed"),
-    by_check=True,
-    message=Message(
-        way=lambda context, _: driver_of_windows(
-            context, context.catalog.driver_floor("12", "windows")
-        ),
-        cases=(
-            Message(
-                # WSL 1 names a kernel 4.4.0 with the build of Windows: WSL 2 has no such old one.
-                where=(lambda context: (context.os.kernel or "").startswith("4.4.0-"),),
-                title="This is WSL 1, which has no GPU",
-                text="In PowerShell convert the distribution to WSL 2: `wsl --set-version NAME 2` "
-                "(the command lists the names)",
-                commands=("wsl.exe --list --verbose",),
-            ),
-        ),
-    ),
-    says=(
-        says("gpu access blocked", why="blocked"),
-        says("wsl environment detected but no adapters", why="adapters"),
-        says(
-            "/usr/lib/wsl/lib/nvidia-smi",
-            r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi",
-            why="crash",
-        ),
-        says("driver version: 0", r"Driver Version: 0(?![\d.])", why="version-zero"),
-    ),
-    examples=(
-        "Failed to initialize NVML: GPU access blocked by the operating system",
-        "Driver Version: 0   CUDA Version: N/A",
-        "nvidia-container-cli: initialization error: WSL environment detected but no adapters were found: unknown",
-        "/usr/lib/wsl/lib/nvidia-smi\nSegmentation fault (core dumped)",
-    ),
-    not_examples=(
-        "WSL environment detected and two adapters were found",
-        "alias nvidia-smi=/usr/lib/wsl/lib/nvidia-smi",
-    ),
-)
-
-WSL_LINUX_DRIVER = Cause(
-    id="wsl-linux-driver",
-    kind_of="wsl-driver",
-    place=(Layer.PROCESS, 30),
-    title="a Linux driver is installed inside WSL",
-    means="It hides the library through which WSL talks to Windows.",
-    proven_by="libcuda from outside /usr/lib/wsl/lib",
-    way_out="Remove it",
-    source='NVIDIA, "CUDA on WSL User Guide"',
-    explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),
-    by_check=True,
-    message=Message(
-        title="A Linux driver library is installed inside WSL: {path}",
-        detail=f"WSL's own is in {WSL_LIBRARIES}; another one cannot talk to Windows.",
-        text="Remove the Linux driver's packages from WSL, then start WSL again",
-        way=lambda context, text: Fix(
-            text=text,
-            commands=(*_removal(context), *lines("wsl.exe --shutdown")),
-            needs_root=True,
-        ),
-    ),
-)
 
 REMOVAL = {
     "ubuntu": lines("sudo apt purge -y '^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$'"),
@@ -116,3 +46,60 @@ def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") 
 def _removal(context: RuleContext) -> Lines:
     """What removes a Linux driver; a WSL of which nothing is said is Ubuntu, its default."""
     return REMOVAL.get(packages.distribution(context) or "ubuntu", ())
+
+
+CAUSES = (
+    Cause(
+        "wsl-driver",
+        title="WSL does not reach the Windows driver",
+        means="No NVIDIA driver in Windows, WSL 1, or a GPU that is not shared.",
+        text="Driver in Windows, wsl --update",
+        proven_by="WSL, no GPU, and /dev/dxg or libcuda missing",
+        source='NVIDIA, "CUDA on WSL User Guide"',
+        by_check=True,
+        way=lambda context, _: driver_of_windows(
+            context, context.catalog.driver_floor("12", "windows")
+        ),
+        cases=(
+            Message(
+                # WSL 1 names a kernel 4.4.0 with the build of Windows: WSL 2 has no such old one.
+                where=(lambda context: (context.os.kernel or "").startswith("4.4.0-"),),
+                title="This is WSL 1, which has no GPU",
+                text="In PowerShell convert the distribution to WSL 2: `wsl --set-version NAME 2` "
+                "(the command lists the names)",
+                commands=("wsl.exe --list --verbose",),
+            ),
+        ),
+        says=(
+            says("gpu access blocked", why="blocked"),
+            says("wsl environment detected but no adapters", why="adapters"),
+            says(
+                "/usr/lib/wsl/lib/nvidia-smi",
+                r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi",
+                why="crash",
+            ),
+            says("driver version: 0", r"Driver Version: 0(?![\d.])", why="version-zero"),
+        ),
+        examples=(
+            "Failed to initialize NVML: GPU access blocked by the operating system",
+            "Driver Version: 0   CUDA Version: N/A",
+            "nvidia-container-cli: initialization error: WSL environment detected but no adapters were found: unknown",
+            "/usr/lib/wsl/lib/nvidia-smi\nSegmentation fault (core dumped)",
+        ),
+        not_examples=("alias nvidia-smi=/usr/lib/wsl/lib/nvidia-smi",),
+    ),
+    Cause(
+        "wsl-linux-driver",
+        title="A Linux driver library is installed inside WSL: {path}",
+        plain="A Linux driver is installed inside WSL",
+        means=f"WSL's own is in {WSL_LIBRARIES}; another one cannot talk to Windows.",
+        text="Remove the Linux driver's packages from WSL, then start WSL again",
+        proven_by="libcuda from outside /usr/lib/wsl/lib",
+        source='NVIDIA, "CUDA on WSL User Guide"',
+        kind_of="wsl-driver",
+        explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),
+        by_check=True,
+        commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),
+        needs_root=True,
+    ),
+)

@@ -146,11 +146,10 @@ def gather(
 
 def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
     """Before an answer about an environment that is between two states, or not the active one."""
-    from gpusetup.causes.environments import STALE_ENVIRONMENT
     from gpusetup.probe.unfinished import unfinished
     from gpusetup.render.language import plain
 
-    gone = [one.text for one in machine.events if one.kind == STALE_ENVIRONMENT.id]
+    gone = [one.text for one in machine.events if one.kind == "stale-environment"]
     named = (f"VIRTUAL_ENV names {one}, which is no environment" for one in gone)
     for sentence in (*named, *(() if ended else unfinished(machine))):
         out.talk(plain(sentence))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from gpusetup.causes.torch_builds import GPU_CHECK_FAILED
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.render.console import Console
@@ -41,4 +40,4 @@ def verified(snapshot: Snapshot, out: Console) -> tuple[Event, ...]:
 
 def _event(name: str, device: str, status: str, said: str) -> Event:
     values = {"name": name, "device": device, "status": status}
-    return Event(kind=GPU_CHECK_FAILED.id, values=values, source="verify", text=f"{name} {said}")
+    return Event(kind="gpu-check-failed", values=values, source="verify", text=f"{name} {said}")

@@ -91,9 +91,10 @@ def run(options: Namespace, out: Console) -> int:
     """Ask every node, keep their records, and judge them."""
     _refuse_what_is_not_meant(options)
     if options.kubernetes == "daemonset":
-        from gpusetup.fleet.engines.kubernetes import listed, watcher
+        from gpusetup.fleet.engines.kubernetes import manifest
 
-        out.text(listed(watcher(_setting(options), options.node_python or "python")))
+        python = options.node_python or "python"
+        out.text(manifest("daemonset", _setting(options), python=python))
         return 0
     wish = _wish(options)
     into = _folder(options)

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from gpusetup.fleet.sweep.judge import Result
     from gpusetup.verify.ranks.launch import Rank
 
-LIMIT_SECONDS, MEET_SECONDS = 30.0, 240.0
-BYTES = {"cpu": 1 << 22, "cuda": 1 << 27}
+LIMIT_SECONDS = 30.0
 NO_LAUNCHER = "`fleet sweep` is one rank of several, and nothing here says which of how many"
 LAUNCHERS = (
     "start it with a launcher, one rank per GPU: `srun --ntasks-per-node=8 gpusetup fleet sweep`, "
@@ -28,8 +27,8 @@ LAUNCHERS = (
 
 
 SUMMARY = (
-    "Start it with a launcher, as every rank: the ranks compute and exchange data in pairs, and it "
-    "names the rank, node or path that is slow, broken or silent. Exit 1 if one is."
+    "Start it with a launcher, as every rank: the ranks exchange data in pairs, and it names the "
+    "rank, node or path that is slow, broken or silent. Exit 1 if one is."
 )
 EXAMPLES = (
     "srun --ntasks-per-node=8 gpusetup fleet sweep",
@@ -69,21 +68,17 @@ def _worker(options: Namespace, device: str) -> tuple[str, ...]:
 
 def _lead(rank: Rank, options: Namespace, out: Console) -> int:
     from gpusetup.fleet.sweep.answer import answer
-    from gpusetup.fleet.sweep.lead import Leader, Sizes
-    from gpusetup.model.frozen import replace
+    from gpusetup.fleet.sweep.lead import MEET_SECONDS, Leader
     from gpusetup.render.sweep import sweep_screen
 
     worker = _worker(options, f"{options.device}:{rank.local}")
-    limit = options.limit or LIMIT_SECONDS
-    sizes = Sizes(bytes=BYTES["cpu"], limit=limit, meet=MEET_SECONDS)
-    leader, code = Leader(rank, worker, _worker(options, "store"), sizes), 1
+    leader, code = Leader(rank, worker, _worker(options, "store")), 1
     try:
         out.talk(f"{rank.world} ranks; waiting for them at most {MEET_SECONDS:g} s")
         leader.meet()
-        if any(unit.device != "cpu" for unit in leader.units):
-            leader.sizes = replace(sizes, bytes=BYTES["cuda"])
         began = time.monotonic()
-        sweep = leader.sweep(lambda result: _tell(result, out))
+        limit = options.limit or LIMIT_SECONDS
+        sweep = leader.sweep(limit, lambda result: _tell(result, out))
         hosts = {number: leader.host(number) for number in range(rank.world)}
         found = answer(sweep, leader.absent, hosts, time.monotonic() - began)
         code = 0 if found.ok else Unsatisfiable.exit_code
@@ -105,9 +100,8 @@ def _follow(rank: Rank, options: Namespace, out: Console) -> int:
     from gpusetup.verify.ranks.gathering import Spoke
 
     spoke = Spoke(rank)
-    home = {"host": rank.host, "local": rank.local}
     worker = _worker(options, f"{options.device}:{rank.local}")
-    end = take_part(spoke, worker, home)
+    end = take_part(spoke, worker)
     if not end:
         out.talk(
             f"error: rank {rank.rank} on {plain(rank.host)}: rank 0 at {plain(rank.address)} ended "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable
@@ -10,16 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpusetup.causes.torch import INSTALL_UNFINISHED
 from gpusetup.commands.common import gather
-from gpusetup.install import conda
+from gpusetup.errors import Blocked
 from gpusetup.install.answers import plan_answer, unchanged_answer
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import by_conda, describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
 from gpusetup.install.job import new_job
-from gpusetup.install.joint.coming import with_set
 from gpusetup.install.log import Log
 from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
@@ -43,15 +40,16 @@ from gpusetup.install.target.find import (
     venv_to_make,
 )
 from gpusetup.install.target.in_use import users_of
+from gpusetup.install.together import with_set
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.shell import OWN_SYSTEM
+from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.probe.target import choose_target
 from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
-from gpusetup.render.language import Row, Screen, plain, section
+from gpusetup.render.language import Screen, plain
 from gpusetup.render.progress import fetching
 from gpusetup.resolver.companions import pinned_in_words
 from gpusetup.system.system import System
@@ -110,13 +108,11 @@ def install(session: Session) -> int:
     packages or puts the previous ones back."""
     request, job = session.request, session.job
     target, machine = _read(session)
-    program = conda.conda_program(os.environ)
-    theirs = bool(by_conda(machine) and program and not (request.wheelhouse or request.venv))
-    question = question_of(request, machine, target.installed, by_conda=theirs)
+    if by_conda(machine) and not (request.wheelhouse or request.venv or request.download):
+        return _by_conda(session, machine)
+    question = question_of(request, machine, target.installed, by_conda=False)
     if question.asked.left_out_words:
         job.talk(question.asked.left_out_words)
-    if theirs and program:
-        return _install_by_conda(session, target, decide(question, job.talk), program)
     if request.wheelhouse:
         wanted = use_wheelhouse(job, target, request.wheelhouse, question.wanted)
         question = replace(question, wanted=wanted)
@@ -162,7 +158,7 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
 def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dict[str, Any] | None:
     """None if it has to be installed again; else what verify said, empty if it was not asked. What
     a dry run found interrupted is never right: that is ended first."""
-    if any(event.kind == INSTALL_UNFINISHED.id for event in task.machine.events):
+    if any(event.kind == "install-unfinished" for event in task.machine.events):
         return None
     if session.request.no_verify or session.request.dry_run:
         return {}
@@ -199,34 +195,21 @@ def _plan_screen(plan: Plan, answer: InstallAnswer) -> Screen:
     )
 
 
-# --- by conda, mamba or micromamba, where torch is theirs ---------------------------------------
+# --- by conda, where torch is conda's ------------------------------------------------------------
 
 
-def _install_by_conda(session: Session, target: Target, task: Task, program: str) -> int:
-    """Another installer would leave two torches in one place."""
-    request, job = session.request, session.job
-    if task.is_done:
-        return _unchanged(session, target, task)
-    plan = conda.plan_by_conda(task, target, program)
-    build, planned = task.build, plan_answer(job, plan, task)
-    said = "" if request.yes and not request.dry_run else conda.conda_says(plan)
-    screen = screens.plan_screen(
-        planned,
-        {"from": f"{build.backend} of {build.channel}"},
-        section("conda says", [Row(f"  {line}", hang=4) for line in said.splitlines()]),
-        warnings=screens.in_use(plan.used_by),
-        notes=task.resolution.notes,
+def _by_conda(session: Session, machine: Snapshot) -> int:
+    """conda's own command is shown: another installer would leave two torches in one place."""
+    answer, screen = _described(session.request, session.talk, machine)
+    session.out.answer(answer, screen)
+    if session.request.dry_run or answer.state == "unchanged":
+        return 0
+    python = answer.target
+    raise Blocked(
+        f"conda has installed torch into {python}, and conda itself changes it",
+        hint="nothing was changed; type the command above, then test the result: "
+        f"`{own_line('gpusetup', 'verify', '--python', python)}`",
     )
-
-    def done() -> Done:
-        outcome = conda.execute_conda(job, plan, verify=not request.no_verify)
-        now = replace(plan, after=conda.seen(plan.target))
-        answer = plan_answer(job, now, task, outcome)
-        passed = outcome.verdict is None or outcome.verdict["verdict"] == "passed"
-        back = conda.way_back(Path(plan.target, STORE))
-        return answer, screens.end_screen(answer, undo=back), passed
-
-    return session.carry_out(planned, screen, done)
 
 
 # --- `--undo` -----------------------------------------------------------------------------------
@@ -243,7 +226,6 @@ def undo(session: Session) -> int:
         session.out.answer(answer, screens.end_screen(answer, "undone"))
         return 0
     store, system = folder / STORE, System()
-    conda.refuse_undo(store)
     layout = layout_of(system, choose_target(system, str(folder)).python)
     check_target(layout)
     journal = change.undo_known(store, layout).journal
@@ -287,20 +269,24 @@ def _download(session: Session, target: Target, task: Task) -> int:
 def show_described(options: Namespace, out: Console) -> int:
     """The commands as one would type them on the machine that is described; nothing is asked."""
     machine = gather(options, out)
-    answer, task = describe(request_of(options), lambda text: out.talk(plain(text)), machine)
+    out.answer(*_described(request_of(options), lambda text: out.talk(plain(text)), machine))
+    return 0
+
+
+def _described(
+    request: InstallRequest, talk: Callable[[str], None], machine: Snapshot
+) -> tuple[InstallAnswer, Screen]:
+    answer, task = describe(request, talk, machine)
     build, asked = task.build, task.asked
     if task.is_done:
-        screen = screens.end_screen(answer, notes=task.notes)
-    else:
-        comes = not build.labelled and "torch" in asked.family
-        told = {
-            "packages": without_logins(", ".join(asked.packages)),
-            "stays": ", ".join(asked.pinned),
-            "backend": build.backend if comes else None,
-            "fallback": screens.fallback(task.fallbacks),
-        }
-        broken = pinned_in_words(machine, build) if task.decision.moves else ()
-        notes, system = (*broken, *task.all_notes), machine.os.family or OWN_SYSTEM
-        screen = screens.plan_screen(answer, told, notes=notes, system=system)
-    out.answer(answer, screen)
-    return 0
+        return answer, screens.end_screen(answer, notes=task.notes)
+    comes = not build.labelled and "torch" in asked.family
+    told = {
+        "packages": without_logins(", ".join(asked.packages)),
+        "stays": ", ".join(asked.pinned),
+        "backend": build.backend if comes else None,
+        "fallback": screens.fallback(task.fallbacks),
+    }
+    broken = pinned_in_words(machine, build) if task.decision.moves else ()
+    notes, system = (*broken, *task.all_notes), machine.os.family or OWN_SYSTEM
+    return answer, screens.plan_screen(answer, told, notes=notes, system=system)

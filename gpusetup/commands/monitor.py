@@ -250,12 +250,11 @@ def _choose(source: Nvml, options: Namespace, out: Console) -> None:
     """Tell the source which GPUs; say so where that is not all of them."""
     from gpusetup.monitor.choice import VARIABLE, named_places, visible_places
 
-    places = tuple(range(len(source.gpus)))
+    gpus = source.first.gpus if source.first else ()
     variable = os.environ.get(VARIABLE)
     if options.gpu:
-        places = named_places(options.gpu, source.gpus)
+        source.places = named_places(options.gpu, gpus)
     elif variable is not None:
         pci = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-        places, said = visible_places(variable, source.gpus, pci_order=pci)
+        source.places, said = visible_places(variable, gpus, pci_order=pci)
         out.talk(plain(said))
-    source.choose(places)

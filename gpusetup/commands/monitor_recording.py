@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from typing import TextIO
 
 from gpusetup.monitor import record
-from gpusetup.monitor.session import Losses
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import Sample
@@ -35,7 +34,7 @@ class Recording:
         self._out = out
         self._stack = ExitStack()
         self._tally = Tally()
-        self._sinks: list[record.Sink] = [Losses(self.say)]
+        self._sinks: list[record.Sink] = []
         self._json: record.JsonLines | None = None
 
     def __enter__(self) -> Recording:

@@ -28,12 +28,12 @@ EXAMPLES = (
     'gpusetup plan --serve vllm --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
 HOW = (
-    "strategy", "optimizer", "dtype", "amp", "quantize", "lora", "lora_targets",
+    "strategy", "optimizer", "dtype", "amp", "quantize", "lora",
     "tensor_parallel", "pipeline_parallel", "context_parallel",
     "expert_parallel",
 )  # fmt: skip
 """Options that are fields of a job."""
-WHAT = ("model", "params", "size", "context", "batch", "accumulate", "gpus", "sp",
+WHAT = ("model", "params", "context", "batch", "accumulate", "gpus", "sp",
         "solve")  # fmt: skip
 """Options that are fields of a question."""
 
@@ -65,7 +65,7 @@ def checkpointed(text: str) -> str:
 
 
 def configure(parser: ArgumentParser) -> None:
-    from gpusetup.configs.values import optimizer_named, targets_named
+    from gpusetup.configs.values import optimizer_named
 
     parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
     whole: dict[str, Any] = {"type": int, "metavar": "N"}
@@ -79,11 +79,6 @@ def configure(parser: ArgumentParser) -> None:
     what("--context", type=tokens, metavar="N", help="tokens a sequence: 32768, 32k")
     what("--batch", **whole, help="sequences a step, on all GPUs together")
     what("--accumulate", **whole, help="micro-batches a step")
-    what(
-        "--size",
-        metavar="[N]HxW",
-        help="a diffusion model's image or video: 1024x1024",
-    )
     what("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
     what("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
     what("--gpus", **whole, help="number of GPUs")
@@ -100,12 +95,6 @@ def configure(parser: ArgumentParser) -> None:
     mixed: dict[str, Any] = {"choices": ("bf16", "fp16", "none"), "metavar": "TYPE"}
     how("--amp", **mixed, help="mixed precision: bf16, fp16, none")
     how("--lora", type=int, metavar="RANK", help="train only a LoRA of this rank")
-    how(
-        "--lora-targets",
-        type=targets_named,
-        metavar="ON",
-        help="layers with LoRA: all, attention, qv",
-    )
     bits: dict[str, Any] = {
         "choices": ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"),
         "metavar": "TYPE",
@@ -132,7 +121,6 @@ def configure(parser: ArgumentParser) -> None:
     ):
         unknown(flag, dest="solve", action="store_const", const=name, help=text)
     group.add_argument("--predict", action="store_true", help="do not use measured figures")
-    group.add_argument("--table", action="store_true", help="a table of lengths and GPU counts")
     group.add_argument("--cells", metavar="CSV", help="answer every row of a file, as JSON")
     group.add_argument("--format", choices=("text", "yaml"), default="text")
 
@@ -143,7 +131,7 @@ def strategy_word(text: str) -> str:
     from gpusetup.plan.job import DIVIDES
 
     word = strategy_named(text)
-    if word not in DIVIDES and word != "shard-grad-op":
+    if word not in DIVIDES:
         raise ArgumentTypeError(f"{text!r} is none of {', '.join(DIVIDES)}")
     return word
 
@@ -164,17 +152,17 @@ def run(options: Namespace, out: Console) -> int:
         from gpusetup.commands.plan_code import run_code
 
         return run_code(options, out, place_of(options, out))
-    asked = asked_of(options, out)
-    return (run_grid if options.table else run_one)(options, out, asked)
+    return run_one(options, out)
 
 
-def run_one(options: Namespace, out: Console, asked: Asked) -> int:
+def run_one(options: Namespace, out: Console) -> int:
     from gpusetup.plan.answer import answer, as_document, decided
 
+    asked = asked_of(options, out)
     decision = decided(asked)
     found = answer(asked, decision)
     if options.format == "yaml":
-        from gpusetup.plan.trainers import Plan, document
+        from gpusetup.plan.trainer_file import Plan, document
 
         job, trainer = decision.job, asked.question.trainer or ""
         plan = Plan(trainer=trainer, job=job, recipe=decision.shown.recipe)
@@ -184,17 +172,6 @@ def run_one(options: Namespace, out: Console, asked: Asked) -> int:
 
         out.answer(as_document(found), lambda: plan_text(found))
     return 0 if found.fits else Unsatisfiable.exit_code
-
-
-def run_grid(options: Namespace, out: Console, asked: Asked) -> int:
-    from gpusetup.model.documents import PlanCellsAnswer
-    from gpusetup.plan.answer import grid
-    from gpusetup.render.plan import grid_text
-
-    found = grid(asked, options.gpus or asked.place.count)
-    cells = tuple(plan for row in found.plans for plan in row)
-    out.answer(PlanCellsAnswer(cells=cells), lambda: grid_text(found))
-    return 0 if any(plan.fits for plan in cells) else Unsatisfiable.exit_code
 
 
 def run_cells(options: Namespace, out: Console) -> int:
@@ -248,8 +225,6 @@ def question_of(options: Namespace) -> Question:
         how["checkpointing"] = options.checkpointing == "full"
     elif options.checkpointing:
         how["selective"] = options.checkpointing
-    if how.get("strategy") == "shard-grad-op":
-        how |= {"strategy": "fsdp1", "reshard": False}
     said = {name: getattr(options, name) for name in WHAT}
     return Question(**said, trainer=trainer_named(options.trainer), how=how)
 
@@ -295,7 +270,7 @@ def place_of(options: Namespace, out: Console) -> Place:
 
 PLACES = ("gpu", "gpu_mem", "machine_from")
 ABOUT = ("model", "params", "code", "cells")
-EXCLUSIVE = (PLACES, ABOUT, ("table", "solve", "cells"), ("from_config", "params", "code", "cells"))
+EXCLUSIVE = (PLACES, ABOUT, ("solve", "cells"), ("from_config", "params", "code", "cells"))
 """Of each of these at most one."""
 TAKES = {
     "serve": ("model", "params", "context", "batch", "gpus", "weights", "cache", *PLACES),
@@ -310,13 +285,13 @@ SOLVERS = {"context": "max-context", "batch": "max-batch", "gpus": "gpus-needed"
 def check_modes(options: Namespace) -> None:
     """UsageError if two options ask for different things."""
     names = {*ABOUT, *PLACES, *HOW, *WHAT, "trainer", "offload", "checkpointing", "from_config",
-             "table", "predict", "weights", "cache", "serve"}  # fmt: skip
+             "predict", "weights", "cache", "serve"}  # fmt: skip
     said = {name for name in names if getattr(options, name) not in (None, False, [])}
     for one, other in (pair for group in EXCLUSIVE for pair in combinations(group, 2)):
         if {one, other} <= said:
             raise UsageError(f"{flag(one, options)} and {flag(other, options)} exclude each other")
-    if options.format == "yaml" and (options.json or options.table):
-        raise UsageError("`--format yaml` and `--json`, `--table` exclude each other")
+    if options.format == "yaml" and options.json:
+        raise UsageError("`--format yaml` and `--json` exclude each other")
     if not options.serve and {"weights", "cache"} & said:
         raise UsageError("`--weights` and `--cache` need a server: add `--serve`")
     for mode, takes in TAKES.items():

@@ -26,7 +26,7 @@ def run_code(options: Namespace, out: Console, place: Place) -> int:
     """Trace, decide, show. What the code raised is shown in full under `-v`."""
     from gpusetup.plan.answer import as_document
     from gpusetup.plan.code import CodeFailed, plan_of
-    from gpusetup.render.plan_code import code_text
+    from gpusetup.render.plan import code_text
 
     asked = asked_of(options, place)
     out.talk(f"tracing one step of {options.code}...")
@@ -42,7 +42,6 @@ def run_code(options: Namespace, out: Console, place: Place) -> int:
 
 def asked_of(options: Namespace, place: Place) -> CodeAsked:
     """The words of the command line, checked."""
-    from gpusetup.model.frozen import replace
     from gpusetup.plan.code import CodeAsked, CodeRequest
 
     is_open = options.solve == "batch"
@@ -67,9 +66,7 @@ def asked_of(options: Namespace, place: Place) -> CodeAsked:
         optimizer=options.optimizer or "adamw",
         accumulate=1 if options.accumulate is None else options.accumulate,
     )
-    asked = CodeAsked(request=request, place=place, solved=is_open)
-    limit = max(round(place.capacity - asked.overhead), 1)
-    return replace(asked, request=replace(request, limit_bytes=limit))
+    return CodeAsked(request=request, place=place, solved=is_open)
 
 
 def traced(asked: CodeAsked) -> tuple[Trace, int | None]:
@@ -106,11 +103,11 @@ def trace(
     `Unsatisfiable` if it does not end in time, `Blocked` if `python` has no torch.
     """
     from gpusetup.model.codec import to_json, to_plain
-    from gpusetup.plan.code import OVERRIDES, answer_of, as_traced, check
+    from gpusetup.plan.code import OVERRIDES, answer_of, check
     from gpusetup.system.processes import run
 
     check(request)
-    question = to_plain(as_traced(request)) | {"folder": str(Path(folder).resolve())}
+    question = to_plain(request) | {"folder": str(Path(folder).resolve())}
     said = run(
         (python or sys.executable, str(SCRIPT)),
         timeout=seconds,

@@ -12,7 +12,6 @@ from itertools import chain
 from typing import BinaryIO, NamedTuple
 
 from gpusetup import named_file
-from gpusetup.causes.running import REPORT_CUT, REPORT_EMPTY
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
@@ -52,7 +51,7 @@ def snapshot_of(name: str | bytes) -> Snapshot:
     if len(text.raw) == text.size:
         return snapshot
     read, size = (f"{count / MIB:.1f} MiB" for count in (len(text.raw), text.size))
-    cut = Event(kind=REPORT_CUT.id, values={"size": size, "read": read}, source="report")
+    cut = Event(kind="report-cut", values={"size": size, "read": read}, source="report")
     return replace(snapshot, events=(*snapshot.events, cut))
 
 
@@ -101,9 +100,7 @@ def _read(raw: bytes) -> Snapshot:
     snapshot = read_bytes(raw)
     if has_words(raw):
         return snapshot
-    return replace(
-        snapshot, events=(*snapshot.events, Event(kind=REPORT_EMPTY.id, source="report"))
-    )
+    return replace(snapshot, events=(*snapshot.events, Event(kind="report-empty", source="report")))
 
 
 def has_words(raw: bytes) -> bool:

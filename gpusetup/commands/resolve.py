@@ -78,11 +78,6 @@ def configure(parser: ArgumentParser) -> None:
         help="with PACKAGE: use no network, only gpusetup's own table",
     )
     wish.add_argument(
-        "--refresh",
-        action="store_true",
-        help="ask torch's index for builds newer than the catalog",
-    )
-    wish.add_argument(
         "--index",
         dest="index_root",
         metavar="URL",

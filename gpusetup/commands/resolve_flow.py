@@ -8,16 +8,16 @@ from argparse import Namespace
 from datetime import date
 from pathlib import Path
 
-from gpusetup.catalog.builds import INDEX_ROOT, Catalog, with_catalog
+from gpusetup.catalog.builds import INDEX_ROOT, with_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import gather, system_for
 from gpusetup.diagnosis.request import chosen_request, decision_for
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.credentials import without_credentials
-from gpusetup.install.joint.table import Joint, by_table
 from gpusetup.install.packages import requested_packages
-from gpusetup.install.refresh import refreshed
+from gpusetup.install.settings.environment import asking_environment, indexes
 from gpusetup.install.settings.index_root import index_root_of
+from gpusetup.install.together import choose_together, refusal
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
@@ -29,7 +29,7 @@ from gpusetup.render.formats import FORMATS, Wanted
 from gpusetup.resolver import check_request, resolve, to_answer
 from gpusetup.resolver.companions import environment_of, pinned, pinned_in_words
 from gpusetup.resolver.described import Description, described
-from gpusetup.resolver.joint import Asked, by_name, name_of
+from gpusetup.resolver.joint import Asked, Joint, by_name, by_table, name_of
 from gpusetup.resolver.least import Decision
 from gpusetup.resolver.notes import age_note
 from gpusetup.resolver.offer import at_root, newest_of
@@ -42,7 +42,7 @@ CHANNELS = {"nightly": "each day", "test": "soon"}
 def answer(options: Namespace, out: Console) -> int:
     root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
     shown = without_credentials(root)
-    catalog = _catalog(options, root, out)
+    catalog = load_catalog()
     by_conda = options.format == "conda"
     request = Request(
         torch=None if options.torch in CHANNELS else options.torch,
@@ -64,7 +64,7 @@ def answer(options: Namespace, out: Console) -> int:
         return _show(_of_channel(options.torch, asked, shown), snapshot, options, out)
     joint, newest = None, None
     if options.packages:
-        joint, resolution = _together(options, asked, out)
+        joint, resolution = _together(options, asked, root, out)
     else:
         decision = _decision(asked, is_described=given != Description())
         resolution = decision.resolution
@@ -83,9 +83,7 @@ def answer(options: Namespace, out: Console) -> int:
             hint = "`gpusetup resolve` without `--format` says why"
             raise Unsatisfiable("No torch build fits", hint=hint)
         if joint and joint.refused:
-            from gpusetup.install.joint.coming import refusal
-
-            raise Unsatisfiable(*refusal(joint))
+            raise refusal(joint)
         out.text(FORMATS[options.format](wanted))
         return 0
     if joint:
@@ -163,16 +161,12 @@ def _notes(
     return tuple(filter(None, said))
 
 
-def _catalog(options: Namespace, root: str, out: Console) -> Catalog:
-    """The catalog; with `--refresh` with the builds that the index lists now."""
-    catalog = load_catalog()
-    return refreshed(catalog, root, out.talk, options.backend) if options.refresh else catalog
-
-
 # --- packages, chosen together -------------------------------------------------------------------
 
 
-def _together(options: Namespace, asked: Asked, out: Console) -> tuple[Joint, Resolution]:
+def _together(
+    options: Namespace, asked: Asked, root: str, out: Console
+) -> tuple[Joint, Resolution]:
     """The set, by the user's own indexes or offline by our table, and its torch; or why there is
     none. UsageError for what is no package."""
     requested = requested_packages(options.packages, {}, environment_of(asked.machine))
@@ -183,12 +177,10 @@ def _together(options: Namespace, asked: Asked, out: Console) -> tuple[Joint, Re
     if options.offline:
         joint = by_table(asked)
     else:
-        from gpusetup.install.joint.choose import choose_together
-        from gpusetup.install.joint.places import users_places
-
-        places = users_places(os.environ, Path.home())
-        out.talk(f"asked: {', '.join(places.shown)} (`--offline` uses no network)")
-        joint = choose_together(asked, places)
+        places = (root, *indexes(asking_environment(os.environ, Path.home())))
+        shown = ", ".join(map(without_credentials, places))
+        out.talk(f"asked: {shown} (`--offline` uses no network)")
+        joint = choose_together(asked, root)
     exact = replace(asked.request, torch=f"=={joint.build.torch}", backend=joint.build.backend)
     found = resolve(asked.machine, exact, asked.catalog)
     there = {one.name: (one.version or "").partition("+")[0] for one in joint.packages}

@@ -1,8 +1,7 @@
 """Which of several findings is the root: the order of their records.
 
-Findings stand in the order of the `place` of their records: the layer, the rank in it. What is only
-a consequence of a cause says its layer (`SHOWS`) and its record (`explains`). Only the records of
-files that are loaded are asked: the file of every finding that was made is.
+Findings stand in the order of their records: the layer, the rank in it. What is only a consequence
+of a cause says its layer (`SHOWS`) and its record (`explains`).
 """
 
 from __future__ import annotations
@@ -23,13 +22,15 @@ def place_of(finding: Finding) -> tuple[int, int, str]:
 def consequences(cause: Cause) -> tuple[str, ...]:
     """What a cause explains where both are there: of its layer, and of its own.
 
-    >>> from gpusetup.causes import cuda_start
-    >>> consequences(cuda_start.CUDA_SEES_NO_DEVICE)
+    >>> from gpusetup.causes import table
+    >>> consequences(RECORDS["cuda-sees-no-device"])
     ('torch-sees-no-gpu', 'gpu-check-failed')
     """
     shown = SHOWS.get(cause.place[0], ()) if cause.place else ()
-    after = (one for one in shown if one not in RECORDS or RECORDS[one].order > cause.order)
-    return tuple(dict.fromkeys((*after, *cause.explains)))
+    after = (one for one in shown if RECORDS[one].order > cause.order)
+    # What explains the cause itself is none of its consequences.
+    theirs = (one for one in after if cause.id not in RECORDS[one].explains)
+    return tuple(dict.fromkeys((*theirs, *cause.explains)))
 
 
 def linked(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -19,53 +19,14 @@ def sentence(title: str) -> str:
 
 
 def once(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-    """Each line quoted once: no part of what is quoted in full from the same place, nor what was
-    read from there in the same words.
+    """One quote of each line of a text, the longest; of other sources each text once.
 
     >>> whole, part = Evidence(source="line 3", text="an AMD 6600xt"), "6600xt"
-    >>> len(once((Evidence(source="line 3", text=part), whole, whole)))
+    >>> len(once((Evidence(source="nvidia-smi, line 3", text=part), whole, whole)))
     1
-    >>> said = Evidence(source="report, line 1", text="print(cuda.is_available()) False")
-    >>> once((said, Evidence(source="line 1", text="cuda.is_available(): False"))) == (said,)
-    True
     """
-    if len(evidence) < 2:
-        return evidence
-    told: dict[tuple[str, str], Evidence] = {}
-    for one in evidence:
-        told.setdefault((place_of(one.source), _words(one.text)), one)
-    lines = tuple(told.values())
-    return tuple(a for a in lines if not any(_within(a, b) for b in lines))
-
-
-def _within(part: Evidence, whole: Evidence) -> bool:
-    """Whether one line is a true part of another from the same place, or says less of its words."""
-    if place_of(part.source) != place_of(whole.source) or part.text == whole.text:
-        return False
-    if _words(part.text) in _words(whole.text):
-        return True
-    return place_of(part.source).startswith("line ") and _named(part.text) < _named(whole.text)
-
-
-def _words(text: str) -> str:
-    """The text however it was spaced."""
-    return " ".join(text.split())
-
-
-def _named(text: str) -> set[str]:
-    """The words and numbers of a text, however they are joined.
-
-    >>> sorted(_named("driver 535.183: False"))
-    ['183', '535', 'driver', 'false']
-    """
-    return set(re.findall(r"\w+", text.lower()))
-
-
-def place_of(source: str) -> str:
-    """Where a source stands: two readers of a text may quote the same line of it.
-
-    >>> place_of("nvidia-smi, line 3"), place_of("nvml, libcuda")
-    ('line 3', 'nvml, libcuda')
-    """
-    line = source.rpartition(", ")[2]
-    return line if line.startswith("line ") else source
+    lines: dict[str, Evidence] = {}
+    for one in sorted(evidence, key=lambda one: -len(one.text)):
+        line = re.search(r"line \d+$", one.source)
+        lines.setdefault(line[0] if line else one.text, one)
+    return tuple(dict.fromkeys(one for one in evidence if one in lines.values()))

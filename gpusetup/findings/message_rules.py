@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import RECORDS, Message
 from gpusetup.evidence.context import RuleContext, event_evidence, gpus, on, source_of
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.fixes import packages, paste, which
@@ -22,7 +22,7 @@ def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[M
         met = tuple(event for event in messages if has(event, case.having))
         if met and all(where(context) for where in case.where):
             lacking = (
-                name for name in ("title", "plain", "text", "detail") if not getattr(case, name)
+                name for name in ("title", "plain", "text", "means") if not getattr(case, name)
             )
             return replace(case, **{name: getattr(message, name) for name in lacking}), met
     return message, messages
@@ -38,7 +38,7 @@ def has(event: Event, patterns: Mapping[str, str]) -> bool:
 
 def from_message(
     context: RuleContext,
-    cause: Cause,
+    cause: str,
     message: Message,
     messages: Events,
     *,
@@ -47,22 +47,23 @@ def from_message(
     **values: str,
 ) -> Finding:
     """The finding of a message, written with the values of the events that have it; where the
-    message has no title or text, the record's are said."""
+    message lacks a text, the record's is said."""
+    record = RECORDS[cause]
     title = title_of(context, message, messages, values)
-    if not message.text and not message.way:
-        message = replace(message, text=cause.way_out)
-    found = cause.found(
-        title or cause.title[0].upper() + cause.title[1:],
-        detail=message.detail,
+    if not message.text:
+        message = replace(message, text=record.text)
+    found = record.found(
+        title or record.name,
+        detail=message.means,
         evidence=event_evidence(messages),
         fix=fix or fix_of(context, message, messages),
     )
-    return replace(found, severity=severity or message.severity or cause.severity)
+    return replace(found, severity=severity or message.only or record.severity)
 
 
 def finding(
     context: RuleContext,
-    cause: Cause,
+    cause: str,
     said: Iterable[Event],
     *,
     fix: Fix | None = None,
@@ -70,7 +71,7 @@ def finding(
     **values: str,
 ) -> Finding:
     """The finding of a record, by what was said and what the machine shows."""
-    message, met = case_of(context, cause.message or Message(), tuple(said))
+    message, met = case_of(context, RECORDS[cause], tuple(said))
     return from_message(context, cause, message, met, fix=fix, severity=severity, **values)
 
 
@@ -85,9 +86,22 @@ def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> Even
     return tuple(Event(kind="shown", source=one.source, text=one.text) for one in said)
 
 
+def of_gpus(
+    context: RuleContext,
+    cause: str,
+    concerned: Sequence[Gpu],
+    *fields: str,
+    severity: Severity | None = None,
+) -> Finding:
+    """The finding of what the machine shows of some of its GPUs."""
+    who, said = which.titled(context, concerned), marked(context, concerned, *fields)
+    have = which.have(concerned)
+    return finding(context, cause, said, severity=severity, who=who, have=have, gpus=who)
+
+
 def seen(
     context: RuleContext,
-    cause: Cause,
+    cause: str,
     subject: str,
     text: str,
     *,
@@ -129,8 +143,12 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
 
     family = context.os.family
     on_windows = family == "windows" or (family is None and not message.commands)
-    here = on_windows and message.windows is not None
-    commands = lines(*message.windows or ()) if here else typed(message.commands)
+    if callable(message.commands):
+        commands = message.commands(context)
+    elif on_windows and message.windows is not None:
+        commands = lines(*message.windows)
+    else:
+        commands = typed(message.commands)
     return Fix(
         text=message.text,
         commands=(*commands, *typed(message.then)),

@@ -6,17 +6,13 @@ import re
 from collections.abc import Iterable
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
-from gpusetup.causes.driver_there import DRIVER_MISSING
-from gpusetup.causes.gpu_models import AMD_GPU, APPLE_SILICON, INTEL_GPU, NO_NVIDIA_GPU
 from gpusetup.causes.lenders import lender_of
-from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
     cuda_errors,
     cuda_needed,
     driver_answers,
-    event_evidence,
     events,
     has_nvidia,
     in_container,
@@ -24,12 +20,11 @@ from gpusetup.evidence.context import (
     kernel_driver_spoke,
     nvidia_on_pci,
     on,
-    value_evidence,
 )
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import other_makers, paste, which
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
-from gpusetup.model.finding import Findings, Fix
+from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.machine import Event, Events
 from gpusetup.resolver.held import vendors_of
 
@@ -67,7 +62,7 @@ def driver_missing(context: RuleContext) -> Findings:
         fix = Fix(text=lender.gives_a_gpu) if lender else _install(context)
         who = which.names(context) if there else ""
         who = f"{lender.name} gave this notebook no GPU" if lender else who
-        yield finding(context, DRIVER_MISSING, seen, fix=fix, who=who)
+        yield finding(context, "driver-missing", seen, fix=fix, who=who)
 
 
 def _install(context: RuleContext) -> Fix:
@@ -156,12 +151,11 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     named = (f"{d.vendor} {d.name or d.device_id} at {d.bus_id}" for d in machine.pci_devices or ())
     seen = "; ".join(named) or "no NVIDIA GPU is listed"
     about = ("pci_devices", seen)
-    if cause is APPLE_SILICON:
+    if cause == "apple-silicon":
         about = ("os.machine", f"macOS on {machine.os.machine or 'a Mac'}")
-    wanted = event_evidence(events(context, *LOOKED_FOR_CUDA))
+    said = (*events(context, *LOOKED_FOR_CUDA)[:3], shown(context, *about))
     passing = events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
-    found = cause.as_note if passing else cause.found
-    yield found(cause.title, evidence=(*wanted, value_evidence(context, *about)), fix=fix)
+    yield finding(context, cause, said, fix=fix, severity=Severity.NOTE if passing else None)
 
 
 def _in_use(context: RuleContext) -> bool:
@@ -203,7 +197,7 @@ LOOKED_FOR_CUDA = (
     "hip-kernel-missing",
     "torch-not-compiled-with-cuda",
     "no-nvidia-driver",
-    NO_NVIDIA_GPU.id,
+    "no-nvidia-gpu",
     "cuda-unavailable",
     "no-hip-gpus",
     "no-xpu",
@@ -260,20 +254,20 @@ def _runs(context: RuleContext) -> bool:
 IMAGE = "; `gpusetup doctor --gpu NAME --driver VERSION` judges this image for its host instead"
 
 
-def _of_whom(context: RuleContext) -> tuple[Cause, Fix]:
+def _of_whom(context: RuleContext) -> tuple[str, Fix]:
     named = " ".join(e.values.get("name", "") for e in events(context, "foreign-gpu"))
     maker = maker_of(context.torch.backend)
     if _apple(context):
-        return APPLE_SILICON, other_makers.apple(context)
+        return "apple-silicon", other_makers.apple(context)
     if "amd" in (maker, *vendors_of(context.snapshot)) or events(context, *OF_ANOTHER_MAKER[:2]):
-        return AMD_GPU, other_makers.amd(context)
+        return "amd-gpu", other_makers.amd(context)
     if maker == "intel" or events(context, "no-xpu") or re.search(other_makers.ARC, named):
-        return INTEL_GPU, other_makers.intel(context)
+        return "intel-gpu", other_makers.intel(context)
     torch, said = context.torch, events(context, "cuda-error")
     build = context.snapshot.wanted.torch and paste.chosen(context)
     asked = ("--torch", build.torch) if build else ()
     cpu = paste.gpusetup(context, *asked, "--backend", "cpu")
-    return NO_NVIDIA_GPU, Fix(
+    return "no-nvidia-gpu", Fix(
         text="Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
         + (IMAGE if in_container(context) else ""),
         commands=() if torch.installed or torch.version or said else (cpu,),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.evidence.context import RuleContext, gib, on
-from gpusetup.evidence.plausible import is_a_path
+from gpusetup.evidence.context import RuleContext, gib
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Alternative, Fix, each_block
 from gpusetup.model.frozen import replace
@@ -29,7 +28,7 @@ def short_disks(context: RuleContext) -> tuple[Disk, ...]:
 
 
 def making_room(context: RuleContext, short: tuple[Disk, ...]) -> Lines:
-    """The commands that free what is short: the caches of installers, another temporary folder."""
+    """The commands that free what is short: the caches of installers."""
     subjects = {disk.subject for disk in short}
     uv = "uv" in (context.installer, context.snapshot.failing.program)
     by_uv = subjects & {"uv-cache", "site-packages"} or (uv and not subjects)
@@ -37,19 +36,7 @@ def making_room(context: RuleContext, short: tuple[Disk, ...]) -> Lines:
     room = [paste.command(context, "uv", "cache", "clean")] if by_uv else []
     if by_pip and context.snapshot.python.has_pip is not False:
         room.append(paste.command(context, paste.python(context), "-m", "pip", "cache", "purge"))
-    return (*room, *(_temporary(context) if "tmp" in subjects else ()))
-
-
-def _temporary(context: RuleContext) -> Lines:
-    """A temporary folder on a disk with room."""
-    roomy = [
-        d for d in context.snapshot.disks if (d.free_bytes or 0) >= needed(d) and d.path != "tmp"
-    ]
-    beside = [disk for disk in roomy if disk.subject.endswith("-cache")] or roomy
-    if not beside or on(context, "windows") or not is_a_path(beside[0].path):
-        return ()
-    folder = f"{beside[0].path.rpartition('/')[0]}/tmp"
-    return (paste.command(context, "mkdir", "-p", folder), paste.setting(context, "TMPDIR", folder))
+    return tuple(room)
 
 
 INSTALLS = re.compile(r"gpusetup install\b|install\b.*\b(?:torch|pytorch)==?\d")

@@ -13,13 +13,11 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from gpusetup.causes.torch_builds import GPU_CHECK_FAILED
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import facts_of, summed
 from gpusetup.fleet.judge import Judged
 from gpusetup.fleet.names import natural
 from gpusetup.fleet.nodes import Node, NodeFinding, Rate
-from gpusetup.fleet.profile import Unmet, unlike
 from gpusetup.model.codec import from_json
 from gpusetup.model.documents import VerifyAnswer
 from gpusetup.model.finding import Severity
@@ -29,7 +27,7 @@ from gpusetup.named_file import text_of
 from gpusetup.probe.saved import parse_snapshot, read_bytes
 from gpusetup.redaction import redact
 
-KINDS = ("snapshot", "doctor", "verify", "node-check", "node_check", "run")
+KIND = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run)$")
 """What a file's name may end with after the node's name, and what a file in a node's folder is
 called."""
 MOST_FILES = 200_000
@@ -68,7 +66,6 @@ class _NodeCheck(Frozen):
     taken_at: str | None = None
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
-    unmet: tuple[Unmet, ...] = ()
 
 
 def read_folder(
@@ -113,12 +110,8 @@ def name_of(path: Path, folder: Path) -> str:
     >>> [name_of(here / name, here) for name in names]
     ['gpu1', 'gpu1', 'gpu1']
     """
-    stem = path.stem
-    if path.parent != folder and stem in KINDS:
-        return path.parent.name
-    for kind in KINDS:
-        stem = stem.removesuffix(f".{kind}").removesuffix(f"-{kind}")
-    return on_one_line(stem or path.stem)
+    stem = KIND.sub("", path.stem)
+    return on_one_line(stem or (path.stem if path.parent == folder else path.parent.name))
 
 
 def on_one_line(name: str) -> str:
@@ -201,7 +194,7 @@ def _from_verify(raw: bytes, what: str, judged: Judged) -> Node:
     return Node(
         kind=tuple(sorted(set(gpus))),
         facts={field: value for field, value in facts.items() if value},
-        findings=tuple(_error(GPU_CHECK_FAILED.id, f"verify's {one}") for one in said),
+        findings=tuple(_error("gpu-check-failed", f"verify's {one}") for one in said),
         rates=tuple(
             Rate(
                 check=one.name,
@@ -224,7 +217,7 @@ def _from_node_check(raw: bytes, what: str, judged: Judged) -> Node:
     del judged
     answer = from_json(raw, _NodeCheck, what=what)
     gpu = answer.facts.get("gpus.name")
-    findings = (*answer.findings, *(unlike(one.words) for one in answer.unmet))
+    findings = answer.findings
     if not answer.ok and not any(one.severity is Severity.ERROR for one in findings):
         findings = (*findings, _error("node-check-failed", answer.reason))
     return Node(

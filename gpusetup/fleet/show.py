@@ -6,14 +6,6 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
-from gpusetup.causes.gpu_access import VGPU_UNLICENSED
-from gpusetup.causes.gpu_losses import (
-    FABRIC_UNHEALTHY,
-    NVLINK_DEGRADED,
-    PCIE_DEGRADED,
-    POWER_THERMAL_THROTTLE,
-)
-from gpusetup.causes.host import CUDA_LAUNCH_BLOCKING, MEMORY_CACHING_OFF
 from gpusetup.fleet.drift import LEAST_NODES, Mixed, drifts
 from gpusetup.fleet.folder import Records
 from gpusetup.fleet.names import SAFE, natural, slurm_list
@@ -26,8 +18,8 @@ GRAVITY = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
 
 COSTS = (
-    *(POWER_THERMAL_THROTTLE.id, PCIE_DEGRADED.id, NVLINK_DEGRADED.id, FABRIC_UNHEALTHY.id),
-    *(VGPU_UNLICENSED.id, CUDA_LAUNCH_BLOCKING.id, MEMORY_CACHING_OFF.id),
+    *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
+    *("vgpu-unlicensed", "cuda-launch-blocking", "memory-caching-off"),
 )
 """Warnings that cost speed now: a node that has one is not sound, however many others have it."""
 

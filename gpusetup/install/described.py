@@ -50,13 +50,10 @@ def by_conda(machine: Snapshot) -> bool:
 def _steps(installer: str, task: Task) -> tuple[Step, ...]:
     """The commands; where torch stays, none of them names another."""
     asked, machine, request = task.asked, task.machine, task.question.request
-    followers, pinned = asked.followers, asked.pinned
-    if installer == "conda":  # its own names; beside the family its step names torch itself
-        followers = ()
-        pinned = () if asked.family else tuple(f"py{one}" for one in pinned)
+    followers = (*asked.followers, *asked.pinned) if installer == "uv" else ()  # conda's own names
     options = InstallerOptions(
         python=machine.python.executable,
-        packages=(*asked.family, *asked.packages, *followers, *pinned),
+        packages=(*asked.family, *asked.packages, *followers),
         index_root=request.root,
         wheelhouse=request.wheelhouse,
         conda_prefix=machine.conda.prefix,

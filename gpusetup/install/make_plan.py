@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpusetup.catalog.companion_table import companion_table, cuda_constraints
-from gpusetup.catalog.default_wheels import usual_major
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.install.decide import Task
@@ -21,8 +19,9 @@ from gpusetup.install.target.in_use import users_of
 from gpusetup.installers.options import FAMILY, family_of
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import Choice, TorchBuild
+from gpusetup.model.resolution import Choice
 from gpusetup.resolver.companions import pinned
+from gpusetup.resolver.joint import Asked, limits_beside
 
 
 def plan_task(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -73,6 +72,7 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
         why=task.why,
         steps=steps,
         before=before,
+        after={one.name: one.version for one in wheels},
         warnings=tuple(
             f"{one.name} {one.version} requires {one.needs}: it stays, and may fail"
             for one in left
@@ -91,6 +91,8 @@ def _first_index(
     no such wheel, and what uv says of it."""
     build, asked = task.build, task.asked
     passed: list[tuple[str, str]] = []
+    wanted = task.question.wanted
+    together = Asked(machine=task.machine, request=wanted, catalog=load_catalog())
     root = job.wheels[0].source if job.wheels else task.question.request.root
     for choice in task.choices:
         question = Question(
@@ -100,7 +102,7 @@ def _first_index(
             ),
             index=f"{root.rstrip('/')}/{choice.backend}",
             others=(*asked.packages, *asked.followers, *asked.pinned),
-            constraints=_of_its_cuda(build),
+            constraints=limits_beside(together, build) if build.cuda else (),
         )
         try:
             wheels = locked(job, target, question)
@@ -126,12 +128,3 @@ def exact_in(wheels: Sequence[Wheel], name: str, version: str, backend: str) -> 
     labelled = f"{version}+{backend}"
     plain = version in there and labelled not in there
     return f"{name}=={version if plain else labelled}"
-
-
-def _of_its_cuda(build: TorchBuild) -> tuple[str, ...]:
-    """What loads beside this torch of the packages whose CUDA the table of companions knows."""
-    if not build.cuda:
-        return ()
-    usual, table = usual_major(load_catalog(), build), companion_table()
-    each = (cuda_constraints(one, build.cuda_major, usual) for one in table.projects)
-    return tuple(text for texts in each for text in texts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.diagnose import diagnose
@@ -16,9 +17,10 @@ from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Offer
 from gpusetup.model.shell import shell_line
+from gpusetup.resolver.decide import nothing_fits
+from gpusetup.resolver.held import concluded
 from gpusetup.resolver.least import Decision
 from gpusetup.resolver.offer import in_new_environment, new_folder
-from gpusetup.resolver.refusal import nothing_fits, reasons, told
 
 
 def refuse_trouble_elsewhere(
@@ -59,14 +61,26 @@ def refuse(question: Question, decision: Decision) -> None:
         raise nothing_fits(decision.resolution)
     if decision.how != "refused":
         return
-    machine, request = question.machine, question.request
-    rows = reasons(decision, machine, target_options(request), request.packages)
-    usual = "".join(
-        f"\n  {row.because}:\n    {shell_line(row.command, machine.os.family)}" for row in rows
-    )
-    said = told(decision, machine, load_catalog())
+    machine, request, target = question.machine, question.request, target_options(question.request)
+    held = decision.held.backend if decision.held else ""
+    maker, newest = maker_of(held), decision.newest.build
+    other = newest.backend if newest and newest.backend != held else "cpu"
+    host = ("--backend", held) if is_seen_only(maker) else ("--gpu", "NAME")
+    install = ("gpusetup", "install", *target, *request.packages)
+    usual = {
+        "this image is built on a machine without its GPU": (*install, *host),
+        f"you want the build for {other}": (*install, "--backend", other),
+        "the GPU is here, and its driver is missing or does not answer": (
+            *("gpusetup", "doctor"),
+            *target,
+        ),
+    }
+    rows = (f"\n  {why}:\n    {shell_line(w, machine.os.family)}" for why, w in usual.items())
+    guess = concluded(machine, load_catalog())
+    is_for = f"is a build for {BY_ID[maker].name} GPUs" if maker else "may be a build for GPUs"
     raise Unsatisfiable(
-        f"{said}. The usual reasons, and the command for each:{usual}",
+        f"{f'{guess}. ' if guess else ''}torch {machine.torch.version} {is_for}: it was left as "
+        f"it is. The usual reasons, and the command for each:{''.join(rows)}",
         hint="only `--backend` exchanges a build for one maker's GPUs for another's, or the CPU's",
     )
 

@@ -16,7 +16,7 @@ from gpusetup.model.resolution import Request, Resolution
 from gpusetup.resolver import check_request, resolve
 from gpusetup.resolver.beside import torch_beside
 from gpusetup.resolver.companions import environment_of
-from gpusetup.resolver.refusal import nothing_fits
+from gpusetup.resolver.decide import nothing_fits
 
 
 class InstallRequest(Frozen):

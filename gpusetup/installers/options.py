@@ -109,9 +109,7 @@ def packages_step(installer: str, options: InstallerOptions) -> Step:
     wanted = (*default_index(options), *others(options.packages))
     if installer == "conda":
         where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
-        # conda keeps the torch that it has installed; a wheel's version is no match spec.
-        named = (word for word in others(options.packages) if not word.startswith("torch=="))
-        argv = ("conda", "install", "--yes", *where, "--freeze-installed", *named)
+        argv = ("conda", "install", "--yes", *where, "--freeze-installed", *wanted)
     else:
         target = ("--python", options.python) if options.python else ()
         argv = ("uv", "pip", "install", *target, *wanted)

@@ -76,7 +76,6 @@ AMD = (
             "hiperrorinvaliddevicefunction": "",
             "hsa_status_error_invalid_isa": "",
         },
-        by="what",
         what="kernel",
     ),
     row(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
-from gpusetup.messages.row import Key, Row, found_in, gathered, key_of
+from gpusetup.messages.row import Row, found_in
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.patterns import lowered
 
@@ -20,10 +20,8 @@ WORD = 200
 ATTEMPTS = 60
 """How often a needle is looked at, half of it from the end: a log repeats itself, and its end counts."""
 STEP = AFTER - BEFORE
-EVENTS_A_ROW = 3
+EVENTS_A_ROW = 24
 """A log says the same a thousand times; different values are different events."""
-EVENTS_BY_VALUE = 12
-"""Of a row whose events are told apart by one value."""
 
 
 class Flat(Frozen):
@@ -109,23 +107,12 @@ def search(text: Flat, rows: Iterable[Row]) -> Iterator[Found]:
     """
     for one in rows:
         if any(needle in text.low for needle in one.needles):
-            yield from _of_row(text, one)
-
-
-def _of_row(text: Flat, one: Row) -> Iterator[Found]:
-    """Each message once, in the order of the text; what repeats it adds its one value."""
-    first: dict[Key, Found] = {}
-    repeated: dict[Key, list[str]] = {}
-    for found in matches(text, one):
-        key = key_of(one, found.values)
-        if key not in first and len(first) == (EVENTS_BY_VALUE if one.by else EVENTS_A_ROW):
-            break
-        first.setdefault(key, found)
-        if one.gathers in found.values:
-            repeated.setdefault(key, []).append(found.values[one.gathers])
-    for key, found in first.items():
-        values = gathered(one, found.values, repeated.get(key, ()))
-        yield Found(row=one, first=found.first, last=found.last, values=values)
+            first: dict[frozenset[tuple[str, str]], Found] = {}
+            for found in matches(text, one):
+                first.setdefault(frozenset(found.values.items()), found)
+                if len(first) == EVENTS_A_ROW:
+                    break
+            yield from first.values()
 
 
 def matches(text: Flat, one: Row) -> Iterator[Found]:

@@ -212,26 +212,12 @@ class Way(Frozen):
     """The longest sequence, at most the model's own; null if none fits."""
 
 
-class CodePart(Frozen):
-    """What stands at the peak: bytes of one kind that belong to, or were made by, one module."""
-
-    kind: str
-    """`parameters`, `gradients`, `optimizer`, `gathered`, `batch`, `activations`, `backward`,
-    `step`, `other`."""
-    module: str
-    """Its name in the model, numbers as stars; empty: outside any module."""
-    gib: float
-
-
 class CodePlan(Frozen):
     """What tracing one step of the user's code said (`plan --code`)."""
 
     torch: str
     phases_gib: Mapping[str, float]
     """`forward`, `backward`, `optimizer` -> the most that stands at once on a GPU."""
-    peak_phase: str
-    standing: tuple[CodePart, ...]
-    """The largest parts of the peak."""
     largest_batch: Number
     """Samples a step on all GPUs together; null where memory does not grow with the batch."""
 

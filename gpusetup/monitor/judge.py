@@ -15,7 +15,7 @@ from gpusetup.monitor.ends import hung, lost, stood_still
 from gpusetup.monitor.figures import sentence
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.seen import Seen
+from gpusetup.monitor.seen import Seen, below
 from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.values import Verdict
 from gpusetup.monitor.verdicts import ORDER, Case, case_of
@@ -86,20 +86,6 @@ NEVER_DIVIDED = re.compile(r"\b(?:GeForce|GTX?|NVS|Quadro|TITAN|Tesla [KMPTV]\d)
 """Names of cards that have no MIG."""
 
 
-def engines(run: Run) -> Judged | None:
-    """A GPU that encodes or decodes video all the time does its work there."""
-    for gpu in run.gpus:
-        whole = gpu.parts.whole
-        if whole is None or whole.utilization >= marks.BUSY:
-            continue
-        share, engine = max((whole.encoder or 0.0, "encoder"), (whole.decoder or 0.0, "decoder"))
-        if share >= marks.ENGINE:
-            said = f"GPU {gpu.label}: its video {engine} worked {share:.0f} % of the time, kernels"
-            said += f" {whole.utilization:.0f} %"
-            return Judged("good", engine, said, ("spread-the-streams",))
-    return None
-
-
 def idle(run: Run) -> Judged | None:
     """No GPU ever worked."""
     if run.at_work:
@@ -121,7 +107,7 @@ def _why_idle(run: Run) -> tuple[str, str]:
     kind = kind_of(run.command, [name for gpu in run.gpus for name in gpu.programs])
     if held and kind in WAITS_FOR_SOMEBODY:
         return WAITS_FOR_SOMEBODY[kind]
-    if running and _begins(run):
+    if running and _begins(run) and not _rests(run):
         return "starting", "watch-longer"
     if cpu is None:
         return ("held", "see-where-it-waits") if held else ("unused", "watch-the-command")
@@ -151,6 +137,13 @@ def _begins(run: Run) -> bool:
     return run.seconds < (marks.STARTS if rose else marks.BEGINS)
 
 
+def _rests(run: Run) -> bool:
+    """It does nothing that a start-up does: it neither computes nor reads nor receives."""
+    whole = [gpu.parts.whole for gpu in run.gpus if gpu.parts.whole]
+    moves = any(max(one.read_rate or 0, one.network_rate or 0) >= marks.READS for one in whole)
+    return run.seconds >= marks.HUNG and below(run.cpu, marks.RESTS) and not moves
+
+
 def _held(gpu: Gpu, run: Run) -> bool:
     """A process that computes sits on it: told, or else by its memory."""
     if gpu.has_process is not None:
@@ -167,9 +160,7 @@ def stopped(run: Run) -> Judged | None:
     return Judged("bursty", "hang", said, steps) if (said := stood_still(run)) else None
 
 
-WHOLE: tuple[Callable[[Run], Judged | None], ...] = (
-    *(one_was_lost, too_little, engines, idle, stopped),
-)
+WHOLE: tuple[Callable[[Run], Judged | None], ...] = (*(one_was_lost, too_little, idle, stopped),)
 
 
 def uneven(run: Run) -> Judged | None:

@@ -39,11 +39,6 @@ def locked(seen: Seen) -> bool:
 
 
 @Sign
-def broken_memory(seen: Seen) -> bool:
-    return seen.gpu.memory_errors > 0
-
-
-@Sign
 def only_draws(seen: Seen) -> bool:
     return seen.gpu.only_draws
 
@@ -62,8 +57,6 @@ NOTES: tuple[tuple[Sign, str], ...] = (
     (warmed_up, "a warm-up of {gpu.parts.warm:.0f} s is left out (compilation, caches?)"),
     (paused & training, PAUSED + " (evaluation, checkpoints?)"),
     (paused & ~training, PAUSED),
-    (broken_memory, "{gpu.memory_errors} errors of its memory that could not be corrected; "
-     "`nvidia-smi -q -d ECC,ROW_REMAPPER`, then a reset or a replacement"),
     (only_draws, "only programs that draw use it"),
     (s.slow_link, "its PCIe link carries {gpu.link_limit:MB/s} one way, as few lanes do: "
      "the slot, a riser?"),

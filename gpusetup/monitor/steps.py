@@ -89,9 +89,9 @@ STEPS: dict[str, Step] = {
         "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
         "computes", "gpusetup plan {config}"),
     "free-the-card": Step(
-        "Other processes hold memory of this GPU: end them, or use another GPU",
+        "Other processes use this GPU: end them, or use another GPU",
         "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv",
-        when=s.shared_with_others),
+        when=s.shared_with_others | s.used_by_others),
     "leave-a-margin": Step(
         "Find the largest batch that leaves a margin, and accumulate gradients", BATCH_SIZE),
     "find-the-leak": Step(
@@ -138,9 +138,6 @@ STEPS: dict[str, Step] = {
     "ask-the-driver": Step(
         "See what the driver tells of this card; memory, temperature and power are judged where "
         "it tells them", "nvidia-smi -q -d UTILIZATION"),
-    "spread-the-streams": Step(
-        "The video engine is the limit: use fewer or smaller streams, a faster preset, or a second "
-        "card"),
     "look-at-the-link": Step(
         "Look at the link: it carries {gpu.link_limit:MB/s} one way, and 16 lanes carry at least "
         "15000 MB/s. Check the slot, the riser and the firmware's lanes, and copy less in each "

@@ -132,6 +132,9 @@ CASES: tuple[Case, ...] = (
          "SM clock at {work.clock_share:.0f} % of its maximum while " + RAN
          + " at {work.power_share:.0f} % of the power limit; no reason was told",
          ("unlock-the-clocks",)),
+    Case("throttled", "others", s.used_by_others & costs_most,
+         WORKED + ", but not for this command alone: other processes compute on it",
+         ("free-the-card",)),
     # between GPUs, and between a GPU and its host
     Case("communication-bound", "hang",
          s.several & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,

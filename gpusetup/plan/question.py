@@ -16,7 +16,6 @@ from gpusetup.plan.models import (
     count,
     model_named,
     model_of_size,
-    of_size,
 )
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.states import OPTIMIZERS
@@ -38,8 +37,6 @@ class Question(Frozen):
 
     model: str | None = None
     params: str | None = None
-    size: str | None = None
-    """Frames, height and width of what a denoiser makes: `49x480x720`, `1024x1024`."""
     context: int | None = None
     batch: int | None = None
     tokens: int | None = None
@@ -150,7 +147,7 @@ def shape_of_question(question: Question) -> Shape:
     else:
         text = question.context is not None or question.solve == "context"
         shape = model_of_size(count(question.params or ""), text=text)
-    return of_size(shape, question.size)
+    return shape
 
 
 FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",

@@ -14,7 +14,6 @@ from gpusetup.monitor.values import (
     Spread,
     Summary,
     TreeSample,
-    TreeSummary,
 )
 from gpusetup.render.language import (
     GOOD,
@@ -136,11 +135,6 @@ def figures(summary: Summary) -> Iterator[str]:
     for gpu in summary.gpus:
         yield ""
         yield from spread_table(f"GPU {label(gpu)} {gpu.name or ''}".rstrip(), gpu_rows(gpu))
-    if summary.tree is not None:
-        workers = summary.tree.loader_workers
-        name = f"Command, {loaders_in_words(workers)}" if workers else "Command"
-        yield ""
-        yield from spread_table(name, tree_rows(summary.tree))
     yield ""
 
 
@@ -160,16 +154,6 @@ def gpu_rows(gpu: GpuSummary) -> list[tuple[str, ...]]:
     held = [f"{plain(k)} {v * 100:.0f} %" for k, v in gpu.throttled.items() if k != "gpu_idle"]
     told = [row for row in rows if row]
     return [*told, ("held down by", ", ".join(held))] if held else told
-
-
-def tree_rows(tree: TreeSummary) -> list[tuple[str, ...]]:
-    rows = (
-        spread_row("CPU (100 % is a core)", tree.cpu_percent, "%"),
-        spread_row("memory", tree.memory_bytes, "GiB", GIB, 1),
-        spread_row("read from disk", tree.read_bytes_per_second, "MB/s", 1e6),
-        spread_row("CPU of loader workers", tree.loader_cpu_percent, "%"),
-    )
-    return [row for row in rows if row]
 
 
 def spread_row(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from gpusetup.model.documents import PlanCell, PlanMemory, Way
 from gpusetup.render.language import (
     BUT,
     DIM,
     ERROR,
+    HEADING,
     NO,
     OK,
     Row,
@@ -17,16 +18,13 @@ from gpusetup.render.language import (
     command,
     facts,
     heading,
+    labelled,
     remark,
     row,
     section,
-    table,
     verdict,
 )
 from gpusetup.render.plan_config import config_lines
-
-if TYPE_CHECKING:
-    from gpusetup.plan.answer import Grid
 
 LABEL = 15
 
@@ -48,6 +46,24 @@ def plan_text(plan: PlanCell) -> Screen:
             *(["", *config_lines(plan.config)] if plan.config else ()),
             *([""] if plan.advice else ()),
             *(remark("note", line) for line in plan.advice),
+        )
+    )
+
+
+def code_text(plan: PlanCell) -> Screen:
+    """The screen of `plan --code`: the plan, and what the trace saw."""
+    code = plan.code
+    assert code is not None
+    most = "not found, see the note" if code.largest_batch is None else f"{code.largest_batch:,}"
+    if code.largest_batch == 0:
+        most = "not even one sample a GPU fits"
+    phases = (labelled(name, f"{gib:8.3f}", LABEL) for name, gib in code.phases_gib.items())
+    return Screen(
+        (
+            *plan_text(plan).lines,
+            *section(f"Most at once in each phase, GiB (torch {code.torch})", phases),
+            "",
+            Row(("Largest batch on all GPUs together:", HEADING), f" {most}"),
         )
     )
 
@@ -173,31 +189,3 @@ def bar(memory: PlanMemory) -> str:
         signs += sign * (round(end * scale) - len(signs))
     at = round(memory.capacity * scale)
     return LIMIT + signs[:at].ljust(at) + LIMIT + signs[at:]
-
-
-# --- many plans ---------------------------------------------------------------------------------
-
-
-def grid_text(found: Grid) -> Screen:
-    """Lengths down, numbers of GPUs across."""
-    first = found.plans[0][0]
-    head = ("tokens", *(f"{count} GPU{'s' * (count > 1)}" for count in found.counts))
-    rows = [
-        (f"{length:,}", *map(cell_text, plans))
-        for length, plans in zip(found.lengths, found.plans, strict=True)
-    ]
-    title = heading(f"{first.model} on {first.gpu}")
-    return Screen(
-        (title, "", *table(head, rows, left=range(len(head))), "", legend(found.plans[0]))
-    )
-
-
-def legend(plans: Sequence[PlanCell]) -> Row:
-    """What the signs beside a recipe mean."""
-    near = max((plan.near_percent for plan in plans), default=3)
-    return Row((f"* measured   ~ within {near} % of the limit   - does not fit", DIM))
-
-
-def cell_text(plan: PlanCell) -> str:
-    """The recipe and how sure it is."""
-    return plan.recipe + {"measured": " *", "clear": "", "close": " ~"}[plan.confidence]

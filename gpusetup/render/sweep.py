@@ -22,7 +22,6 @@ from gpusetup.render.language import (
 
 MOST_FINDINGS = 40
 NAMES = {
-    "computing": "computing",
     "within": "exchange within a host",
     "between": "exchange between hosts",
 }
@@ -32,11 +31,10 @@ COLUMN = max(map(len, NAMES.values())) + 2
 def sweep_screen(answer: SweepAnswer) -> Screen:
     """The verdict, who is named, and what was measured."""
     lines: list[str] = [_verdict(answer)]
-    shown = sorted(answer.findings, key=lambda one: not one.blames)
-    for finding in shown[:MOST_FINDINGS]:
+    for finding in answer.findings[:MOST_FINDINGS]:
         lines += _finding(finding)
-    if len(shown) > MOST_FINDINGS:
-        lines += ["", f"and {len(shown) - MOST_FINDINGS} more: `--json` lists all"]
+    if len(answer.findings) > MOST_FINDINGS:
+        lines += ["", f"and {len(answer.findings) - MOST_FINDINGS} more: `--json` lists all"]
     lines += section("Measured", map(_level, answer.levels))
     if answer.exclude.slurm:
         job = f"sbatch {quote(answer.exclude.slurm)} job.sh"
@@ -48,15 +46,13 @@ def _verdict(answer: SweepAnswer) -> Row:
     nodes = f"{answer.nodes} node{'s' if answer.nodes != 1 else ''}"
     how = f"{len(answer.ranks)} ranks on {nodes}, {answer.backend}"
     took = f"{answer.rounds} rounds in {answer.seconds:.1f} s"
-    blamed = sum(one.blames for one in answer.findings)
     if answer.ok:
         return marked(OK, "ok", f"{how}, {took}: all alike")
-    return Row(("✗", ERROR), f" {how}, {took}: ", (f"{blamed} found", ERROR), hang=2)
+    return Row(("✗", ERROR), f" {how}, {took}: ", (f"{len(answer.findings)} found", ERROR), hang=2)
 
 
 def _finding(finding: Finding) -> Iterator[str]:
-    mark = MARKS[Severity.ERROR if finding.blames else Severity.NOTE]
-    yield from ("", marked(mark, finding.fault, finding.title))
+    yield from ("", marked(MARKS[Severity.ERROR], finding.fault, finding.title))
     if finding.detail:
         yield Row("    ", (finding.detail, DIM), hang=4)
     if finding.then:
@@ -64,8 +60,7 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 
 def _level(level: Level) -> Row:
-    unit = "runs/s" if level.of == "computing" else "GB/s"
     sees = "too few to compare"
     if level.sees_below:
         sees = f"slower than {level.sees_below:.0%} of it would be named"
-    return labelled(NAMES[level.of], f"median {level.median:.3g} {unit}; {sees}", COLUMN)
+    return labelled(NAMES[level.of], f"median {level.median:.3g} GB/s; {sees}", COLUMN)

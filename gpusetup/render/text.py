@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpusetup.causes.programs import PROGRAM_SEES_NO_GPU
 from gpusetup.causes.record import RECORDS
-from gpusetup.causes.running import REPORT_EMPTY
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity, typed
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
@@ -90,10 +88,10 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
 def unknown_of(answer: DoctorAnswer) -> str:
     """What is said if no cause was found, of the program that failed if one is known."""
     seen, program = answering(answer), answer.program
-    if any(one.id == REPORT_EMPTY.id for one in answer.findings):
+    if any(one.id == "report-empty" for one in answer.findings):
         return "the text is empty: there is nothing to judge"
     if seen is not None:
-        named = program in (None, "torch") or seen.id == PROGRAM_SEES_NO_GPU.id
+        named = program in (None, "torch") or seen.id == "program-sees-no-gpu"
         who = "" if named or str(program) in seen.title else f"{program}: "
         return f"{who}{seen.title}; why is not shown"
     if program not in (None, "torch"):

@@ -6,17 +6,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from gpusetup.accelerators.makers import identified
-from gpusetup.causes.cuda_start import LIBCUDA_STUB
-from gpusetup.causes.driver_there import HYBRID_GPU_OFF
-from gpusetup.causes.gpu_faults import GPU_FELL_OFF_BUS
-from gpusetup.causes.gpu_models import NO_NVIDIA_GPU
-from gpusetup.causes.memory import OUT_OF_MEMORY
-from gpusetup.causes.running import CUDA_LIBRARY_ERROR
-from gpusetup.causes.torch_kernels import JIT_ARCH_REJECTED, NO_KERNEL_IMAGE
-from gpusetup.causes.wsl import WSL_DRIVER
 from gpusetup.model.failing import Failing
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
@@ -39,7 +32,7 @@ from gpusetup.model.machine import (
     Wanted,
 )
 from gpusetup.model.versions import Capability, parsed
-from gpusetup.readings.side import UNNAMED, first_known, same_gpu, told_gpus
+from gpusetup.readings.side import first_known, same_gpu, told_gpus
 from gpusetup.report.facts import Claim, Fact, Gpus
 
 EVENTS_KEPT = 80
@@ -88,7 +81,7 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
     return completed(snapshot)
 
 
-RAN = (OUT_OF_MEMORY.id, NO_KERNEL_IMAGE.id, CUDA_LIBRARY_ERROR.id)
+RAN = ("out-of-memory", "no-kernel-image", "cuda-library-error")
 OF_CUDA = r"(?i)\bcuda|\bcublas|\bcudnn|\bdevice-side assert|kernel image"
 """What the message of a GPU that computed names: another maker's has the same errors."""
 
@@ -105,7 +98,7 @@ def unrefuted(events: Iterable[Event]) -> list[Event]:
     out = set()
     asserted = any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in every)
     if asserted or any(e.kind in RAN and re.search(OF_CUDA, e.text or "") for e in every):
-        out.add(NO_NVIDIA_GPU.id)
+        out.add("no-nvidia-gpu")
     left = RAN if asserted else ()
     return [e for e in every if e.kind not in out and (e.kind not in left or "asked" in e.values)]
 
@@ -118,16 +111,8 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
     full = sorted((one for one in lists if one.gpus), key=lambda one: -one.trust)
     others = [gpu for one in full[1:] for gpu in one.gpus]
     kept = full[0].gpus[:GPUS_KEPT] if full else ()
-    return (tuple(_whole(gpu, others) for gpu in kept) if lists else None), readings
-
-
-def _whole(gpu: Gpu, others: list[Gpu]) -> Gpu:
-    """With what others know of it, its name too if a narrow table cut that."""
-    start = gpu.name.removesuffix("...")
-    same = [one for one in others if same_gpu(gpu, one) or one.name.startswith(start)]
-    named = next((one.name for one in same if one.name != UNNAMED), gpu.name)
-    found = first_known([gpu, *same])
-    return replace(found, name=named) if gpu.name.endswith("...") else found
+    whole = (first_known([gpu, *filter(partial(same_gpu, gpu), others)]) for gpu in kept)
+    return (tuple(whole) if lists else None), readings
 
 
 def chosen(claims: Iterable[Claim]) -> tuple[dict[str, dict[str, Any]], list[Reading]]:
@@ -175,7 +160,7 @@ def _folders(snapshot: Snapshot) -> Iterator[Event]:
     """What `LD_LIBRARY_PATH` puts in front: CUDA's folders, and the stubs that only link."""
     for folder in dict.fromkeys(snapshot.environment.get("LD_LIBRARY_PATH", "").split(":")):
         if re.search(r"/stubs|/cuda|cudnn|nccl", folder, re.I):
-            kind = LIBCUDA_STUB.id if "/stubs" in folder.lower() else "foreign-library"
+            kind = "libcuda-stub" if "/stubs" in folder.lower() else "foreign-library"
             yield Event(
                 kind=kind, values={"folder": folder}, source="LD_LIBRARY_PATH", text=folder[:200]
             )
@@ -189,8 +174,8 @@ def _sized(event: Event, os: Os) -> Event:
     from gpusetup.readings.nvidia_smi.values import memory
 
     if event.kind == "cuda-version-err" and (os.wsl or (os.wsl is None and os.kernel is None)):
-        return replace(event, kind=WSL_DRIVER.id)
-    if event.kind != OUT_OF_MEMORY.id:
+        return replace(event, kind="wsl-driver")
+    if event.kind != "out-of-memory":
         return event
     values = {
         SIZED.get(name, name): str(memory(text)) if name in SIZED else text
@@ -239,9 +224,9 @@ def _os(snapshot: Snapshot) -> Os:
     return replace(os, family=family, machine=machine, wsl=wsl)
 
 
-DENY_NVIDIAS = (NO_NVIDIA_GPU.id, "foreign-gpu")
+DENY_NVIDIAS = ("no-nvidia-gpu", "foreign-gpu")
 """What says that a machine has no NVIDIA GPU, or names another maker's,"""
-SHOW_NVIDIAS = ("smi-sees-it", "xid", GPU_FELL_OFF_BUS.id, HYBRID_GPU_OFF.id, "hosted-notebook", OUT_OF_MEMORY.id, NO_KERNEL_IMAGE.id)  # fmt: skip
+SHOW_NVIDIAS = ("smi-sees-it", "xid", "gpu-fell-off-bus", "hybrid-gpu-off", "hosted-notebook", "out-of-memory", "no-kernel-image")  # fmt: skip
 """and what speaks of one all the same, or of a machine that is lent."""
 
 
@@ -275,7 +260,7 @@ def _by_capability(events: Events) -> list[Gpu]:
     for event in events if not named else ():
         asked = event.values.get("capability") or event.values.get("arch", "")
         listed = event.values.get("compiler") == "nvcc" and asked.startswith("compute_")
-        if event.kind in (JIT_ARCH_REJECTED.id, "gpu-not-in-wheel") and not listed:
+        if event.kind in ("jit-arch-rejected", "gpu-not-in-wheel") and not listed:
             with suppress(ValueError):
                 return [Gpu(name="unknown", compute_capability=Capability.parse(asked))]
     return named

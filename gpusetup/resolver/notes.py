@@ -37,7 +37,7 @@ def age_note(as_of: str, today: str) -> str | None:
     days = (date.fromisoformat(today) - date.fromisoformat(as_of)).days
     if days <= STALE_DAYS:
         return None
-    return f"the catalog is {days} days old ({as_of}): `gpusetup resolve --refresh` asks the index"
+    return f"the catalog is {days} days old ({as_of}): a newer gpusetup knows newer builds"
 
 
 def _without_a_build(found: Resolution, host: Situation) -> Iterator[str]:
@@ -94,7 +94,7 @@ def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:
         if known and catalog.is_newer_gpu(known):
             yield (
                 f"{gpu.name} (compute capability {known}) is newer than the catalog of "
-                f"{catalog.as_of}: try `gpusetup resolve --refresh`, or a nightly build of torch"
+                f"{catalog.as_of}: try a newer gpusetup, or a nightly build of torch"
             )
         if catalog.ends_before((gpu,), driver):
             last = catalog.last_branch(known)

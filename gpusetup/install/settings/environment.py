@@ -168,16 +168,6 @@ def apart_from_guard(folder: Path) -> tuple[str, ...]:
     return ("--directory", str(held.parent)) if held else ()
 
 
-def with_links(environment: Mapping[str, str], folder: str) -> dict[str, str]:
-    """The environment of a question to uv that finds a folder's wheels, too.
-
-    >>> with_links({"UV_FIND_LINKS": "/wheels,http://i/x/"}, "/a,b")["UV_FIND_LINKS"]
-    'file:///a%2Cb,/wheels,http://i/x/'
-    """
-    places = filter(None, (as_links(folder), environment.get("UV_FIND_LINKS")))
-    return {**environment, "UV_FIND_LINKS": ",".join(places)}
-
-
 def in_image_build() -> bool:
     """Whether we run in a step of an image build, as far as its builder shows: BuildKit, buildah,
     kaniko. The old docker builder does not show itself."""

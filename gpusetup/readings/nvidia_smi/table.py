@@ -8,13 +8,13 @@ or three lines. Names are cut with `...`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.nvidia_smi import values
-from gpusetup.readings.nvidia_smi.fields import FIELDS
 from gpusetup.readings.nvidia_smi.values import Smi
 
 SMI_VERSION = lazy(r"NVIDIA-SMI\s+(\d[\w.]*)")
@@ -24,11 +24,6 @@ FIRST = lazy(
     r"^\s*(?P<nvml_index>\d+)\s+(?P<name>\S.*?)\s+"
     r"(?P<driver_model>On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*$"
 )
-CUT = lazy(
-    r"^\s*(?P<nvml_index>\d+)\s+(?P<name>(?:NVIDIA|Tesla|GeForce|Quadro)\s\S.*?)\s+"
-    r"(?P<driver_model>On|Off|WDDM|TCC)\s*$"
-)
-"""The same where a text ends after the first cell."""
 BUS = lazy(r"(?P<pci_bus_id>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])")
 STATE = lazy(
     r"(?:\d+%|N/A|ERR!)\s+(?P<temperature_celsius>\d+C?|N/A|ERR!)\s+(?:P\d+|N/A|Unknown)\s+"
@@ -38,24 +33,21 @@ MEMORY = lazy(r"(?P<memory_used_bytes>\d+\s*MiB)\s*/\s*(?P<memory_total_bytes>\d
 LOAD = lazy(r"(?P<utilization_percent>\d+%|N/A|ERR!)\s+(?P<compute_mode>\S.*\S)")
 
 
-def parse_banner(text: str) -> Smi | None:
-    """The versions in the first line of the table; None where there is no such line.
+def parse_banner(text: str) -> Smi:
+    """The versions in the first line of the table, if it is there.
 
     >>> line = "| NVIDIA-SMI 610.43.02   KMD Version: 610.43.02   CUDA UMD Version: 13.3  |"
     >>> parse_banner(line).driver_version, parse_banner(line).cuda_version
     ('610.43.02', '13.3')
     """
-    line = next((line for line in text.splitlines() if SMI_VERSION.search(line)), None)
-    if line is None:
-        return None
+    line = next((line for line in text.splitlines() if SMI_VERSION.search(line)), "")
     found = (pattern.search(line) for pattern in (SMI_VERSION, DRIVER_VERSION, CUDA_VERSION))
     smi, driver, cuda = (hit and hit[1] for hit in found)
-    failed = (("CUDA version", cuda), ("driver version", driver))
     return Smi(
         smi_version=smi,
         driver_version=values.dotted(driver),
         cuda_version=values.dotted(cuda),
-        problems=tuple(f"{what}: {said}" for what, said in failed if said == "ERR!"),
+        no_cuda=cuda == "ERR!",
     )
 
 
@@ -70,18 +62,12 @@ def parse_table(text: str) -> Smi:
     >>> smi.cuda_version, smi.gpus[0].name, smi.gpus[0].temperature_celsius
     ('11.0', 'Tesla K20m', 23)
     """
-    banner = parse_banner(text)
-    smi = banner or Smi()
     rows = with_lists(text, gpu_rows(text))
-    if not rows and (error := values.parse_error(text)):
-        own, driver, cuda = smi.smi_version, smi.driver_version, smi.cuda_version
-        return replace(error, smi_version=own, driver_version=driver, cuda_version=cuda)
     kept = [row.pop("persistence", None) for row in rows]
     return replace(
-        smi,
+        parse_banner(text),
         gpus=tuple(Gpu(**row) for row in rows) if rows else None,
         persistence=all(kept) if kept and None not in kept else None,
-        nvml_code=0 if rows or banner else None,
     )
 
 
@@ -92,7 +78,7 @@ def cells_of(line: str) -> list[str]:
 def row_of(line: str) -> re.Match[str] | None:
     """The first line of a GPU."""
     first, *more = cells_of(line)
-    return (FIRST if more else CUT).match(first)
+    return FIRST.match(first) if more else None
 
 
 def gpu_rows(text: str) -> list[dict[str, Any]]:
@@ -138,10 +124,21 @@ def with_lists(text: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+READS: dict[str, Callable[[str | None], Any]] = {
+    **dict.fromkeys(("nvml_index", "temperature_celsius", "utilization_percent"), values.integer),
+    **dict.fromkeys(("name", "pci_bus_id"), values.cell),
+    **dict.fromkeys(("power_watts", "power_limit_watts"), values.number),
+    **dict.fromkeys(("memory_used_bytes", "memory_total_bytes"), values.memory),
+    "driver_model": values.driver_model,
+    "compute_mode": values.compute_mode,
+}
+"""How the text of a field is read."""
+
+
 def fields_of(*hits: re.Match[str] | None) -> dict[str, Any]:
     """The groups of what was found, each a field and read as that."""
     found = (group for hit in hits if hit for group in hit.groupdict().items())
-    return {name: FIELDS[name][0](text) for name, text in found}
+    return {name: READS[name](text) for name, text in found}
 
 
 def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:

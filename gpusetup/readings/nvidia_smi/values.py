@@ -1,7 +1,7 @@
 """What the texts of `nvidia-smi` have in common: their values, their cells, their errors.
 
-All functions here and in `smi_csv`, `smi_table` and `smi_log` are pure: text in, values out. They
-take cut and odd text; what cannot be read is None.
+All functions here are pure: text in, values out. They take cut and odd text; what cannot be read
+is None.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu, GpuProcess
-from gpusetup.model.patterns import lazy
 
 T = TypeVar("T")
 
@@ -23,16 +22,10 @@ class Smi(Frozen):
     smi_version: str | None = None
     driver_version: str | None = None
     cuda_version: str | None = None
-    library_version: str | None = None
-    """Told beside a mismatch by newer drivers: `NVML library version: 580.95`."""
+    no_cuda: bool = False
+    """It says `CUDA Version: ERR!`."""
     gpus: tuple[Gpu, ...] | None = None
-    """None: the text holds no list of GPUs. (): it says that there is none."""
     persistence: bool | None = None
-    nvml_code: int | None = None
-    """The NVML error that the text speaks of; 0 where GPUs were listed."""
-    message: str | None = None
-    """The line with the error."""
-    problems: tuple[str, ...] = ()
 
 
 # Part of the message (lower case) -> NVML code. Sources: nvmlErrorString, nvidia-smi 418 to 610,
@@ -62,42 +55,18 @@ ERRORS = {
     "unable to determine the device handle": 999,
 }
 NO_DEVICES = "no devices were found"
-LIBRARY = lazy(r"NVML library version:\s*([\d.]+\d)")
-HANDLE = lazy(r"device handle for gpu\s*(?:\d+:\s+)?([0-9a-f:.]+\.[0-9a-f]):?\s*(.*)", re.I)
 
 
-def parse_error(text: str) -> Smi | None:
-    """The error that a text speaks of, or None. GPUs that it names are kept.
+def parse_error(line: str) -> int | None:
+    """The NVML error that a line speaks of, or None.
 
-    >>> parse_error("Failed to initialize NVML: Driver/library version mismatch").nvml_code
+    >>> parse_error("Failed to initialize NVML: Driver/library version mismatch")
     18
-    >>> parse_error("Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND").nvml_code
-    12
-    >>> parse_error("No devices were found").gpus
-    ()
-    >>> said = "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost."
-    >>> lost = parse_error(said)
-    >>> lost.nvml_code, lost.gpus[0].pci_bus_id, lost.gpus[0].lost
-    (15, '0000:02:00.0', True)
+    >>> parse_error("Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND"), parse_error("GPU 0")
+    (12, None)
     """
-    for line in text.splitlines():
-        low = line.lower()
-        if NO_DEVICES in low:
-            return Smi(gpus=(), nvml_code=0, message=line.strip())
-        code = next((code for part, code in ERRORS.items() if part in low), None)
-        if code is not None:
-            library, handle = LIBRARY.search(text), HANDLE.search(line)
-            gpus = None
-            if handle:
-                lost = says_lost(handle[2]) or None
-                gpus = (Gpu(name="unknown", pci_bus_id=handle[1], lost=lost),)
-            return Smi(
-                nvml_code=code,
-                message=line.strip(),
-                gpus=gpus,
-                library_version=library.group(1) if library else None,
-            )
-    return None
+    low = line.lower()
+    return next((code for part, code in ERRORS.items() if part in low), None)
 
 
 # --- cells --------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.causes.gpu_models import NO_NVIDIA_GPU
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import Facts
@@ -30,7 +29,7 @@ def collect_env(text: Text) -> Facts:
         if value.startswith("No CUDA"):
             # Beside a CUDA build: nvidia-smi and nvcc gave nothing, torch has no device.
             built = BUILT.search(text.flat)
-            kind = "smi-not-found" if built and built[1][0].isdigit() else NO_NVIDIA_GPU.id
+            kind = "smi-not-found" if built and built[1][0].isdigit() else "no-nvidia-gpu"
             line = f"{built[0] if built else ''}, GPU models and configuration: No CUDA"
             yield Event(kind=kind, source=source, text=line)
         if foreign := FOREIGN.search(value[:200]):

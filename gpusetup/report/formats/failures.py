@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.causes.programs import PROGRAM_FAILED
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import Facts
@@ -23,7 +22,7 @@ FAILURE = lazy(
 )
 """An exception, a line that is marked as an error, or one that begins as programs say it."""
 NOT_ITS_OWN = lazy(
-    r"NVRM: |\bnvidia[\w-]*: |ActorDied|RayActor|RayTask|ChildFailed|EngineDead|unavailable|Warning:|[Ee]rrors?: (?:0|None)\b"
+    r"Could not collect|NVRM: |\bnvidia[\w-]*: |ActorDied|RayActor|RayTask|ChildFailed|EngineDead|unavailable|Warning:|[Ee]rrors?: (?:0|None)\b"
 )
 """What the kernel says, and what a program says because another one of its processes failed."""
 ORDINARY = lazy(
@@ -102,7 +101,7 @@ def failures(text: Text) -> Facts:
             values["own"] = "yes"
         source = f"report, line {number + 1}"
         shown = (needed or line).strip()[:SHOWN]
-        yield Event(kind=PROGRAM_FAILED.id, values=values, source=source, text=shown)
+        yield Event(kind="program-failed", values=values, source=source, text=shown)
         return
 
 

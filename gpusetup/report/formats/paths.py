@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Facts
+from gpusetup.report.facts import GUESS, HINT, Claim, Facts
 from gpusetup.report.text import Text
 
 READ = 400_000
@@ -23,11 +23,9 @@ LINUX = lazy(
 MACOS = lazy(
     r"/(?<![\w.:]/)(?:Users|Applications|Library|System|opt/homebrew|private/var/folders)/"
 )
-FORWARD = lazy(r"(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/")
-"""Windows' own folders as ninja, CMake and Python's `as_posix` write them."""
-WINDOWS = lazy(r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\")
-PROMPT = lazy(r"[\w.-]{1,32}@[\w.-]{1,64}:[~/][\w./~-]{0,120}[$#]|\[[\w.-]+@[\w.-]+ [\w~./-]+\][$#]")  # fmt: skip
-ASSIGNED = lazy(r"(?:^| )[A-Z_]{4,30}=\S+ (?:python3?|torchrun|bash) ")
+WINDOWS = lazy(
+    r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\|(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/"
+)
 WORDS = {
     "linux": (
         "nvrm:", "sudo ", "apt install", "apt-get", "apt update", "dnf install", "yum install", "pacman -",
@@ -40,15 +38,10 @@ WORDS = {
     "windows": (
         "winerror", ".exe", "powershell", "win_amd64", "_windows.go", "wddm", "win-64", "\\scripts\\", ".dll",
         "msvc", "appdata", "nvcuda", "ps c:\\", "c:\\>", "d:\\>",
+        "windowspath(", "press any key to continue . . .", "as an internal or external command",
     ),
 }  # fmt: skip
 """Words of tools that only one system has."""
-OF_WINDOWS = (
-    "windowspath(",
-    "press any key to continue . . .",
-    "as an internal or external command",
-)
-"""What only Windows' own Python and `cmd` write."""
 OF_UNIX = ('file "/', "wsl", "/mnt/", "ssh ")
 """What puts a program elsewhere, though a text names a drive of Windows."""
 
@@ -88,20 +81,17 @@ def python_of(flat: str) -> Facts:
 
 def family_of_paths(flat: str, low: str) -> Facts:
     """The system by its paths; a WSL path under /mnt/c is Linux."""
-    prompt = PROMPT.search(flat) if "@" in flat else None
     counts = {
-        "windows": len((*WINDOWS.findall(flat), *FORWARD.findall(flat))) if ":" in flat else 0,
+        "windows": len(WINDOWS.findall(flat)) if ":" in flat else 0,
         "macos": len(MACOS.findall(flat)),
-        "linux": len(LINUX.findall(flat)) + bool(prompt),
+        "linux": len(LINUX.findall(flat)),
     }
     best = max(counts, key=lambda name: counts[name])
-    if counts["windows"] and not prompt and not any(word in low for word in OF_UNIX):
+    if counts["windows"] and not any(word in low for word in OF_UNIX):
         best = "windows"  # programs for Linux name their folders there too
     words = {name: sum(word in low for word in known) for name, known in WORDS.items()}
-    words["linux"] += bool("=" in flat and ASSIGNED.search(flat))
     likely = max(words, key=lambda name: words[name])
     for subject, value, shown, trust in (
-        ("os.family", "windows", any(word in low for word in OF_WINDOWS), USUAL),
         ("os.family", best, counts[best], HINT),
         ("os.wsl", True, "/mnt/c/" in low or "/mnt/d/" in low, GUESS),
         ("os.family", likely, words[likely], GUESS),

@@ -138,7 +138,7 @@ ROWS = (
     Saying("driver.version", "nvidia driver version", rf"\bNvidia driver version: {DRIVER}", SURE),
     Saying("driver.version", "driver", rf"(?=[ntwd])(?:not supported by.{{0,40}}?NVIDIA (?=\S+ driver release)|The (?=\S+ NVIDIA driver will ignore)|with kernel driver version |drivers? (?:is|are) up to date \(){DRIVER}", USUAL),
     Saying("driver.version", "kernel reported version", rf"kernel reported version is: {DRIVER}", USUAL),
-    Saying("driver.library_version", "libcuda reported version", rf"libcuda reported version is: {DRIVER}", USUAL),
+    Saying("driver.library_version", ("libcuda reported version", "nvml library version"), rf"(?:libcuda reported version is|NVML library version): {DRIVER}", USUAL),
     Saying("driver.open_module", "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
     Saying("driver.version", "driver", rf"{ASKED_FOR}|(?=[duirmw])(?:\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}(?:version )?|\b(?:updated|upgraded|installed|downgraded|rolled back|reverted|moved|went)\b[^.\n]{{0,24}}?\bdrivers?\b[^.\d\n]{{0,16}}?\b(?:to|version) (?:version )?)v?{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
     Saying("driver.version", ("驱动", "驅動", "ドライバ", "드라이버", "драйвер", "treiber", "pilote", "controlador"), rf"{NEEDED}[^\d\n]{{0,40}}\d{{3}}\.\d{{2,3}}|(?:驱动(?:程序)?|驅動(?:程式)?|ドライバー?|드라이버|драйвер(?:а|ы|ов)?|treiber|pilotes?|controlador(?:es)?)(?: ?{VERSION})?[ :|=*`]{{0,5}}v?{DRIVER}(?![\w.+]| ?(?:or |oder |以上|及以上|이상|и выше))", GUESS),
