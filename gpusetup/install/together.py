@@ -344,14 +344,9 @@ def with_set(job: Job, task: Task, target: Target) -> Task:
     companions = (f"{name}{versions.get(name, '')}" for name in asked.named if name != "torch")
     words = by_name((*asked.packages, *companions))
     job.talk(f"Which versions go together: {without_logins(', '.join(words))} ...")
-    free = Request(torch=request.torch, backend=request.backend)
-    wanted = free if stays else question.wanted
-    joint = choose_together(
-        Asked(machine=task.machine, request=wanted, catalog=load_catalog(), words=words),
-        request.root,
-        prefer=build,
-        behind_days=YEAR if stays else 0,
-    )
+    wanted, days = question.wanted, YEAR if stays else 0
+    together = Asked(machine=task.machine, request=wanted, catalog=load_catalog(), words=words)
+    joint = choose_together(together, request.root, prefer=build, behind_days=days)
     if joint.refused:
         raise refusal(joint)
     is_same = (build.torch, build.backend) == (joint.build.torch, joint.build.backend)
