@@ -46,7 +46,7 @@ def words_of_files(files: Sequence[str]) -> Listed:
             if ELSEWHERE.match(line):
                 raise UsageError(
                     said,
-                    hint="name that file, or the folder's pyproject.toml, by a `-r` of its own; "
+                    hint="name that file, or the folder's pyproject.toml, by a separate `-r`; "
                     "write constraints into the requirements",
                 )
             if not line.startswith("-"):
