@@ -50,7 +50,6 @@ LEFT_OUT: Tuple[Rule, ...] = (
         "its memory holds what it held before",
         ("empty*", "new_empty*", "resize_", "resize_as_", "nn.functional.max_unpool*_undefined"),
     ),
-    Rule("of NaN it answers what memory held (2.13.0)", ("special.chebyshev_polynomial_*",)),
     Rule("eigenvalues come in any order", ("linalg.eig", "linalg.eigvals")),
     Rule("needs a compiler on a GPU", ("jiterator*", "bmm.triton_optimized")),
     Rule(
