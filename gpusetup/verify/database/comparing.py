@@ -76,7 +76,7 @@ class Question:
         self.once = self.once and not shares
         self.moves_by = ROUNDOFF["float32"] if self.once else self.u
         """By how much arguments are moved: by less, if all is computed in float32."""
-        self.room = ROOM.get(entry.name, 1.0) * entry.room * (4.0 if shares else 1.0)
+        self.room = ROOM.get(entry.name, 1.0) * (4.0 if shares else 1.0)
         given = tensors_of(torch, (call.given, call.options))
         self.height_given = max(map(greatest, given), default=0.0)
         """The greatest size of an argument. Its exponential may be past the end of the format."""

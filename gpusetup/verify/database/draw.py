@@ -71,7 +71,6 @@ class Own(NamedTuple):
     by_threads: bool = False
     """Whether each thread of a CPU rounds its share, so that several round more than once."""
     learns: bool = True
-    room: float = 1.0
 
     @property
     def often(self) -> int:

@@ -27,8 +27,6 @@ class Entry(NamedTuple):
     """Whether all that it answers is. Else what its gradients are taken of is compared alone."""
     listed: bool = False
     """Whether it takes lists of tensors."""
-    room: float = 1.0
-    """By so much more than others it may be off."""
 
     @property
     def varies(self) -> bool:

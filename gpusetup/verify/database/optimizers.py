@@ -74,7 +74,6 @@ class Trial(NamedTuple):
     shapes: Tuple[Tuple[int, ...], ...]
     forms: Tuple[str, ...]
     """Those that this optimizer has here."""
-    room: float = 1.0
     sums: bool = False
     """Each number is trained by itself, however long its tensor is."""
 
