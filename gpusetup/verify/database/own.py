@@ -75,6 +75,17 @@ def _added(d: Draw) -> Any:
     return (table, places, d.normal(len(places), table.shape[1])), {}
 
 
+def _met(d: Draw) -> Any:
+    """Places along an axis, laid out in any way; many are alike."""
+    shape = d.shape(d.choice((1, 2, 2)), 2**14)
+    dim, wanted = d.choice(range(len(shape))), list(shape)
+    if len(shape) == 2 and d.flag():  # a square does not tell which way it lies
+        wanted = [min(shape)] * 2
+    wanted[dim] = d.choice((wanted[dim], wanted[dim], 1, 33))
+    places = d.whole(0, shape[dim], *wanted[::-1]) % d.choice((2, 3, shape[dim]))
+    return (d.normal(*shape), dim, places.permute(*range(len(shape))[::-1]), d.normal(*wanted)), {}
+
+
 def _picked(d: Draw) -> Any:
     table, places = _rows(d)
     return (table, places), {}
@@ -198,6 +209,11 @@ def own(torch: Any) -> Dict[str, Any]:
                 x[i],
                 x.gather(0, i[:, None].expand(-1, x.shape[1])),
             ),
+        ),
+        Own(
+            "gathered",
+            _met,
+            lambda x, dim, i, y: (x.gather(dim, i), x.scatter_add(dim, i, y)),
         ),
         Own("product of bytes", _int8, _int_product, ("int8",), learns=False),
         Own("waves", _waves, lambda x, n: (t.fft.rfft(x), t.fft.irfft(t.fft.rfft(x), n)), full),
