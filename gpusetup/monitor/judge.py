@@ -48,8 +48,7 @@ def _verdict(run: Run) -> tuple[Judged, Seen | None]:
     seen, case = min(((one, case_of(one)) for one in each), key=lambda pair: _rank(pair[1]))
     if case.verdict != "throttled" and (apart := uneven(run)):
         return apart, None
-    says = case.says if isinstance(case.says, str) else case.says(seen)
-    said = sentence(says, run, seen)
+    said = sentence(case.says, run, seen)
     if len(run.gpus) > 1 and case.verdict != "good" and not said.startswith("GPU "):
         said = f"GPU {seen.gpu.label}: {said}"
     return Judged(case.verdict, case.cause, said, case.steps), seen
