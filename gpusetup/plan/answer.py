@@ -210,7 +210,7 @@ def memory_gib(decision: Decision) -> PlanMemory:
 # --- settings ----------------------------------------------------------------------------------
 
 NAMED_APART = ("shape", "gpus", "context", "batch", "tokens", "strategy", "optimizer",
-               "amp", "dtype", "checkpointing", "expandable")  # fmt: skip
+               "amp", "dtype", "checkpointing")  # fmt: skip
 
 
 def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
