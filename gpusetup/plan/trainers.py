@@ -27,9 +27,9 @@ def rows() -> Mapping[str, Mapping[str, Any]]:
     """Trainer -> fields of a job as it sets them, and what else is known of it.
 
     `several`: what it changes on several GPUs. `also`: other names. `masters`: whether it makes
-    trained 16-bit weights 32-bit (`always`, under FSDP's `sharded` weights, `never`). `kernels`: its
-    own or others take `capped` scores. `start`, `writes`:
-    how it is started, and the keys of its config with the fact that each says.
+    trained 16-bit weights 32-bit (`always`, under FSDP's `sharded` weights, `never`). `kernels`:
+    that they take capped scores. `start`, `writes`: how it is started, and the keys of its config
+    with the fact that each says.
     """
     return from_json(ROWS.read_bytes(), Table, what=ROWS.name).trainers
 
