@@ -198,9 +198,8 @@ def fabric_unhealthy(context: RuleContext) -> Findings:
     registered = [gpu for gpu in gpus(context) if gpu.fabric_state == "completed"]
     failed = [gpu for gpu in registered if gpu.fabric_status not in (None, "success")]
     if ill := failed or [gpu for gpu in gpus(context) if gpu.fabric_faults]:
-        only = None if failed else Severity.WARNING
         fields = ("fabric_faults", "fabric_status")
-        yield of_gpus(context, "fabric-unhealthy", ill, *fields, severity=only)
+        yield of_gpus(context, "fabric-unhealthy", ill, *fields, weak=not failed)
 
 
 RULES = (

@@ -85,9 +85,8 @@ def torch_outside_target(context: RuleContext) -> Findings:
     if place and python.prefix and not place.startswith(own) and not told:
         in_the_way = context.decision is not None and context.decision.how != "kept"
         broken = in_the_way and not paste.target_refuses(context)
-        only = None if broken else Severity.WARNING
         cause = "torch-outside-environment"
-        yield seen(context, cause, "torch.location", place, severity=only, place=place)
+        yield seen(context, cause, "torch.location", place, weak=not broken, place=place)
 
 
 def torch_cpu_build(context: RuleContext) -> Findings:
