@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gpusetup.catalog.facts import nvlinks_of
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, on, one_of
 from gpusetup.findings.message_rules import (
@@ -182,15 +183,24 @@ def nvlink_degraded(context: RuleContext) -> Findings:
         yield of_gpus(context, "nvlink-degraded", ill, *fields, severity=only)
 
 
+NVSWITCH_GPUS = 4
+"""Boards with NVSwitch have more GPUs (HGX: 4 without, 8 with; DGX 16)."""
+
+
 MANY_ERRORS = 1000
 """Below that, errors that the links corrected by themselves are no word worth."""
 
 
 def _lacks_links(context: RuleContext, gpu: Gpu) -> bool:
-    """Whether fewer links are active than on a GPU of its kind."""
+    """Whether fewer links are active than on a GPU of its kind, or, on a board with switches, than
+    its model has."""
     alike = [g.nvlinks_active or 0 for g in gpus(context) if g.name == gpu.name]
     active = gpu.nvlinks_active
-    return active is not None and not gpu.mig_enabled and active < max(alike)
+    if active is None or gpu.mig_enabled:
+        return False
+    told = len(alike) > NVSWITCH_GPUS and (gpu.nvlinks_inactive or not active)
+    most = nvlinks_of(gpu.name) if told else 0
+    return active < max(*alike, most)
 
 
 def fabric_unhealthy(context: RuleContext) -> Findings:
