@@ -179,8 +179,9 @@ def nvlink_degraded(context: RuleContext) -> Findings:
     ]
     if ill := silent or trained:
         fields = ("nvlinks_active", "nvlinks_inactive", "nvlink_recoveries", "nvlink_errors")
-        only = Severity.WARNING if silent else Severity.NOTE
-        yield of_gpus(context, "nvlink-degraded", ill, *fields, severity=only)
+        only = None if silent else Severity.NOTE
+        works = any(gpu.nvlinks_active for gpu in gpus(context))
+        yield of_gpus(context, "nvlink-degraded", ill, *fields, severity=only, weak=works)
 
 
 NVSWITCH_GPUS = 4
