@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.causes.wsl import WSL_LIBRARIES
+from gpusetup.causes.windows import WSL_LIBRARIES
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,

@@ -164,8 +164,8 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
         commands=(*commands, *typed(message.then)),
         alternatives=paste.other(message.other_title, *typed(message.other)),
         looks=paste.look(message.see, *typed(message.look)),
-        needs_root=message.needs_root,
-        needs_reboot=message.needs_reboot,
+        needs_root=message.needs_root or any("sudo " in line for line in commands),
+        needs_reboot=message.needs_reboot or "sudo reboot" in commands,
     )
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes.record import Message
-from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
-from gpusetup.causes.torch_builds import RAISE
+from gpusetup.causes.torch import HALVES_DO_NOT_FIT, RAISE, conda_and_pip
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
