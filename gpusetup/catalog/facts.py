@@ -33,6 +33,8 @@ class Switched(Frozen):
     """A part of the names of GPUs that there are boards with NVSwitch of."""
 
     part: str
+    count: int | None = None
+    """How many NVLinks such a GPU has: NVML may offer more places than it has links."""
 
 
 class Integrated(Frozen):
@@ -175,6 +177,15 @@ def switched(name: str) -> bool:
     (True, False)
     """
     return any(row.part in name for row in facts(Switched))
+
+
+def nvlinks_of(name: str) -> int:
+    """How many NVLinks a GPU of boards with NVSwitch has; 0 where it is not known.
+
+    >>> nvlinks_of("NVIDIA A100-SXM4-80GB"), nvlinks_of("L4")
+    (12, 0)
+    """
+    return next((row.count for row in facts(Switched) if row.count and row.part in name), 0)
 
 
 def extension(name: str) -> Extension:

@@ -113,7 +113,6 @@ CAUSES = (
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
             "nvidia-ctk cdi list",
         ),
-        needs_root=True,
         says=(
             any_of(
                 {
@@ -237,7 +236,6 @@ CAUSES = (
                     "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
                     "systemctl --user restart docker",
                 ),
-                needs_root=True,
             ),
             Message(
                 having={"problem": "file exists"},
@@ -256,7 +254,6 @@ CAUSES = (
                 commands=("sudo ldconfig", "sudo systemctl restart docker"),
                 look=("docker context ls; snap list docker; ldconfig -p | grep libnvidia-ml",),
                 see="check which docker it is, and whether the cache has the library",
-                needs_root=True,
             ),
         ),
         likelier=(

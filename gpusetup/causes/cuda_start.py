@@ -188,7 +188,6 @@ CAUSES = (
         proven_by="cuInit answers code 304 or 800",
         not_when="uvm-missing and device-permission say which call it is",
         source=CUDA_DRIVER,
-        needs_root=True,
         look=("ls -l /dev/nvidia*",),
         commands=("sudo nvidia-modprobe -u -c=0",),
         plain="A system call of the CUDA driver failed",
@@ -309,7 +308,6 @@ CAUSES = (
             ),
         ),
         needs_reboot=True,
-        needs_root=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
     ),
@@ -324,8 +322,6 @@ CAUSES = (
         symptom=True,
         where=(lambda context: not context.other_host,),
         commands=("sudo reboot",),
-        needs_root=True,
-        needs_reboot=True,
         alike={
             alike.KERNEL_LOG: (
                 "cuda-unknown-error",

@@ -40,8 +40,6 @@ CAUSES = (
             "INFO: task python3:4120 blocked for more than 122 seconds.\n      Tainted: P           OE      6.8.0-45-generic\nCall Trace:\n os_acquire_rwlock_write+0x35/0x70 [nvidia]",
         ),
         cases=(HERE,),
-        needs_reboot=True,
-        needs_root=True,
         see="read the system's log first",
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
@@ -63,8 +61,6 @@ CAUSES = (
             lambda c: any("CUDA" in e.values.get("why", "") for e in events(c, "gpu-not-listed")),
         ),
         cases=(HERE,),
-        needs_reboot=True,
-        needs_root=True,
         see="read the system's log first",
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
@@ -95,8 +91,6 @@ CAUSES = (
             )
         },
         cases=(HERE,),
-        needs_reboot=True,
-        needs_root=True,
         see="read the system's log first",
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
@@ -114,7 +108,6 @@ CAUSES = (
         source='NVIDIA, "Driver Persistence"',
         by_check=True,
         commands=("sudo systemctl enable --now nvidia-persistenced",),
-        needs_root=True,
     ),
     Cause(
         "nvml-mismatch",
@@ -138,8 +131,6 @@ CAUSES = (
         look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
         see="if a reboot changed nothing, check which module is on the disk (reinstall the "
         "driver's module and libraries if its version is the old one)",
-        needs_root=True,
-        needs_reboot=True,
         cases=(
             Message(
                 where=(IN_A_CONTAINER,),

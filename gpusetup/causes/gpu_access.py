@@ -36,7 +36,6 @@ CAUSES = (
         impossible=(in_windows_itself, in_wsl),
         by_check=True,
         commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
-        needs_root=True,
         cases=(
             Message(
                 where=(places.IN_A_CONTAINER,),
@@ -44,7 +43,6 @@ CAUSES = (
                 "(`lxc.mount.entry = /dev/nvidia-uvm dev/nvidia-uvm none "
                 "bind,optional,create=file` for LXC), then start it again",
                 commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
-                needs_root=True,
             ),
         ),
         says=(
@@ -81,7 +79,6 @@ CAUSES = (
         commands=("sudo nvidia-modprobe -c={gpu}",),
         look=("ls -l /dev/nvidia*",),
         see="list the nodes",
-        needs_root=True,
     ),
     Cause(
         "device-permission",
@@ -100,7 +97,6 @@ CAUSES = (
         other_title="if the group is root: open them to everybody, until the next start",
         look=("ls -l /dev/nvidia*",),
         see="check first which group owns the nodes",
-        needs_root=True,
         cases=(
             Message(
                 where=(places.IN_A_CONTAINER,),
@@ -200,7 +196,6 @@ CAUSES = (
                 r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",
             ),
         ),
-        needs_root=True,
         look=("nvidia-smi",),
         commands=("sudo nvidia-smi -c DEFAULT",),
     ),
@@ -260,7 +255,6 @@ CAUSES = (
         commands=("sudo systemctl restart nvidia-gridd",),
         look=("ls /etc/nvidia/ClientConfigToken", "nvidia-smi -q | grep -i license"),
         see="check the token and the licence",
-        needs_root=True,
         cases=(
             Message(
                 where=(IN_KUBERNETES,),

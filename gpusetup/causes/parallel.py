@@ -150,7 +150,6 @@ CAUSES = (
         commands=("sudo chmod 1777 /dev/shm",),
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
         see="check its size and permissions",
-        needs_root=True,
         says=any_of(
             {
                 "creating shared memory segment": r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",

@@ -12,8 +12,7 @@ from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.lenders import lender_of
 from gpusetup.evidence.context import RuleContext, in_container, on
 from gpusetup.fixes import paste
-from gpusetup.fixes.disk_space import first_room
-from gpusetup.model.finding import Alternative, Finding, Fix, Severity, each_block, typed
+from gpusetup.model.finding import Alternative, Finding, Fix, each_block, typed
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import (
     Line,
@@ -31,8 +30,6 @@ def pasted(context: RuleContext, finding: Finding) -> Finding:
     fix = finding.fix
     if fix is None:
         return finding
-    if finding.severity is Severity.ERROR:
-        fix = first_room(context, fix)
     windows = on(context, "windows")
 
     def whole(block: Alternative) -> Alternative | None:

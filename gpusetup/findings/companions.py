@@ -20,7 +20,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Findings, Fix, Severity
+from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line
 from gpusetup.readings.packages import FAMILY, normalised
@@ -40,9 +40,8 @@ def companions(context: RuleContext) -> Findings:
             works = not alone if said else context.torch.cuda_available
             pair = f"{name} does not belong to this torch{differs}"
             fix = _companion_fix(context, name)
-            only = Severity.WARNING if works else None
             seen = (*said, shown(context, "packages", pair))
-            yield finding(context, cause, seen, fix=fix, severity=only, pair=pair)
+            yield finding(context, cause, seen, fix=fix, weak=works, pair=pair)
 
 
 NAMES: tuple[tuple[Name, str], ...] = (

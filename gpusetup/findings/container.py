@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.causes.wsl import WSL_LIBRARIES
+from gpusetup.causes.windows import WSL_LIBRARIES
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
@@ -21,7 +21,7 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.given import not_asked_for
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.findings.presence import NVML_UNKNOWN, says_only_no_smi
-from gpusetup.model.finding import Findings, Severity
+from gpusetup.model.finding import Findings
 from gpusetup.model.machine import Events
 
 
@@ -53,9 +53,15 @@ def wsl_linux_driver(context: RuleContext) -> Findings:
     """A Linux driver library inside WSL stands before Windows' own."""
     path = context.driver.libcuda_path or ""
     if context.os.wsl and path.startswith("/") and WSL_LIBRARIES not in path:
-        works = None if context.snapshot.cuda_api.init_code else Severity.WARNING
         about = "driver.libcuda_path"
-        yield seen(context, "wsl-linux-driver", about, path, severity=works, path=path)
+        yield seen(
+            context,
+            "wsl-linux-driver",
+            about,
+            path,
+            weak=not (context.snapshot.cuda_api.init_code),
+            path=path,
+        )
 
 
 NOTHING = ("", "-1", "none", "void", "NoDevFiles")

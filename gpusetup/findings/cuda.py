@@ -32,7 +32,7 @@ from gpusetup.findings.message_rules import (
     seen,
     shown,
 )
-from gpusetup.model.finding import Findings, Severity
+from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events
 
@@ -86,8 +86,7 @@ def cuda_answers(context: RuleContext) -> Findings:
         if _says_something(context, code, said):
             cause = CODES.get(code, "cuda-init-failed")
             # What fails after hours of work is no cause of a start, which it had.
-            only = Severity.WARNING if events(context, "ran-first") else None
-            yield finding(context, cause, said, severity=only)
+            yield finding(context, cause, said, weak=events(context, "ran-first"))
 
 
 def _says_something(context: RuleContext, code: int, said: Events) -> bool:
@@ -120,11 +119,10 @@ def libcuda_missing(context: RuleContext) -> Findings:
     works = driver.nvml_code == 0
     there = driver.module_loaded or (driver.library_found and has_nvidia(context) is not False)
     said = events(context, "libcuda-missing") if (works or there) and not os.jetson else ()
-    only = None if is_cuda_build(context.torch) or not works else Severity.WARNING
-    if blind := () if in_container(context) or os.wsl else events(context, "cuda-version-err"):
-        said, only = blind, None
-    if said := (*said, *events(context, "libcuda-unlinked")):
-        yield finding(context, "libcuda-missing", said, severity=only)
+    blind = () if in_container(context) or os.wsl else events(context, "cuda-version-err")
+    if seen := (*(blind or said), *events(context, "libcuda-unlinked")):
+        weak = works and not (blind or is_cuda_build(context.torch))
+        yield finding(context, "libcuda-missing", seen, weak=weak)
 
 
 def driver_does_not_answer(context: RuleContext) -> Findings:
@@ -137,8 +135,7 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
         at = f" of {named_gpu(context, said[0])}" if told else ""
         first = replace(said[0], values={**values, "problem": f"{values['problem']}{at}"})
         works = not children and driver_answers(context)
-        only = Severity.WARNING if works else None
-        yield finding(context, "driver-does-not-answer", (first, *said[1:]), severity=only)
+        yield finding(context, "driver-does-not-answer", (first, *said[1:]), weak=works)
 
 
 def named_gpu(context: RuleContext, event: Event) -> str:
@@ -165,11 +162,10 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
     for event in events(context, "gpu-read-failed"):
         values = {**event.values, "gpu": named_gpu(context, event)}
         code = values.get("code", "") if values.get("asked") == "nvml" else ""
-        only = Severity.WARNING if values.get("field") in MEASURED else None
         cause = NVML.get(whole_number(code) or 0, "gpu-does-not-answer")
         if values.get("code") != NOT_SUPPORTED:
             said = (replace(event, values=values),)
-            yield from_message(context, cause, UNREAD, said, severity=only)
+            yield from_message(context, cause, UNREAD, said, weak=values.get("field") in MEASURED)
 
 
 MEASURED = {"temperature_celsius", "power_watts"}
@@ -226,9 +222,8 @@ def nvml_init_failed(context: RuleContext) -> Findings:
     message = LIBRARIES if code in NO_KERNEL_DRIVER else ANSWERED
     said = f"{machine.driver.nvml_message or 'an error'} (code {code})"
     answer = (shown(context, "driver.nvml_code", said, said=said),)
-    only = Severity.WARNING if message is LIBRARIES and inside else None
     cause, case = NVML.get(code, "nvml-init-failed"), case_of(context, message, answer)
-    yield from_message(context, cause, *case, severity=only)
+    yield from_message(context, cause, *case, weak=message is LIBRARIES and inside)
 
 
 SLOW_SECONDS = 5.0

@@ -32,7 +32,7 @@ from gpusetup.findings.presence import (
     said_on_the_host,
 )
 from gpusetup.fixes import drivers, paste, which
-from gpusetup.model.finding import Finding, Findings, Fix, Severity
+from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events, Torch
 from gpusetup.model.versions import parsed
@@ -229,8 +229,7 @@ def nvml_mismatch(context: RuleContext) -> Findings:
     if said and not machine.os.wsl:
         # CUDA's own code says which library it is.
         works = works and not events(context, "nvml-mismatch")
-        only = Severity.WARNING if works or cuda_errors(context, 803, 804) else None
-        yield finding(context, "nvml-mismatch", said, severity=only)
+        yield finding(context, "nvml-mismatch", said, weak=works or cuda_errors(context, 803, 804))
 
 
 def _tables(context: RuleContext) -> list[str]:

@@ -86,11 +86,17 @@ def mig_misconfigured(context: RuleContext) -> Findings:
     whole = any(not gpu.mig_enabled and gpu.visible is False for gpu in seen)
     count = sum(instances(gpu) or 0 for gpu in sliced)
     if said or (count + whole > 1 and count and not chosen.startswith("MIG-")):
-        only = None if said or context.snapshot.cuda_api.init_code else Severity.WARNING
         what = "MIG is on, and the process does not use exactly one MIG instance"
         who = which.titled(context, sliced)
         evidence = (*said, *marked(context, sliced, *MIG))
-        yield finding(context, "mig-misconfigured", evidence, severity=only, who=who, what=what)
+        yield finding(
+            context,
+            "mig-misconfigured",
+            evidence,
+            weak=not (said or context.snapshot.cuda_api.init_code),
+            who=who,
+            what=what,
+        )
 
 
 MIG = ("mig_enabled", "mig_count", "mig_instances", "mig_pending")
@@ -167,9 +173,8 @@ def vgpu_unlicensed(context: RuleContext) -> Findings:
     said = (*events(context, "vgpu-unlicensed"), *marked(context, without, "name"))
     refused = cuda_errors(context, BUSY) or context.snapshot.cuda_api.init_code == BUSY
     if said:
-        only = None if refused else Severity.WARNING
         who = which.titled(context, without)
-        yield finding(context, "vgpu-unlicensed", said, severity=only, who=who)
+        yield finding(context, "vgpu-unlicensed", said, weak=not refused, who=who)
 
 
 RULES = (

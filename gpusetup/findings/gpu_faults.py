@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gpusetup.catalog.facts import nvlinks_of
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, on, one_of
 from gpusetup.findings.message_rules import (
@@ -178,8 +179,13 @@ def nvlink_degraded(context: RuleContext) -> Findings:
     ]
     if ill := silent or trained:
         fields = ("nvlinks_active", "nvlinks_inactive", "nvlink_recoveries", "nvlink_errors")
-        only = Severity.WARNING if silent else Severity.NOTE
-        yield of_gpus(context, "nvlink-degraded", ill, *fields, severity=only)
+        only = None if silent else Severity.NOTE
+        works = any(gpu.nvlinks_active for gpu in gpus(context))
+        yield of_gpus(context, "nvlink-degraded", ill, *fields, severity=only, weak=works)
+
+
+NVSWITCH_GPUS = 4
+"""Boards with NVSwitch have more GPUs (HGX: 4 without, 8 with; DGX 16)."""
 
 
 MANY_ERRORS = 1000
@@ -187,10 +193,15 @@ MANY_ERRORS = 1000
 
 
 def _lacks_links(context: RuleContext, gpu: Gpu) -> bool:
-    """Whether fewer links are active than on a GPU of its kind."""
+    """Whether fewer links are active than on a GPU of its kind, or, on a board with switches, than
+    its model has."""
     alike = [g.nvlinks_active or 0 for g in gpus(context) if g.name == gpu.name]
     active = gpu.nvlinks_active
-    return active is not None and not gpu.mig_enabled and active < max(alike)
+    if active is None or gpu.mig_enabled:
+        return False
+    told = len(alike) > NVSWITCH_GPUS and (gpu.nvlinks_inactive or not active)
+    most = nvlinks_of(gpu.name) if told else 0
+    return active < max(*alike, most)
 
 
 def fabric_unhealthy(context: RuleContext) -> Findings:
@@ -198,9 +209,8 @@ def fabric_unhealthy(context: RuleContext) -> Findings:
     registered = [gpu for gpu in gpus(context) if gpu.fabric_state == "completed"]
     failed = [gpu for gpu in registered if gpu.fabric_status not in (None, "success")]
     if ill := failed or [gpu for gpu in gpus(context) if gpu.fabric_faults]:
-        only = None if failed else Severity.WARNING
         fields = ("fabric_faults", "fabric_status")
-        yield of_gpus(context, "fabric-unhealthy", ill, *fields, severity=only)
+        yield of_gpus(context, "fabric-unhealthy", ill, *fields, weak=not failed)
 
 
 RULES = (

@@ -102,8 +102,7 @@ def too_old_for_triton(context: RuleContext) -> Findings:
     old, torch = _below(context, Capability(7, 0)), context.torch
     first = parsed(context.catalog.milestone("torch.compile"))
     if old and is_cuda_build(torch) and parsed(torch.version or "99") >= first:
-        only = Severity.WARNING
-        yield of_gpus(context, "gpu-too-old-for-triton", old, "compute_capability", severity=only)
+        yield of_gpus(context, "gpu-too-old-for-triton", old, "compute_capability", weak=True)
 
 
 RULES = (

@@ -53,9 +53,8 @@ def numeric(context: RuleContext) -> Findings:
     version = parsed((torch.version or "99").partition("+")[0])
     first = context.catalog.milestone("torch for numpy 1 and 2")
     if version < parsed(first) and numpy and parsed(numpy.version).major >= 2:
-        severity = Severity.WARNING if torch.cuda_available else None
         both = f"torch {torch.version}, numpy {numpy.version}"
-        yield seen(context, "numpy-abi-mismatch", "packages", both, severity=severity)
+        yield seen(context, "numpy-abi-mismatch", "packages", both, weak=torch.cuda_available)
 
 
 def triton(context: RuleContext) -> Findings:
@@ -64,7 +63,7 @@ def triton(context: RuleContext) -> Findings:
     lacks = machine.packages is not None and machine.toolkit.compiler is None
     looked = on(context, "linux") and not is_report(context)
     if looked and lacks and is_cuda_build(machine.torch) and has_nvidia(context):
-        yield seen(context, "triton-no-compiler", "PATH", "no gcc", severity=Severity.WARNING)
+        yield seen(context, "triton-no-compiler", "PATH", "no gcc", weak=True)
 
 
 def interpreter(context: RuleContext) -> Findings:
@@ -123,8 +122,7 @@ def disk_full(context: RuleContext) -> Findings:
     room = [f"{d.path}: {gib(d.free_bytes or 0)} free" for d in short_disks(context)]
     if said or room:
         seen = (*said, *(shown(context, "disks", one) for one in room))
-        will_fail = None if said else Severity.WARNING
-        yield finding(context, "pip-cache-disk-full", seen, severity=will_fail)
+        yield finding(context, "pip-cache-disk-full", seen, weak=not said)
 
 
 def shm_too_small(context: RuleContext) -> Findings:
@@ -132,7 +130,7 @@ def shm_too_small(context: RuleContext) -> Findings:
     total = context.snapshot.memory.shm_total_bytes
     if total is not None and total <= GIB and in_container(context):
         about, text = "memory.shm_total_bytes", f"/dev/shm is {gib(total)}"
-        yield seen(context, "shm-too-small", about, text, severity=Severity.WARNING)
+        yield seen(context, "shm-too-small", about, text, weak=True)
 
 
 SETTINGS = (

@@ -22,7 +22,7 @@ from gpusetup.resolver.situation import python_tag
 
 KINDS = (
     *("python-no-wheel", "no-wheel-for-platform", "wrong-index", "conda-not-found"),
-    *("no-matching-distribution", "wheel-not-supported", "resolver-conflict"),
+    *("no-matching-distribution", "wheel-not-supported"),
 )
 """What installers say where they find no file: those that know the reason first."""
 
@@ -40,11 +40,7 @@ def no_file(context: RuleContext) -> Findings:
     said = events(context, *KINDS) if context.snapshot.python.bits != 32 else ()
     for event in sorted(said, key=lambda event: KINDS.index(event.kind)):
         asked = next((event.values[name] for name in NAMED if name in event.values), "")
-        if event.kind == "resolver-conflict":
-            asked = f"torch{(context.snapshot.wanted.torch or '').partition('+')[0]}"
         cause = _why(context, event, asked)
-        if cause is None:
-            continue
         seen, fix = events(context, event.kind), _way(context, cause, asked, event)
         one = finding(context, cause, seen, fix=fix, asked=asked or "torch", what="this system")
         found.setdefault(cause, one)
@@ -131,7 +127,7 @@ def _here(context: RuleContext, version: str | None, label: str | None = None) -
     return [r for r in rows if os.family in (None, r.os) and os.machine in (None, r.machine)]
 
 
-def _why(context: RuleContext, event: Event, asked: str) -> str | None:
+def _why(context: RuleContext, event: Event, asked: str) -> str:
     """Which of index, system and Python an installer's message is about."""
     os, (name, version, label) = context.os, requirement(asked)
     if event.kind == "wrong-index":
@@ -150,15 +146,10 @@ def _why(context: RuleContext, event: Event, asked: str) -> str | None:
         return "package-not-found"
     torch, where = _torch_of(context, name, version), label or index_label(event)
     here = _here(context, torch, where)
-    own = python_tag(context.snapshot)
-    of_python = own and here and not any(own in row.pythons for row in here)
-    if event.kind == "resolver-conflict":
-        return "python-no-wheel" if of_python and version else None
     if not asks:
         # Releases of one pin may lack the Python, others the system: another Python helps first.
-        helps = events(context, "python-no-wheel") or (of_python and version)
-        on_system = event.kind == "no-wheel-for-platform"
-        return "no-wheel-for-platform" if on_system and not helps else "python-no-wheel"
+        helps = event.kind == "python-no-wheel" or events(context, "python-no-wheel")
+        return "python-no-wheel" if helps else "no-wheel-for-platform"
     no_such = (where or "").startswith("cu") and where not in context.catalog.backends
     if no_such or ".dev" in (version or ""):  # nightlies are deleted
         return "wrong-index"
@@ -173,7 +164,7 @@ def _why(context: RuleContext, event: Event, asked: str) -> str | None:
     # A release inside the range of those offered was never made with that label or number; files of
     # older or newer ones only: the Python (or the platform) is another one's.
     inside = offered and offered[0] <= number <= offered[-1]
-    return "wrong-index" if inside and not of_python else "python-no-wheel"
+    return "wrong-index" if inside else "python-no-wheel"
 
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"

@@ -44,6 +44,7 @@ def from_message(
     *,
     fix: Fix | None = None,
     severity: Severity | None = None,
+    weak: object = False,
     **values: str,
 ) -> Finding:
     """The finding of a message, written with the values of the events that have it; where the
@@ -58,7 +59,9 @@ def from_message(
         evidence=event_evidence(messages),
         fix=fix or fix_of(context, message, messages),
     )
-    return replace(found, severity=severity or message.only or record.severity)
+    return replace(
+        found, severity=severity or (Severity.WARNING if weak else message.only) or record.severity
+    )
 
 
 def finding(
@@ -68,11 +71,14 @@ def finding(
     *,
     fix: Fix | None = None,
     severity: Severity | None = None,
+    weak: object = False,
     **values: str,
 ) -> Finding:
     """The finding of a record, by what was said and what the machine shows."""
     message, met = case_of(context, RECORDS[cause], tuple(said))
-    return from_message(context, cause, message, met, fix=fix, severity=severity, **values)
+    return from_message(
+        context, cause, message, met, fix=fix, severity=severity, weak=weak, **values
+    )
 
 
 def shown(context: RuleContext, subject: str, text: str, **values: str) -> Event:
@@ -92,11 +98,12 @@ def of_gpus(
     concerned: Sequence[Gpu],
     *fields: str,
     severity: Severity | None = None,
+    weak: object = False,
 ) -> Finding:
     """The finding of what the machine shows of some of its GPUs."""
     who, said = which.titled(context, concerned), marked(context, concerned, *fields)
     have = which.have(concerned)
-    return finding(context, cause, said, severity=severity, who=who, have=have, gpus=who)
+    return finding(context, cause, said, severity=severity, weak=weak, who=who, have=have, gpus=who)
 
 
 def seen(
@@ -106,10 +113,13 @@ def seen(
     text: str,
     *,
     severity: Severity | None = None,
+    weak: object = False,
     **values: str,
 ) -> Finding:
     """The finding of one thing that the machine shows."""
-    return finding(context, cause, (shown(context, subject, text, **values),), severity=severity)
+    return finding(
+        context, cause, (shown(context, subject, text, **values),), severity=severity, weak=weak
+    )
 
 
 def title_of(
@@ -154,8 +164,8 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
         commands=(*commands, *typed(message.then)),
         alternatives=paste.other(message.other_title, *typed(message.other)),
         looks=paste.look(message.see, *typed(message.look)),
-        needs_root=message.needs_root,
-        needs_reboot=message.needs_reboot,
+        needs_root=message.needs_root or any("sudo " in line for line in commands),
+        needs_reboot=message.needs_reboot or "sudo reboot" in commands,
     )
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes.record import Message
-from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
-from gpusetup.causes.torch_builds import RAISE
+from gpusetup.causes.torch import HALVES_DO_NOT_FIT, RAISE, conda_and_pip
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
@@ -85,9 +84,8 @@ def torch_outside_target(context: RuleContext) -> Findings:
     if place and python.prefix and not place.startswith(own) and not told:
         in_the_way = context.decision is not None and context.decision.how != "kept"
         broken = in_the_way and not paste.target_refuses(context)
-        only = None if broken else Severity.WARNING
         cause = "torch-outside-environment"
-        yield seen(context, cause, "torch.location", place, severity=only, place=place)
+        yield seen(context, cause, "torch.location", place, weak=not broken, place=place)
 
 
 def torch_cpu_build(context: RuleContext) -> Findings:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
-from gpusetup.evidence.context import RuleContext, gib
+from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Alternative, Fix, each_block
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Disk
 from gpusetup.model.shell import Lines
 from gpusetup.model.units import GIB
@@ -37,26 +33,3 @@ def making_room(context: RuleContext, short: tuple[Disk, ...]) -> Lines:
     if by_pip and context.snapshot.python.has_pip is not False:
         room.append(paste.command(context, paste.python(context), "-m", "pip", "cache", "purge"))
     return tuple(room)
-
-
-INSTALLS = re.compile(r"gpusetup install\b|install\b.*\b(?:torch|pytorch)==?\d")
-
-
-def first_room(context: RuleContext, fix: Fix) -> Fix:
-    """A fix that installs torch, where the disks have no room for it: room comes first."""
-    build = context.resolution.build
-    short = short_disks(context)
-    installs = any(map(INSTALLS.search, fix.commands))
-    if not short or not installs or (build and build.backend == "cpu"):
-        return fix
-    room = making_room(context, short)
-
-    def after(block: Alternative) -> Alternative:
-        needs = any(map(INSTALLS.search, block.commands))
-        return replace(block, commands=(*room, *block.commands)) if needs else block
-
-    sizes = (
-        f"{gib(needed(disk))} in {disk.path} ({gib(disk.free_bytes or 0)} free)" for disk in short
-    )
-    text = f"First make room: an install needs {', '.join(sizes)}. {fix.text}"
-    return replace(each_block(fix, after), text=text)
