@@ -12,6 +12,7 @@ from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.nodes import Drift, NodeFinding
 from gpusetup.fleet.rates import RATES
 from gpusetup.fleet.show import COSTS, Common, Exclude, FleetAnswer, NodeAnswer, Status
+from gpusetup.fleet.sweep.answer import SweepAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.render.language import (
     DIM,
@@ -20,7 +21,9 @@ from gpusetup.render.language import (
     Row,
     Screen,
     command,
+    facts,
     marked,
+    plural,
     section,
     table,
 )
@@ -60,10 +63,6 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
         count = plural(len(answer.left_out), "file")
         lines += ["", Row((f"{count} left out: {answer.left_out[0]}", DIM), hang=2)]
     return Screen(lines)
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _verdict(answer: FleetAnswer) -> Row:
@@ -126,6 +125,34 @@ def _exclude(exclude: Exclude) -> Iterator[Row]:
     if exclude.not_named:
         names = ", ".join(exclude.not_named[:MOST_LINES])
         yield Row(f"  not named there, since no host can have such a name: {names}", hang=4)
+
+
+# --- the exchange between ranks -------------------------------------------------------------------
+
+LEVELS = {"within": "exchange within a host", "between": "exchange between hosts"}
+
+
+def sweep_screen(answer: SweepAnswer) -> Screen:
+    """The verdict, who is named, and what was measured."""
+    how = f"{len(answer.ranks)} ranks on {plural(answer.nodes, 'node')}, {answer.backend}"
+    took = f"{how}, {answer.rounds} rounds in {answer.seconds:.1f} s"
+    found = f"{took}: {len(answer.findings)} found"
+    bad = MARKS[Severity.ERROR]
+    lines: list[str] = [marked(OK, "ok", f"{took}: all alike") if answer.ok else marked(bad, found)]
+    for finding in answer.findings[:MOST_ROWS]:
+        lines += ["", marked(bad, finding.fault, finding.title)]
+        lines += [Row("    ", (finding.detail, DIM), hang=4)] if finding.detail else []
+        lines += [Row(f"    → {finding.then}", hang=6)] if finding.then else []
+    if more := answer.findings[MOST_ROWS:]:
+        lines += ["", f"and {len(more)} more: `--json` lists all"]
+    told = {}
+    for level in answer.levels:
+        sees = f"slower than {level.sees_below or 0:.0%} of it would be named"
+        sees = sees if level.sees_below else "too few to compare"
+        told[LEVELS[level.of]] = f"median {level.median:.3g} GB/s; {sees}"
+    lines += section("Measured", facts(told))
+    lines += section("To leave these nodes out of a Slurm job", _exclude(answer.exclude))
+    return Screen(lines)
 
 
 # --- two records ---------------------------------------------------------------------------------
