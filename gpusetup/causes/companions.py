@@ -31,7 +31,7 @@ CAUSES = (
         title="{pair}",
         plain="torchvision was built for another torch",
         means="Its operators are compiled against one release and one CUDA.",
-        text="The torchvision of that torch, from the same index",
+        text="Install the torchvision of that torch, from the same index",
         proven_by="The catalog does not list this pair of versions or labels",
         source="the wheels' metadata",
         by_check=True,
@@ -79,8 +79,8 @@ CAUSES = (
         "torchaudio-mismatch",
         title="{pair}",
         plain="torchaudio was built for another torch",
-        means="Like torchvision, each release needs one torch; 2.11 is the last release.",
-        text="The torchaudio of that torch, from the same index",
+        means="Each release needs one torch; 2.11 is the last release.",
+        text="Install the torchaudio of that torch, from the same index",
         proven_by="The catalog does not list this pair of versions or labels",
         source="the wheels' metadata",
         by_check=True,
@@ -121,8 +121,7 @@ CAUSES = (
         means="A guard, or the receipt of `gpusetup install`, says which versions work "
         "together. An installer has replaced one of them.",
         text="Put the guarded versions back; if you meant the change, `gpusetup guard --write` guards the new set",
-        proven_by="The guard's constraints file or the receipt, and the versions that are installed",
-        source="gpusetup",
+        proven_by="The installed versions differ from the guard's constraints file or from the receipt",
         by_check=True,
     ),
     Cause(
@@ -132,9 +131,9 @@ CAUSES = (
         means="Its libraries are compiled against one torch version. If its metadata does not name "
         "that version, pip and uv keep the package; if it does, torch was replaced afterwards. At "
         "import it fails, or leaves its kernels out.",
-        text="The release for this torch",
-        proven_by="Its version and torch's, by the table of companions, or the label of its build",
-        not_when="torchvision-mismatch, torchaudio-mismatch: those have their own records",
+        text="Install the release for this torch",
+        proven_by="The table of companions or the label of the build does not fit torch's version",
+        not_when="torchvision-mismatch, torchaudio-mismatch: these two have their own findings",
         source="data/companions.json: each row has its own",
     ),
     Cause(
@@ -142,7 +141,7 @@ CAUSES = (
         title="torch, or another module, was built for NumPy 1 and NumPy 2 is installed",
         means="torch before 2.3 was compiled against NumPy 1.",
         text="Install NumPy 1, or a torch from 2.3 on",
-        proven_by="Both versions",
+        proven_by="torch is older than 2.3, and NumPy is 2 or newer",
         source="NumPy 2 migration guide",
         commands=_older_numpy,
         says=any_of(
@@ -171,7 +170,7 @@ CAUSES = (
         title="MKL lacks a symbol that this conda build of torch needs (iJIT_NotifyEvent)",
         means="MKL 2024.1 dropped iJIT_NotifyEvent; older conda builds of torch link it.",
         text="Install an older MKL in this environment, or take torch from pip",
-        proven_by="Both versions, torch by conda",
+        proven_by="conda's torch and MKL have these versions",
         source="pytorch/pytorch#123097",
         commands=lambda context: (conda_install(context, "mkl<2024.1"),),
         says=(

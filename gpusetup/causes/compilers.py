@@ -77,7 +77,7 @@ CAUSES = (
         means="Every toolkit supports compilers up to one version.",
         text="Give nvcc an older compiler from its release notes, or use a newer toolkit of "
         "torch's CUDA major",
-        proven_by="nvcc's host check",
+        proven_by="nvcc refuses the compiler",
         source="NVIDIA, CUDA Installation Guide, host compiler support",
         stage="build",
         commands=(
@@ -123,7 +123,7 @@ CAUSES = (
         "requirements.",
         text="Install torch first, then build without isolation: `pip install "
         "--no-build-isolation PACKAGE`",
-        proven_by="No module named torch inside a build environment",
+        proven_by="The build environment has no module named torch",
         not_when="torch-missing: the program itself does not find it",
         source="PEP 518; pip documentation, build system interface",
         stage="build",
@@ -200,8 +200,7 @@ CAUSES = (
         means="No wheel fits, so the installer compiles the package.",
         text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
         "Debian and Ubuntu: build-essential), or take a wheel of the package",
-        proven_by="The build's message",
-        not_when="triton-no-compiler",
+        not_when="triton-no-compiler: torch.compile needs it",
         source="messages of setuptools and cpp_extension",
         stage="build",
         windows=("winget install Microsoft.VisualStudio.2022.BuildTools",),

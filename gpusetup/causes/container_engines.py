@@ -148,7 +148,7 @@ CAUSES = (
         text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). Did you install "
         "Docker with snap (`snap list docker`)? Replace it with Docker's own packages",
         proven_by="The daemon cannot select a device driver, or knows no runtime nvidia",
-        not_when="container-no-gpu: the container starts, without GPUs",
+        not_when="container-no-gpu: the container starts, but without GPUs",
         source=TOOLKIT,
         impossible=(in_windows_itself, is_lent),
         way=_toolkit,
@@ -224,9 +224,7 @@ CAUSES = (
         "its files and devices.",
         text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
         "and check which GPUs and folders you give the container",
-        proven_by="Its error line",
-        not_when="driver-missing, driver-not-loaded or nvml-mismatch of the host, if the error names "
-        "one",
+        not_when="The error names driver-missing, driver-not-loaded or nvml-mismatch of the host: then that is the cause",
         source=TOOLKIT,
         symptom=True,
         way=_toolkit,

@@ -122,7 +122,7 @@ CAUSES = (
         "To fix it for good: on the host make docker use the cgroupfs driver "
         '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or give the '
         "devices by name or by CDI",
-        proven_by="NVML code 999 in a container",
+        proven_by="NVML answers code 999 in a container",
         source="NVIDIA Container Toolkit documentation, troubleshooting",
         stage="running",
         impossible=(in_windows_itself,),
@@ -161,10 +161,10 @@ CAUSES = (
         "container-driver-capability-missing",
         title="The container did not get the driver's compute libraries: nvidia-smi works, "
         "libcuda is missing",
-        means="NVIDIA_DRIVER_CAPABILITIES without compute.",
+        means="NVIDIA_DRIVER_CAPABILITIES does not name compute.",
         text="Start it again with compute among the capabilities (`-e NVIDIA_DRIVER_CAPABILITIES="
         "compute,utility`; this command tests it with a plain image)",
-        proven_by="The variable; NVML answers and libcuda is missing",
+        proven_by="The variable lacks compute: NVML answers, and libcuda is missing",
         source="NVIDIA Container Toolkit documentation, troubleshooting",
         by_check=True,
         commands=(
@@ -184,8 +184,8 @@ CAUSES = (
         "container-no-gpu",
         title="The container was started without a GPU",
         means="A container sees only the GPUs that it is started with.",
-        text="--gpus all, CDI, or a resource limit",
-        proven_by="A container without device nodes whose host has an NVIDIA GPU",
+        text="Start the container with its host's GPU: `--gpus all`, a CDI device, or a resource limit in Kubernetes",
+        proven_by="A container has no device nodes, and its host has an NVIDIA GPU",
         not_when="no-nvidia-gpu: the PCI bus shows none",
         source="NVIDIA Container Toolkit documentation, troubleshooting",
         lacks="gpu",

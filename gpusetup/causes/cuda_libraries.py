@@ -85,8 +85,7 @@ CAUSES = (
         "from 2.4 on, and brought cuDNN 8 before.",
         text="If an extension asks for it (the traceback names its file): install the extension's "
         "build for torch's CUDA. Else: install torch with its libraries. ",
-        proven_by="An nvidia-* package with missing files",
-        source="RECORD of the distribution",
+        proven_by="Files of an nvidia-* package are missing, or a program says so",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         way=paste.install_torch,
         cases=(

@@ -110,7 +110,7 @@ CAUSES = (
         text="Install the compute libraries of exactly this driver version (libnvidia-compute, "
         "nvidia-driver-cuda-libs); in a container give it the capability compute",
         proven_by="nvidia-smi prints CUDA Version ERR!",
-        not_when="wsl-driver; container-driver-capability-missing (in a container)",
+        not_when="wsl-driver, or container-driver-capability-missing in a container",
         source="nvidia-smi's manual page; NVIDIA, driver README, installed components",
         kind_of="driver-missing",
         stage="import",
@@ -130,10 +130,10 @@ CAUSES = (
     Cause(
         "cuda-sees-no-device",
         title="CUDA sees no device (error 100)",
-        means="cuInit answers 100.",
+        means="CUDA starts, and is left no GPU.",
         text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
-        proven_by="Code 100 and a GPU that another source lists",
-        not_when="A machine without a GPU; hidden GPUs",
+        proven_by="cuInit answers code 100, and another source lists a GPU",
+        not_when="no-nvidia-gpu: there is none; cuda-visible-devices-hidden: a variable hides it",
         source=CUDA_DRIVER,
         symptom=True,
         alike={
@@ -151,9 +151,9 @@ CAUSES = (
     Cause(
         "invalid-device-ordinal",
         title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
-        means="More ranks than GPUs, or an index that does not exist.",
+        means="There are more ranks than GPUs, or an index names a GPU that does not exist.",
         text="Name only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
-        proven_by="Code 101",
+        proven_by="CUDA answers code 101",
         source=CUDA_DRIVER,
         alike={
             alike.LIST_GPUS: (
@@ -183,10 +183,10 @@ CAUSES = (
     Cause(
         "os-call-failed",
         title="A system call of the CUDA driver failed (error {code})",
-        means="Missing or forbidden device nodes, cgroup or seccomp rules, limits.",
+        means="Device nodes are missing or forbidden, or rules of cgroup or seccomp and limits block the call.",
         text="Start a container again: it may have lost the device nodes, or a sandbox (cgroup, seccomp, limits) blocks the call. Outside of containers make the nodes, and check their owner and group",
-        proven_by="Code 304",
-        not_when="uvm-missing and device-permission, which say which call",
+        proven_by="cuInit answers code 304 or 800",
+        not_when="uvm-missing and device-permission say which call it is",
         source=CUDA_DRIVER,
         needs_root=True,
         look=("ls -l /dev/nvidia*",),
@@ -198,8 +198,8 @@ CAUSES = (
         title="The NVSwitch fabric is not ready at {who}",
         means="Systems with NVSwitch need the Fabric Manager of exactly the driver's version.",
         text="Install the Fabric Manager of exactly the driver's version, and start it",
-        proven_by="Code 802, or a fabric state that is not completed",
-        not_when="A Hopper system where confidential computing waits for its ready state",
+        proven_by="CUDA answers code 802, or the state of the fabric is not completed",
+        not_when="On Hopper confidential computing may wait for its ready state",
         source='CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide"',
         alike={"nvidia-smi -q | grep -A 3 Fabric": ("fabric-unhealthy",)},
         says=any_of(
@@ -221,10 +221,10 @@ CAUSES = (
     Cause(
         "libcuda-driver-mismatch",
         title="The loaded libcuda does not belong to the loaded kernel driver (error 803)",
-        means="A stale or mounted copy of libcuda, or cuda-compat in front.",
+        means="A stale or mounted copy of libcuda, or cuda-compat, comes first.",
         text="Remove stale copies of libcuda (a cuda-compat folder, a mounted or copied library); if the driver was updated and not reloaded, reboot",
-        proven_by="Code 803",
-        not_when="nvml-mismatch, which a reboot fixes",
+        proven_by="cuInit answers code 803",
+        not_when="nvml-mismatch: a reboot fixes it",
         source=CUDA_DRIVER,
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
@@ -236,7 +236,7 @@ CAUSES = (
         title="A forward compatibility library (cuda-compat) comes before the driver, on a GPU or driver that does not allow it (error 804)",
         means="Forward compatibility is for data centre GPUs and some drivers.",
         text="Remove the cuda-compat folder from the loader's path, or update the driver of the host; forward compatibility is for data centre GPUs only",
-        proven_by="Code 804",
+        proven_by="cuInit answers code 804",
         source='CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility"',
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
@@ -246,9 +246,9 @@ CAUSES = (
     Cause(
         "mps-server",
         title="The CUDA MPS daemon refuses this process",
-        means="Another user's daemon, one that is not ready, or too many clients.",
+        means="The daemon belongs to another user, is not ready, or has too many clients.",
         text="Stop the daemon, or use the GPU as the user that started it",
-        proven_by="Codes 805 to 809",
+        proven_by="cuInit answers a code from 805 to 809",
         source='NVIDIA, "Multi-Process Service"',
         says=(
             says(
@@ -265,8 +265,8 @@ CAUSES = (
         title="CUDA cannot start: out of memory while it starts (error 2)",
         means="CUDA reserves a large address space; ulimit -v or a small guest forbids it.",
         text="Raise the limit on the address space (ulimit -v, the batch system), or give the virtual machine more memory",
-        proven_by="Code 2 from cuInit",
-        not_when="Out of memory while a program runs",
+        proven_by="cuInit answers code 2",
+        not_when="out-of-memory: the program runs already",
         source=CUDA_DRIVER,
         explains=("out-of-memory",),
         by_check=True,
@@ -275,9 +275,9 @@ CAUSES = (
     Cause(
         "driver-call-unsupported",
         title="The CUDA library needs a newer kernel driver (error 36)",
-        means="Libraries newer than the module.",
+        means="The libraries are newer than the kernel module.",
         text="Install the kernel driver and the libraries in the same version, then reboot",
-        proven_by="Code 36",
+        proven_by="cuInit answers code 36",
         source=CUDA_DRIVER,
         kind_of="libcuda-driver-mismatch",
         needs_reboot=True,
@@ -286,10 +286,10 @@ CAUSES = (
     Cause(
         "cuda-unknown-error",
         title="CUDA does not start: unknown error ({code})",
-        means="Often nvidia_uvm after suspend.",
+        means="Often nvidia_uvm is in a bad state after suspend.",
         text="On Linux reload the nvidia_uvm module (after suspend it is often in a bad state) and start the program again; otherwise reboot",
-        proven_by="Code 999 (30 in older runtimes)",
-        not_when="uvm-missing; a container",
+        proven_by="cuInit answers code 999 (30 in older runtimes)",
+        not_when="uvm-missing; in a container container-nvml-lost",
         source=CUDA_DRIVER,
         alike={
             alike.NODES: (
@@ -316,10 +316,10 @@ CAUSES = (
     Cause(
         "cuda-init-failed",
         title="CUDA cannot tell its {field}: {problem}",
-        plain="CUDA cannot list its devices",
-        means="A code without its own row.",
+        plain="CUDA does not start, or cannot list its devices",
+        means="gpusetup knows no more of this code.",
         text="Reboot; if it stays, reinstall the driver",
-        proven_by="cuInit answers neither 0 nor a known code",
+        proven_by="cuInit answers an error that has no finding for itself",
         source=CUDA_DRIVER,
         symptom=True,
         where=(lambda context: not context.other_host,),
@@ -349,8 +349,8 @@ CAUSES = (
         means="The GPU answers NVML, but CUDA could not start it and leaves it out.",
         text="Reboot (in a container the host); until then leave this GPU out "
         "(CUDA_VISIBLE_DEVICES)",
-        proven_by="NVML's and CUDA's lists, and no CUDA_VISIBLE_DEVICES",
-        not_when="gpus-partly-hidden; gpu-fell-off-bus; mig-misconfigured",
+        proven_by="NVML lists the GPU, CUDA does not, and CUDA_VISIBLE_DEVICES is not set",
+        not_when="gpu-fell-off-bus, mig-misconfigured: then that is the cause",
         source="CUDA Driver API reference, cuDeviceGetCount",
         symptom=True,
         where=(lambda context: not context.other_host,),
@@ -364,8 +364,7 @@ CAUSES = (
         "driver's",
         means="The stub only links programs on a machine without a driver; it cannot run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
-        proven_by="Code 34, or a loaded libcuda in a folder `stubs`; as a warning, such a folder "
-        "in LD_LIBRARY_PATH",
+        proven_by="cuInit answers code 34, or the loaded libcuda lies in a folder `stubs`; such a folder in LD_LIBRARY_PATH alone is a warning",
         source="CUDA Driver API reference, CUresult (STUB_LIBRARY)",
         explains=(*NO_INIT, *NO_DRIVER),
         commands=_without_stubs,

@@ -42,8 +42,7 @@ CAUSES = (
         "that is being updated), or a lock file names another build.",
         text="Clear the installer's cache, then run the same installation once more; behind a "
         "proxy or mirror try another network. Do not switch the check off",
-        proven_by="The installer's message",
-        not_when="pip-cache-disk-full: the disk cut it",
+        not_when="pip-cache-disk-full: the disk cut the file",
         source=UV,
         commands=("pip cache purge",),
         says=any_of(
@@ -76,9 +75,8 @@ CAUSES = (
         "download-network-error",
         title="{host} cannot be reached or verified",
         plain="The package index cannot be reached or verified",
-        means="TLS, proxy, DNS, a clock that is wrong, a slow line.",
+        means="TLS, a proxy, DNS, a wrong clock or a slow line stopped it. torch, CUDA and the driver are not the problem.",
         text=ANY_NETWORK + MIRROR,
-        proven_by="The installer's connection error",
         not_when="wrong-index: the server answers 403 or 404",
         source="messages of pip, urllib3, uv and conda",
         explains=("python-no-wheel",),

@@ -15,11 +15,9 @@ CAUSES = (
     Cause(
         "driver-not-loaded",
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
-        means="Often after a kernel update for which no module was built; with nouveau in the "
-        "way; or Secure Boot loads no module whose key is not enrolled. doctor itself loads "
-        "nothing: if the driver loads on demand, run `nvidia-smi` once.",
-        text="Load or rebuild the module; keep nouveau away; reboot",
-        proven_by="Libraries or a module on disk and no loaded module; NVML code 9",
+        means="Often no module was built after a kernel update, nouveau has the GPU, or Secure Boot loads no module whose key is not enrolled. doctor itself loads nothing: if the driver loads on demand, run `nvidia-smi` once.",
+        text="Load or rebuild the module, keep nouveau away from the GPU, or reboot",
+        proven_by="The driver's libraries or its module are on disk, and no module is loaded; NVML answers code 9",
         not_when="driver-missing: nothing is installed",
         source='NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver '
         'Installation Guide"',
@@ -77,7 +75,7 @@ CAUSES = (
         text="Install the headers of this kernel, and a driver release that is as new as the "
         "kernel (an old branch that a GPU needs: an older kernel); until then start the previous "
         "kernel",
-        proven_by="dkms: bad return status for a module of nvidia; the installer's build step",
+        proven_by="dkms reports a bad status for NVIDIA's module, or NVIDIA's installer fails while it builds",
         not_when="nvidia-smi lists the GPU, or the build that failed is not of NVIDIA's module",
         source="dkms's manual page; messages of nvidia-installer",
         kind_of="driver-not-loaded",
@@ -171,10 +169,10 @@ CAUSES = (
     Cause(
         "secure-boot-rejected",
         title="Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
-        means="The module's signature is by a key that the firmware does not know.",
+        means="The firmware does not know the key that signed the module.",
         text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or switch Secure Boot off in the firmware",
         proven_by="The kernel log says `Key was rejected by service`",
-        not_when="A module that is not there at all",
+        not_when="driver-not-loaded: no module is there at all",
         source="Linux kernel, module signing",
         where=(
             lambda context: not answering(context),

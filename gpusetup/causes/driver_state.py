@@ -25,8 +25,7 @@ CAUSES = (
         "driver-does-not-answer",
         title="{asked}: {problem}",
         plain="The driver does not answer",
-        means="A library of the driver crashed or did not come back: a GPU that stopped, or a"
-        " driver half updated. The finding names the call and the GPU where it stopped.",
+        means="A GPU that stopped, or a driver that was half updated, makes a library of the driver crash or hang.",
         text="Reboot; if it only takes long to start its GPUs, wait longer (--timeout 120)",
         proven_by="The process that asked ran out of time, or a signal ended it",
         not_when="driver-slow: it answered within --timeout",
@@ -51,11 +50,11 @@ CAUSES = (
         "gpu-does-not-answer",
         title="GPU {place} by slot ({bus}) is not among the GPUs that {asked} lists, although "
         "{why}",
-        plain="A GPU is not among those that the driver lists",
+        plain="A GPU does not answer properly",
         means="The driver lists the GPU but cannot read it, or reads impossible values.",
         text="Reboot; until then leave this GPU out (CUDA_VISIBLE_DEVICES)",
-        proven_by="NVML's error for the GPU, its memory, temperature or power; CUDA's for its name",
-        not_when="gpu-fell-off-bus: NVML says that it is lost; a value that no GPU here has",
+        proven_by="NVML gives an error for the GPU, its memory, temperature or power, or CUDA for its name",
+        not_when="gpu-fell-off-bus: NVML says that the GPU is lost",
         source="NVML API reference, nvmlReturn_t",
         symptom=True,
         explains=("cuda-misses-gpu",),
@@ -77,9 +76,8 @@ CAUSES = (
         means="On a host often the device nodes or nvidia_uvm are in a bad state (after suspend "
         "or an update of the driver); in a container its device rules are gone.",
         text="Reboot; if it stays, reinstall the driver",
-        proven_by="What nvmlInit or nvmlDeviceGetCount answers; 9, 12 and 13 although the "
-        "module is loaded or CUDA starts; an impossible version",
-        not_when="Codes with another cause: 4, 8, 10, 11, 14, 15, 16, 17, 18",
+        proven_by="nvmlInit or nvmlDeviceGetCount answers an error, also 9, 12 and 13 if the module is loaded or CUDA starts",
+        not_when="The codes 4, 8, 10, 11 and 14 to 18 have their own causes",
         source="NVML API reference, nvmlReturn_t",
         symptom=True,
         where=(
@@ -112,7 +110,7 @@ CAUSES = (
         " to 30 s on a big node.",
         text="Keep the driver loaded between programs; if it is loaded, look at the machine's "
         "load and at the kernel's log",
-        proven_by="An answer after more than 5 s",
+        proven_by="The driver answered after more than 5 s",
         source='NVIDIA, "Driver Persistence"',
         by_check=True,
         commands=("sudo systemctl enable --now nvidia-persistenced",),
@@ -125,8 +123,8 @@ CAUSES = (
         text="If no job runs on the host, reboot it, or unload and load the nvidia modules, so "
         "that both have the same version. If others run this machine, tell them (a container: "
         "restart it, and keep driver packages out of its image)",
-        proven_by="NVML code 18, or two versions read",
-        not_when="WSL, where the two have different versions",
+        proven_by="NVML answers code 18, or the two versions differ",
+        not_when="WSL: the two versions always differ there",
         source="NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH)",
         explains=(
             "driver-does-not-answer",
@@ -173,7 +171,7 @@ CAUSES = (
         text="Shut the machine down fully and start it again; if that does not help, reinstall the "
         "driver (open or closed modules, as the GPU needs)",
         proven_by="The module is bound to the GPU but does not list it, or the kernel log says so",
-        not_when="A GPU that fell off the bus later",
+        not_when="gpu-fell-off-bus: the GPU worked at first",
         source="messages of NVIDIA's open kernel modules",
         by_check=True,
         commands=drivers.driver_commands,

@@ -54,11 +54,10 @@ CAUSES = (
         "conda-cuda-virtual-missing",
         title="conda sees no CUDA driver here (the virtual package __cuda is missing), and the build "
         "needs one",
-        means="CONDA_OVERRIDE_CUDA is empty: the virtual package __cuda is absent, and CPU "
-        "builds are chosen.",
+        means="Without the virtual package __cuda conda chooses CPU builds. The machine that solves need not be the one that computes.",
         text="On a host without a GPU (an image build, a login node) say which CUDA the target "
         "supports; else install the driver",
-        proven_by="The variable",
+        proven_by="CONDA_OVERRIDE_CUDA is empty, or conda says so",
         source="conda documentation, virtual packages",
         commands=_for_the_target,
         says=(
@@ -89,9 +88,8 @@ CAUSES = (
     Cause(
         "pip-missing",
         title="The target environment has no pip: `pip install` would install elsewhere",
-        means="`pip install` would install elsewhere.",
         text="Use uv (as gpusetup does), or add pip",
-        proven_by="No pip in the target",
+        proven_by="The target has no pip",
         source="Python documentation, venv",
         commands=_add_pip,
         says=any_of(
@@ -114,12 +112,12 @@ CAUSES = (
         "conda-missing",
         severity=Severity.WARNING,
         title="conda is not installed, or not on PATH",
-        means="A guide's line asks for conda, which is not installed or not on PATH.",
+        means="A guide's line asks for conda.",
         text="You do not need conda: gpusetup makes an environment with uv. If you want conda, "
         "install Miniforge (https://conda-forge.org/download/), then open its Miniforge Prompt "
         "(Windows) or a new shell",
         proven_by="The shell does not find conda",
-        not_when="`conda activate` asks for `conda init`",
+        not_when="`conda activate` asks for `conda init`: conda is there",
         source="conda-forge, Miniforge's README",
         commands=("gpusetup install --venv .venv",),
         says=(
@@ -138,9 +136,9 @@ CAUSES = (
     Cause(
         "externally-managed",
         title="This Python belongs to the operating system: pip may not install there",
-        means="pip must not change it.",
+        means="Its packages are the distribution's, and pip would break them.",
         text="Make an environment and install there",
-        proven_by="EXTERNALLY-MANAGED",
+        proven_by="Its folder has a file EXTERNALLY-MANAGED",
         source="PEP 668",
         commands=_elsewhere,
         says=(says("externally-managed-environment"),),
@@ -150,10 +148,9 @@ CAUSES = (
         "site-not-writable",
         title="The installer has no write permission for {path}",
         plain="The installer has no write permission in the environment",
-        means="Another user's environment.",
+        means="The environment belongs to another user, or a program uses its files.",
         text="Make your own environment and install there; end programs that use the files",
-        proven_by="No write permission",
-        source="the file system",
+        proven_by="This user cannot write there",
         commands=_elsewhere,
         says=any_of(
             {
@@ -172,8 +169,7 @@ CAUSES = (
         title="No Python environment was named: torch was not looked for",
         means="gpusetup does not judge its own tool environment.",
         text="Activate an environment, or name one with `--python PATH`",
-        proven_by="No target",
-        source="gpusetup",
+        proven_by="Neither an option nor an active environment names a target",
         by_check=True,
     ),
     Cause(
@@ -181,9 +177,8 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{variable} names {path}, which is no environment",
         plain="The activated environment no longer exists",
-        means="VIRTUAL_ENV names a folder that is no environment.",
         text="doctor looked at another interpreter: activate it again",
-        proven_by="The variable",
+        proven_by="VIRTUAL_ENV names a folder that is no environment",
         source="Python documentation, venv",
     ),
     Cause(
@@ -192,7 +187,7 @@ CAUSES = (
         plain="A local file hides a module from programs started in this folder",
         means="Python looks in the working folder first.",
         text="Rename it (and delete its __pycache__), or start Python in another folder",
-        proven_by="A file or folder of such a name there",
+        proven_by="The folder holds a file or a folder with the module's name",
         source="Python documentation, sys.path",
         stage="import",
         explains=(
@@ -258,7 +253,6 @@ CAUSES = (
         plain="pip cannot remove a package that conda or the distribution installed",
         means="distutils and conda packages have no RECORD that pip could follow.",
         text="Remove it with the tool that installed it, or make a fresh environment",
-        proven_by="pip's word",
         source=PIP,
         commands=("gpusetup install --venv .venv",),
         says=(

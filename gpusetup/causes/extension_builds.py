@@ -20,10 +20,8 @@ CAUSES = (
         "variant without compiled operators is installed.",
         text="Rebuild it with the nvcc of torch's CUDA and a visible GPU (or set "
         "TORCH_CUDA_ARCH_LIST to its architecture), and read the build's output",
-        proven_by="The import names the compiled module (._C, ._ext), or a file of "
-        "torch_extensions that is not there",
-        not_when="extension-abi-mismatch: it exists but was built for another torch; "
-        "module-missing: the package as a whole",
+        proven_by="The import names the compiled module (._C, ._ext), or a file of torch_extensions is not there",
+        not_when="extension-abi-mismatch: it exists but was built for another torch",
         source="mmcv, detectron2 and GroundingDINO documentation, installation; " + CPP_EXTENSION,
         commands=anew("extension-not-built"),
         look=(alike.TORCHS_CUDA,),
@@ -155,12 +153,11 @@ CAUSES = (
     Cause(
         "build-without-gpu",
         title="torch sees no GPU, so it cannot choose the architecture of the extension",
-        means="As in `docker build`, on a login node, or under a driver that does not answer. "
-        "Without TORCH_CUDA_ARCH_LIST torch builds for the GPUs that it sees.",
+        means="In `docker build`, on a login node and under a driver that does not answer torch sees none, and without TORCH_CUDA_ARCH_LIST it builds for the GPUs that it sees.",
         text="Set TORCH_CUDA_ARCH_LIST to the architectures of the target GPUs "
         "(torch.cuda.get_device_capability() prints it there)",
         proven_by="_get_cuda_arch_flags ends in IndexError",
-        not_when="cuda-toolkit-missing; a build that failed in the compiler",
+        not_when="cuda-toolkit-missing: the build finds no nvcc",
         source=CPP_EXTENSION + ", _get_cuda_arch_flags",
         stage="build",
         commands=paste.build_for,

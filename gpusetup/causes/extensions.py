@@ -81,7 +81,7 @@ CAUSES = (
         means="torch 1.11 removed the headers of THC; ATen and c10 took their place.",
         text="Use a newer release or a fork of the package, or build it in an "
         "environment with torch 1.10 or older",
-        proven_by="The compiler does not find THC/...",
+        proven_by="The compiler does not find a header of THC",
         not_when="cuda-toolkit-missing: a header of CUDA is missing",
         source="release notes of torch 1.11, removed headers",
         stage="build",
@@ -111,11 +111,10 @@ CAUSES = (
         "gpu-too-old-for-flash-attention",
         title="FlashAttention supports {needs} GPUs and newer, and the GPU that ran it is older",
         plain="FlashAttention supports Ampere GPUs and newer, and the GPU that ran it is older",
-        means="Version 2 needs Ampere (8.0), version 1 Turing (7.5).",
+        means="Version 2 needs Ampere (8.0), and version 1 needs Turing (7.5).",
         text='Let torch\'s own attention compute instead: attn_implementation="sdpa" in '
         "transformers, flash_attn: false or no --flash-attn in trainers; the package itself "
         "may go (its last series 1, `flash-attn<2`, supports Turing)",
-        proven_by="Its own message",
         not_when="extension-arch-mismatch: it supports the GPU but was not built for it",
         source="FlashAttention's README and csrc/flash_attn/flash_api.cpp",
         stage="first-kernel",
@@ -143,8 +142,8 @@ CAUSES = (
         "release (and CUDA) that it was compiled with.",
         text="Install its release for this torch (see its compatibility table), or rebuild it "
         "against this torch",
-        proven_by="An undefined symbol of torch, or the extension's own check",
-        not_when="torchvision-mismatch, torchaudio-mismatch, mixed-conda-pip, if the damaged files are torch's own",
+        proven_by="A symbol of torch is undefined, or the extension's own check says so",
+        not_when="torchvision-mismatch, torchaudio-mismatch; mixed-conda-pip: the damaged files are torch's own",
         source="PyTorch documentation, C++ ABI; messages of xformers and others",
         explains=("extension-arch-mismatch",),
         where=(_is_no_companions,),
@@ -291,9 +290,8 @@ CAUSES = (
         plain="An extension has no kernel for the GPU, but torch has",
         means="It was compiled for the GPUs of another machine.",
         text="Rebuild the extension for this GPU (or install its wheel for a newer release)",
-        proven_by="No kernel image, although torch's own kernels support the GPU or the extension's "
-        "list does not",
-        not_when="arch-too-new-for-wheel, arch-too-old-for-wheel",
+        proven_by="A kernel is missing, although torch's own kernels support the GPU or the extension's list does not",
+        not_when="arch-too-new-for-wheel, arch-too-old-for-wheel: torch itself lacks the kernel",
         source=CPP_EXTENSION,
         stage="first-kernel",
         by_check=True,

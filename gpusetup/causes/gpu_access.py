@@ -31,7 +31,7 @@ CAUSES = (
         title="CUDA's unified memory module (nvidia_uvm) or its device node is missing",
         means="NVML and nvidia-smi work without it, CUDA does not.",
         text="Load nvidia_uvm and make its node",
-        proven_by="Module or node missing, and cuInit fails",
+        proven_by="The module or its node is missing, and cuInit fails",
         source="manual page of nvidia-modprobe",
         impossible=(in_windows_itself, in_wsl),
         by_check=True,
@@ -70,8 +70,8 @@ CAUSES = (
         means="No program can open that GPU: the driver lists one fewer, or CUDA skips it.",
         text="Make the node; a reboot removes it, so enable the driver's udev rules or "
         "nvidia-persistenced",
-        proven_by="Outside a container fewer /dev/nvidia0, 1, … than GPUs bound to the kernel driver",
-        not_when="A container, which gets only the nodes of its GPUs",
+        proven_by="Outside a container there are fewer nodes (/dev/nvidia0, 1, …) than GPUs that the kernel driver has",
+        not_when="A container gets only the nodes of its GPUs",
         source="manual page of nvidia-modprobe",
         explains=(
             "gpu-init-failed",
@@ -87,11 +87,11 @@ CAUSES = (
         "device-permission",
         title="This user has no permission to open {node}",
         plain="This user has no permission to open the GPU",
-        means="Group, SELinux or cgroup rules.",
+        means="The nodes belong to a group, or SELinux or cgroup rules close them.",
         text="Join the group that owns the nodes, which the command reads from them, and log in "
         "again. If the group is root, somebody restricted the nodes, or a setting did "
         "(NVreg_DeviceFileMode): by default every user can open them",
-        proven_by="A node that is not readable and writable",
+        proven_by="This user cannot read and write a node",
         source="udev rules of the driver packages",
         explains=("driver-not-loaded",),
         by_check=True,
@@ -155,7 +155,7 @@ CAUSES = (
         text="Name one instance (nvidia-smi -L lists them) in CUDA_VISIBLE_DEVICES, or the whole "
         "GPUs by their UUIDs; or switch MIG off on every GPU, as administrator, with nothing "
         "running: sudo nvidia-smi -mig 0",
-        proven_by="MIG on and no instance; several and no MIG- name in CUDA_VISIBLE_DEVICES",
+        proven_by="MIG is on without an instance, or with several and CUDA_VISIBLE_DEVICES names none",
         source='NVIDIA, "MIG User Guide"',
         explains=(
             "invalid-device-ordinal",
@@ -189,9 +189,9 @@ CAUSES = (
         "compute-mode-exclusive",
         title="{who}: a mode for one process at a time",
         plain="The GPU is busy, or in exclusive mode and taken by another process (error 46)",
-        means="Exclusive mode; code 46 means that another process uses it.",
+        means="In this mode one process at a time uses the GPU, and another one has it.",
         text="End the other process, or set the compute mode to default; if no process holds the GPU, reboot",
-        proven_by="Compute mode Exclusive_Process; code 46",
+        proven_by="The GPU is in compute mode Exclusive_Process, or CUDA answers code 46",
         source="nvidia-smi's manual page; CUDA Driver API reference, CUresult",
         by_check=True,
         says=(
@@ -208,10 +208,10 @@ CAUSES = (
         "compute-mode-prohibited",
         title="{who}: a compute mode that forbids compute",
         plain="The compute mode forbids compute",
-        means="Set by an administrator.",
+        means="An administrator set the mode.",
         text="Set the compute mode to default",
-        proven_by="Compute mode Prohibited",
-        not_when="vgpu-no-compute",
+        proven_by="The GPU is in compute mode Prohibited",
+        not_when="vgpu-no-compute: the GPU is virtual",
         source="nvidia-smi's manual page",
         by_check=True,
     ),
@@ -221,7 +221,7 @@ CAUSES = (
         plain="This vGPU allows no CUDA",
         means="A and B profiles have no compute; without a licence no profile has.",
         text="Give the virtual machine a profile with compute (Q or C) and a licence for it, or switch compute on in the host",
-        proven_by="Code 801 or 102; compute mode Prohibited on a vGPU",
+        proven_by="CUDA answers code 801 or 102, or a vGPU is in compute mode Prohibited",
         source='NVIDIA, "Virtual GPU Software User Guide"',
         explains=("compute-mode-prohibited",),
         by_check=True,
@@ -243,12 +243,12 @@ CAUSES = (
     Cause(
         "vgpu-unlicensed",
         title="{who}: without a licence the driver slows the vGPU down and finally refuses it",
-        plain="A vGPU without a licence",
+        plain="A vGPU has no licence",
         means="The driver reduces performance step by step.",
         text="Install the licence server's token (and gridd.conf) and restart the client; "
         "in Kubernetes both go into the ConfigMap that the operator's `driver.licensingConfig` "
         "names",
-        proven_by="NVML says unlicensed",
+        proven_by="NVML says that the vGPU is unlicensed",
         source='NVIDIA, "Virtual GPU Client Licensing User Guide"',
         explains=(
             "cuda-unknown-error",

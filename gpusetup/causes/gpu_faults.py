@@ -35,10 +35,10 @@ CAUSES = (
         "gpu-fell-off-bus",
         title="{who} {have} fallen off the PCI bus",
         plain="The GPU no longer answers on the bus",
-        means="Power, heat, seating, or power saving of the link.",
+        means="Power, heat, a loose card or power saving of the link can cut it off.",
         text="Reboot (a full power-off is better); if it comes back: power cables and supply, "
         "heat, seating or riser, `pcie_aspm=off` on the kernel command line",
-        proven_by="Xid 79, `GPU is lost`",
+        proven_by="The kernel logs Xid 79, or the driver says `GPU is lost`",
         source=XID_GUIDE,
         explains=(
             "driver-not-loaded",
@@ -95,9 +95,9 @@ CAUSES = (
         "gsp-timeout",
         title="The system processor (GSP) of {who} does not answer",
         plain="The GPU's system processor does not answer",
-        means="Firmware or hardware.",
+        means="The GPU's firmware or its hardware stopped.",
         text="Reboot; if it comes back, update the driver",
-        proven_by="Xid 119 or 120",
+        proven_by="The kernel logs Xid 119 or 120",
         source=XID_GUIDE,
         explains=("driver-slow",),
         by_check=True,
@@ -122,9 +122,8 @@ CAUSES = (
         means="A memory row is bad; a reset remaps it as long as spare rows are left.",
         text="Reset the GPU or reboot, so that bad rows are remapped; a GPU whose remapping failed "
         "must be replaced",
-        proven_by="Uncorrected errors, a failed or pending remapping, 60 retired pages, the SRAM "
-        "threshold, Xid 48, 63, 64, 94, 95, 140, 156, 157, 160, 161, 171, 172; code 214",
-        not_when="Corrected errors, which are harmless",
+        proven_by="The GPU counts uncorrected errors, a remapping failed or is pending, 60 pages are retired, SRAM errors passed the threshold, CUDA answers code 214, or the kernel logs Xid 48, 63, 64, 94, 95, 140, 156, 157, 160, 161, 171 or 172",
+        not_when="ECC corrected the errors: they are harmless",
         source='NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page Retirement"',
         by_check=True,
         look=('nvidia-smi -q -d "ECC,ROW_REMAPPER,PAGE_RETIREMENT"',),
@@ -174,13 +173,12 @@ CAUSES = (
         "gpu-hang",
         title="{who} hung ({what})",
         plain="The GPU hung",
-        means="A kernel that does not end, a fault of the driver, or a GPU that is not stable "
-        "(overclocking, power, heat).",
+        means="A kernel does not end, the driver has a fault, or the GPU is not stable (overclocking, power, heat).",
         text="End the program and reset the GPU, or reboot (a GPU that drives a display cannot be "
         "reset); update the driver. If other programs hang it too: remove overclocking, check "
         "power and heat, and have the GPU examined",
-        proven_by="Xid 8, 38, 44, 46, 109",
-        not_when="gpu-fell-off-bus, gsp-timeout, hardware-fault, ecc-error: then that is the cause",
+        proven_by="The kernel logs Xid 8, 38, 44, 46 or 109",
+        not_when="gpu-fell-off-bus, gsp-timeout, hardware-fault and ecc-error come first: then that is the cause",
         source='NVIDIA, "Xid Errors", catalog',
         kind_of="hardware-fault",
         by_check=True,
@@ -192,15 +190,13 @@ CAUSES = (
     Cause(
         "hardware-fault",
         title="{who} reported a fault: {what}",
-        plain="Another hardware fault",
-        means="Micro-controller, NVLink, power connectors.",
+        plain="The GPU reported a hardware fault",
+        means="A micro-controller, a link or a power connector of the GPU failed.",
         text="Reset the GPU or reboot: the driver or the GPU's firmware may have stopped. If it "
         "comes back, install another branch of the driver; if it comes back with that too, "
         "check heat and power and run NVIDIA's field diagnostic",
-        proven_by="What the driver recommends (a reset, a reboot: NVML, Xid 154); "
-        "Xid 54, 56 to 59, 61, 62, 74, 80, 81, 92, 110, 122, 123, 136, 143 to 150, 154, 155, "
-        "158, 167 to 169; an SXid that is not non-fatal",
-        not_when="Xid 13, 31, 43, 45: a program's own fault; Xid 8, 109: gpu-hang",
+        proven_by="The driver recommends a reset or a reboot (NVML, Xid 154), or the kernel logs one of the Xids 54, 56 to 59, 61, 62, 74, 80, 81, 92, 110, 122, 123, 136, 143 to 150, 154, 155, 158, 167 to 169, or an SXid that is fatal",
+        not_when="Xid 13, 31, 43 and 45 are a program's own fault; Xid 8 and 109 are gpu-hang",
         source=XID_GUIDE,
         explains=(
             "compute-mode-exclusive",
@@ -264,12 +260,12 @@ CAUSES = (
         "xid-of-a-program",
         severity=Severity.NOTE,
         title="The kernel log holds Xids that a program's own fault causes: {what}",
-        plain="Xids that a program's own fault causes",
-        means="A bad address, an illegal instruction, a kill; the GPU still works.",
+        plain="The kernel log holds Xids that a program's own fault causes",
+        means="A bad address, an illegal instruction or a kill causes them; the GPU still works.",
         text="Start the program again; if it comes back, find the kernel that fails: with this "
         "setting the traceback names it (`compute-sanitizer` too, slowly)",
-        proven_by="Xid 11, 13, 31, 32, 43, 45, 68, 69 and those of the copy and video engines",
-        not_when="hardware-fault",
+        proven_by="The kernel logs Xid 11, 13, 31, 32, 43, 45, 68, 69 or one of the copy and video engines",
+        not_when="hardware-fault: the GPU is the reason",
         source=XID_GUIDE,
         kind_of="cuda-program-error",
         failure=6,

@@ -13,13 +13,13 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{who}: throttled by heat or power",
         plain="Heat or power throttles the GPU",
-        means="The hardware protects itself.",
+        means="The hardware lowers its clocks to protect itself.",
         text="Check cooling, dust and power cables; on a laptop use its own mains adapter (not "
         "USB-C) and the performance mode. At its power limit (sw_power_cap) a GPU works as "
         "designed: raise the limit if card and power supply allow it, with `sudo nvidia-smi -pl` "
         "and the watts",
-        proven_by="A hardware or thermal slowdown reason, 90 °C or more",
-        not_when="sw_power_cap under load, which is normal",
+        proven_by="The GPU names a slowdown by heat or by hardware, or has 90 °C or more",
+        not_when="sw_power_cap under load is normal",
         source="nvidia-smi's manual page",
         by_check=True,
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
@@ -43,8 +43,8 @@ CAUSES = (
         text="Reseat the card, without a riser, in the slot with all lanes; check the slot's "
         "setting in the firmware (against errors one generation lower; against the flood of lines "
         "alone the kernel's option `pcie_aspm=off` often helps)",
-        proven_by="Half the lanes or fewer (and below 8)",
-        not_when="A lower generation, which at rest is power saving",
+        proven_by="The link has half of its lanes or fewer (and fewer than 8)",
+        not_when="The generation is lower at rest: that saves power",
         source="nvidia-smi's manual page",
         events=("pcie-slow", "pcie-errors"),
         where=(lambda context: says_nothing_else(context, "pcie-slow", "pcie-errors"),),
@@ -66,10 +66,10 @@ CAUSES = (
         "gpu-memory-taken",
         severity=Severity.WARNING,
         title="Most of the memory of {who} is taken already",
-        plain="Another process holds most of the memory",
-        means="Too little may be left.",
+        plain="Another process holds most of the GPU's memory",
+        means="What is left may be too little.",
         text="End the process that holds it",
-        proven_by="More than 85 % used",
+        proven_by="More than 85 % of the memory is used",
         source="nvidia-smi's manual page",
         by_check=True,
         look=("nvidia-smi",),
@@ -84,10 +84,8 @@ CAUSES = (
         text="Reboot, so that the links are retrained (with NVSwitch after Fabric Manager has "
         "started); if they stay inactive or errors grow: the bridge between the cards, their "
         "seating, the board",
-        proven_by="Fewer active links than a GPU of the same kind, or, on a board with switches, than "
-        "its model has (none at all is an error); recovery errors",
-        not_when="One bridge between two cards, which uses a part of their links; places for links "
-        "that the model lacks (an A100 has 12)",
+        proven_by="Fewer links are active than on a GPU of the same kind, or links had errors and recoveries",
+        not_when="A bridge between two cards uses only a part of their links",
         source="nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods",
         by_check=True,
         commands=("sudo reboot",),
@@ -103,7 +101,7 @@ CAUSES = (
         means="A route, its bandwidth or its configuration has a fault.",
         text="Read Fabric Manager's log and restart it with no program on the GPUs; if the "
         "fault comes back, reset all GPUs of the board or reboot; then have the board examined",
-        proven_by="NVML's fabric health, or a registration that ended with an error",
+        proven_by="NVML reports a fault of the fabric, or the registration ended with an error",
         not_when="system-not-ready-fabric-manager: the fabric is not set up at all",
         source='NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide"',
         kind_of="system-not-ready-fabric-manager",

@@ -20,8 +20,7 @@ CAUSES = (
         means="DataLoader workers and NCCL share memory there; docker gives 64 MiB.",
         text="Start the container with more shared memory (`--shm-size=8g`; the command does it "
         "with a plain image), or use num_workers=0",
-        proven_by="1 GiB or less in a container",
-        source="torch's message on a bus error",
+        proven_by="/dev/shm has 1 GiB or less in a container",
         explains=(
             "dataloader-worker-killed",
             "nccl-shm-error",
@@ -71,10 +70,10 @@ CAUSES = (
     Cause(
         "rdma-memlock",
         title="Locked memory is limited: NCCL over InfiniBand fails",
-        means="RDMA registers memory.",
+        means="InfiniBand needs memory that stays in place (RDMA).",
         text="Raise the hard limit and log in again (a service: LimitMEMLOCK=infinity in its unit, "
         "also slurmd's)",
-        proven_by="RLIMIT_MEMLOCK below 64 MiB and eight GPUs",
+        proven_by="RLIMIT_MEMLOCK is below 64 MiB on a machine with eight GPUs",
         source="NCCL documentation, troubleshooting",
         stage="distributed",
         commands=(
@@ -105,11 +104,11 @@ CAUSES = (
     Cause(
         "pip-cache-disk-full",
         title="Little room for an install of torch",
-        means="Wheels of 3 GiB, unpacked 5 GiB.",
+        means="torch's wheels take 3 GiB, and 5 GiB more when they are unpacked.",
         text="Make room: clear the installers' caches, or set TMPDIR and the cache to a disk "
         "with room. An install needs up to 8 GiB next to the packages, 4 GiB in a cache and 1 GiB "
         "in the temporary folder",
-        proven_by="Free space below that",
+        proven_by="The disk has less free space than that",
         source=WHEELS,
         explains=("download-hash-mismatch",),
         by_check=True,
@@ -141,29 +140,28 @@ CAUSES = (
     Cause(
         "cuda-launch-blocking",
         severity=Severity.WARNING,
-        title="CUDA_LAUNCH_BLOCKING=1",
+        title="CUDA_LAUNCH_BLOCKING makes CUDA slow",
         means="The CPU waits for every kernel.",
         text="Unset it",
-        proven_by="The variable",
+        proven_by="The variable is 1",
         source="CUDA C++ Programming Guide, environment variables",
     ),
     Cause(
         "memory-caching-off",
         severity=Severity.WARNING,
-        title="PYTORCH_NO_CUDA_MEMORY_CACHING=1",
-        means="Every tensor is allocated by the driver.",
+        title="PYTORCH_NO_CUDA_MEMORY_CACHING makes torch slow",
+        means="The driver allocates every tensor.",
         text="Unset it",
-        proven_by="The variable",
+        proven_by="The variable is 1",
         source="torch documentation, CUDA semantics",
     ),
     Cause(
         "tf32-precision",
         title="float32 products are computed in TF32: results differ in the third digit",
-        means="From Ampere on; torch 1.7 to 1.11 does so for matrix products by default, every "
-        "torch does for convolutions. The GPU stack is healthy.",
+        means="GPUs do so from Ampere on; torch 1.7 to 1.11 does so for matrix products by default, every torch for convolutions. The GPU stack is healthy.",
         text="If you need exact float32: torch.backends.cuda.matmul.allow_tf32 = False and "
         'torch.backends.cudnn.allow_tf32 = False, or torch.set_float32_matmul_precision("highest")',
-        proven_by="NVIDIA_TF32_OVERRIDE or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+        proven_by="NVIDIA_TF32_OVERRIDE or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is 1",
         source="torch documentation, CUDA semantics",
     ),
 )

@@ -15,8 +15,8 @@ CAUSES = (
         "memory runs out; every worker holds a copy of the dataset's data.",
         text="Use fewer workers (num_workers=0 shows the real error), a smaller "
         "prefetch_factor, or give the job more memory",
-        proven_by="torch's message with the signal Killed",
-        not_when="shm-too-small (signal Bus error)",
+        proven_by="torch names the signal Killed",
+        not_when="shm-too-small: the signal is Bus error",
         source="torch/utils/data/_utils/signal_handling.py",
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         see="find what was ended, and why",
@@ -40,11 +40,11 @@ CAUSES = (
     Cause(
         "host-out-of-memory",
         title="The host's memory ran out",
-        means="That is the computer's memory (or the container's limit), not the GPU's.",
+        means="It is the computer's memory (or the container's limit), not the GPU's.",
         text="Load less at once (fewer workers, memory-mapped or sharded weights), or give the "
         "job or the container more memory",
-        proven_by="The kernel's or torch's message, exit code 137",
-        not_when="out-of-memory",
+        proven_by="The kernel or torch says so, or the exit code is 137",
+        not_when="out-of-memory: the GPU's memory is full",
         source="Linux documentation, OOM killer",
         explains=("dataloader-worker-killed",),
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
@@ -150,10 +150,8 @@ CAUSES = (
     Cause(
         "open-files-limit",
         title="Too many open files: DataLoader workers share tensors through file descriptors",
-        means="Workers share tensors through file descriptors.",
         text="Raise the limit, or share through files: "
         'torch.multiprocessing.set_sharing_strategy("file_system")',
-        proven_by="The system's message",
         source="torch documentation, multiprocessing",
         commands=("ulimit -n 65535",),
         says=any_of(
@@ -174,7 +172,6 @@ CAUSES = (
         means="Another run listens there, mostly on torchrun's 29500.",
         text="Give this run another port (`torchrun --master-port 29501`), or end the process "
         "that listens there",
-        proven_by="EADDRINUSE of torch's TCPStore",
         source="torch documentation, torchrun",
         stage="distributed",
         commands=("export MASTER_PORT=29501",),

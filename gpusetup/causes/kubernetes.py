@@ -15,7 +15,7 @@ CAUSES = (
         text="Check what the nodes offer and which pods hold it; the node needs the device plugin "
         "and the runtime nvidia",
         proven_by="The scheduler or the kubelet says so",
-        not_when="container-no-gpu: the pod runs and asked for none",
+        not_when="container-no-gpu: the pod runs and asked for no GPU",
         source="Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin",
         look=(
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",

@@ -43,7 +43,6 @@ CAUSES = (
         "have too little memory or address space (shared hosting, ulimit -v, a small container).",
         text="Put the environment, and TMPDIR while pip installs, on a file system without noexec; "
         "lift the limits on memory and address space",
-        proven_by="The loader's message: failed to map segment from shared object",
         not_when="cuda-lib-missing, library-missing: the file is not there",
         source="glibc's sources, dl-load.c; manual page of mmap",
         explains=("torch-import-failed",),
@@ -64,11 +63,10 @@ CAUSES = (
         "library-missing",
         title="{library} is not on this system",
         plain="A shared library is not on this system",
-        means="A shared library outside CUDA and torch, such as libGL for OpenCV.",
+        means="It belongs neither to torch nor to CUDA, such as libGL for OpenCV.",
         text="Install the system package that holds it (libGL: libgl1, mesa-libGL; libgthread: "
         "libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, numactl-libs)",
-        proven_by="The loader's message names it",
-        not_when="cuda-lib-missing, driver-missing (libcuda)",
+        not_when="cuda-lib-missing; driver-missing: libcuda",
         source="manual page of ld.so",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-)"},
         says=(
@@ -96,8 +94,8 @@ CAUSES = (
         text="Remove the folders of another CUDA from LD_LIBRARY_PATH. If it is not set, check "
         "which file was loaded: a copy from the system's packages, or a file of a second torch in "
         "the same place",
-        proven_by="Such a folder, and a failed load (error) or none yet (warning)",
-        not_when="cuda-lib-missing: no such library at all",
+        proven_by="The variable names such a folder, and a library did not load (an error) or loaded so far (a warning)",
+        not_when="cuda-lib-missing: there is no such library at all",
         source="ld.so's manual page",
         explains=("library-missing",),
         before_torch=(Severity.ERROR,),
@@ -228,7 +226,6 @@ CAUSES = (
         means="conda's MKL and a pip wheel each have libiomp5; KMP_DUPLICATE_LIB_OK=TRUE "
         "only hides the message and may give wrong results.",
         text="Install numpy, MKL and torch with one installer, in a fresh environment",
-        proven_by="OMP: Error #15",
         source="Intel OpenMP documentation",
         commands=("gpusetup install --venv .venv",),
         says=any_of(
@@ -249,7 +246,6 @@ CAUSES = (
         means="The order of imports decides who gets the room (mostly libgomp on aarch64).",
         text="Import torch first in the program, or load the library before everything else "
         "(LD_PRELOAD)",
-        proven_by="The loader's message",
         source="glibc's sources, dl-tls.c",
         says=(
             says(

@@ -48,8 +48,8 @@ CAUSES = (
         title="The GPU's memory is full",
         means="The model, activations and other programs fill it.",
         text=f"{END_OTHERS}; against fragmentation use expandable segments",
-        proven_by="The text says CUDA out of memory, or CUDA error 2 after CUDA has started",
-        not_when="cuda-init-out-of-memory, host-out-of-memory",
+        proven_by="The text says CUDA out of memory, or CUDA answers code 2 after it has started",
+        not_when="cuda-init-out-of-memory: CUDA does not start; host-out-of-memory: the computer's memory ran out",
         source="torch documentation, memory management",
         explains=(
             "gpu-check-failed",

@@ -18,7 +18,6 @@ CAUSES = (
         means="NCCL_SOCKET_IFNAME matches no interface, or the machine has no network.",
         text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to an interface of this "
         "machine; `lo` works for a single node",
-        proven_by="NCCL's or gloo's line",
         source=NCCL_DOC,
         stage="distributed",
         commands=("unset NCCL_SOCKET_IFNAME",),
@@ -46,7 +45,7 @@ CAUSES = (
         means="GeForce cards, virtual machines, an IOMMU or ACS on the PCIe bridges forbid it.",
         text="Make NCCL use host memory instead, and switch off the server's custom "
         "all-reduce (vLLM: --disable-custom-all-reduce)",
-        proven_by="Error 217, or the program's refusal; likely where a model over several GPUs hangs",
+        proven_by="CUDA answers code 217, the program refuses, or a model over several GPUs hangs",
         source=NCCL_DOC,
         stage="distributed",
         commands=("export NCCL_P2P_DISABLE=1",),
@@ -104,7 +103,6 @@ CAUSES = (
         title="This build of torch has no NCCL",
         means="Wheels for Windows (and CPU builds) have none; NCCL runs on Linux.",
         text='Use the backend "gloo" here (init_process_group("gloo")), one GPU, or Linux or WSL 2',
-        proven_by="torch's message",
         source="torch documentation, distributed",
         stage="distributed",
         says=any_of(
@@ -122,12 +120,11 @@ CAUSES = (
         "nccl-duplicate-gpu",
         title="Two NCCL ranks ({rank} and {other}) use the same GPU",
         plain="Two NCCL ranks use the same GPU",
-        means="More processes than GPUs, or no device set.",
+        means="There are more processes than GPUs, or the program sets no device.",
         text="Start at most one process per GPU, and choose the device from LOCAL_RANK before "
         "NCCL starts: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])); `torchrun "
         "--nproc-per-node=gpu` starts one per GPU",
-        proven_by="NCCL's line",
-        not_when="invalid-device-ordinal",
+        not_when="invalid-device-ordinal: a rank names a GPU that does not exist",
         source=NCCL_DOC,
         stage="distributed",
         look=("nvidia-smi -L",),
@@ -147,8 +144,7 @@ CAUSES = (
         means="/dev/shm is full, small or not writable.",
         text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), "
         "and remove segments of dead processes; NCCL_SHM_DISABLE=1 avoids it, but is slower",
-        proven_by="NCCL's line about its segment",
-        not_when="shm-too-small: a DataLoader's bus error",
+        not_when="shm-too-small: a DataLoader ends with a bus error",
         source=NCCL_DOC,
         stage="distributed",
         commands=("sudo chmod 1777 /dev/shm",),
@@ -176,8 +172,7 @@ CAUSES = (
         means="One rank waits for another that died, does other work, or hangs; the rank "
         "with a different error shows why.",
         text="Look for the first error in every rank's log; turn on NCCL's own log",
-        proven_by="torch's watchdog",
-        not_when="Any other finding of NCCL or memory: then that is the cause",
+        not_when="Another finding of NCCL or of memory is there: then that is the cause",
         source="torch documentation, distributed",
         symptom=True,
         stage="distributed",
@@ -228,8 +223,7 @@ CAUSES = (
         plain="NCCL failed",
         means="Every rank prints this; NCCL's own lines give the reason.",
         text="Run it again with NCCL's own log, and read the first line with WARN",
-        proven_by="unhandled system or cuda error",
-        not_when="Any other finding of NCCL",
+        not_when="Another finding of NCCL is there: then that is the cause",
         source=NCCL_DOC,
         symptom=True,
         stage="distributed",

@@ -86,10 +86,10 @@ class Cause(Message, kw_only=False):
     """One cause: its place in the order, what is said of it, and what `doctor --explain` says."""
 
     id: str
-    proven_by: str
-    """The evidence in a snapshot that makes the finding."""
-    source: str
-    """Where it is known from."""
+    proven_by: str = ""
+    """The evidence in a snapshot that makes the finding; "": a program's message says it."""
+    source: str = ""
+    """Where it is known from, if not from that message or from us."""
     severity: Severity = Severity.ERROR
     """The gravest that it is found with."""
     not_when: str = ""

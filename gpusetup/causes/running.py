@@ -33,7 +33,6 @@ CAUSES = (
         text='Start processes with "spawn" (torch.multiprocessing.set_start_method("spawn"), '
         'DataLoader(multiprocessing_context="spawn"), VLLM_WORKER_MULTIPROC_METHOD=spawn), or '
         "touch CUDA only in the children",
-        proven_by="torch's message",
         source="torch documentation, multiprocessing",
         explains=(
             "cuda-init-failed",
@@ -53,10 +52,9 @@ CAUSES = (
         severity=Severity.NOTE,
         title="An internal assertion of torch failed in {file}",
         plain="An internal assertion of torch failed",
-        means="A fault of torch, or a consequence of another finding.",
+        means="torch has a fault, or another finding has this consequence.",
         text="Run it with the newest torch; if it stays, report it to torch",
-        proven_by="INTERNAL ASSERT FAILED",
-        not_when="mig-misconfigured: the assertion about the device's number",
+        not_when="mig-misconfigured: the assertion is about the device's number",
         source="torch's sources, c10/util/Exception.h",
         symptom=True,
         failure=7,
@@ -79,8 +77,8 @@ CAUSES = (
         "kernel; otherwise another cuBLAS or cuDNN comes before torch's own.",
         text="Check whether the memory is full; run once with CUDA_LAUNCH_BLOCKING=1 to get the "
         "first failure; remove the folders of another CUDA from LD_LIBRARY_PATH",
-        proven_by="CUBLAS_STATUS_..., CUDNN_STATUS_...",
-        not_when="out-of-memory, ld-library-path-conflict, bf16-unsupported: then that is the cause",
+        proven_by="The text has CUBLAS_STATUS_… or CUDNN_STATUS_…",
+        not_when="out-of-memory, ld-library-path-conflict and bf16-unsupported come first: then that is the cause",
         source="cuBLAS and cuDNN API references, status codes",
         symptom=True,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
@@ -126,8 +124,8 @@ CAUSES = (
         "between processes. A hypervisor can allow unified memory to a vGPU (enable_uvm).",
         text="Run once with CUDA_LAUNCH_BLOCKING=1 to find the call; then switch that feature of "
         "the program off, or allow it for the virtual machine",
-        proven_by="CUDA error 801 of a program that runs",
-        not_when="vgpu-no-compute: CUDA does not start on a profile without it",
+        proven_by="A program that runs gets CUDA's code 801",
+        not_when="vgpu-no-compute: CUDA does not start at all",
         source=CUDA_RUNTIME,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi -q | grep -i virtualization",),
@@ -145,8 +143,7 @@ CAUSES = (
         "first 512 KiB, the last 256 KiB at least, and 256 KiB of the lines between that name an "
         "error, a version, CUDA or a GPU.",
         text="If the answer does not fit, give the part around the first error alone",
-        proven_by="The length of the text",
-        source="`WHOLE`, `HEAD`, `END` and `KEPT` of gpusetup/commands/report.py",
+        proven_by="The text is longer than 1 MiB",
     ),
     Cause(
         "report-empty",
@@ -156,16 +153,15 @@ CAUSES = (
         "or printed to stderr.",
         text="Paste the program's output, its error first (`PROGRAM 2>&1 | gpusetup doctor "
         "--report -` includes its errors); without `--report` doctor reads this machine",
-        proven_by="The text: no letter and no digit",
-        source="`has_words` of gpusetup/commands/report.py",
+        proven_by="The text has no letter and no digit",
     ),
     Cause(
         "ptx-unsupported-toolchain",
         title="A kernel is PTX from a newer CUDA toolkit than the driver can compile",
         means="Minor-version compatibility covers binary kernels, not PTX: PTX needs a driver for "
         "the toolkit's CUDA or newer.",
-        text="An older CUDA for the extension, or a newer driver",
-        proven_by="Error 222",
+        text="Use a build of the failing package for an older CUDA, or update the driver",
+        proven_by="CUDA answers code 222",
         not_when="driver-too-old: torch itself does not start",
         source="NVIDIA, CUDA Compatibility",
         lacks="driver",
@@ -200,8 +196,8 @@ CAUSES = (
         text="Empty the caches of compiled kernels and let Triton use its own ptxas (unset "
         "TRITON_PTXAS_PATH); if it stays, update the driver, or install the Triton that torch "
         "requires",
-        proven_by="CUDA error 200",
-        not_when="no-kernel-image (209): there is none for the GPU; ptx-unsupported-toolchain",
+        proven_by="CUDA answers code 200",
+        not_when="no-kernel-image: there is no kernel for the GPU; ptx-unsupported-toolchain: the PTX is too new",
         source="CUDA Driver API reference, CUDA_ERROR_INVALID_IMAGE",
         symptom=True,
         stage="first-kernel",
@@ -227,8 +223,8 @@ CAUSES = (
         "Xid). Later errors of cuBLAS or the allocator only follow from it.",
         text="Run once with CUDA_LAUNCH_BLOCKING=1 to get the real line; on the CPU the same line "
         "gives a clear error",
-        proven_by="Errors 700 to 719",
-        not_when="An Xid of the hardware is in the same text",
+        proven_by="CUDA answers a code from 700 to 719",
+        not_when="The same text has an Xid of the hardware",
         source=CUDA_RUNTIME,
         failure=5,
         codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),

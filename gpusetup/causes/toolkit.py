@@ -85,7 +85,7 @@ CAUSES = (
         means="An extension must be compiled with torch's CUDA (its major at least).",
         text="Build with the nvcc of torch's CUDA: set CUDA_HOME to that toolkit",
         proven_by="The build names both versions, or nvcc an architecture that it does not know",
-        not_when="cuda-toolkit-missing",
+        not_when="cuda-toolkit-missing: there is no nvcc",
         source=CPP_EXTENSION + "; CUDA release notes",
         stage="build",
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
@@ -150,8 +150,7 @@ CAUSES = (
         "To build it, install the CUDA toolkit of torch's CUDA (Windows: "
         "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH) and set "
         "CUDA_HOME to it",
-        proven_by="CUDA_HOME not set, nvcc not found",
-        not_when="A wheel of the extension would do",
+        proven_by="CUDA_HOME is not set, or nvcc is not found",
         source=CPP_EXTENSION,
         stage="build",
         explains=("build-isolation-no-torch",),
@@ -242,8 +241,7 @@ CAUSES = (
         means="torch.utils.cpp_extension.load looks for the program on PATH when it is called.",
         text="Install it into this environment, and start from a shell in which the "
         "environment is active",
-        proven_by="torch's message",
-        not_when="A build that says it goes on without ninja: slower, not broken",
+        not_when="The build says that it goes on without ninja: it is slower, not broken",
         source=CPP_EXTENSION,
         stage="build",
         commands=("pip install ninja",),

@@ -25,11 +25,10 @@ CAUSES = (
         "windows-dll-missing",
         title="Windows cannot load {dll}: a DLL that it needs is missing or of another version",
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
-        means="Mostly the runtime of Visual C++ (msvcp140, vcruntime140_1), for torch 2.4.0 "
-        "also libomp140.x86_64.dll; error 1114 comes from an outdated runtime too.",
+        means="Mostly the runtime of Visual C++ is missing or old (msvcp140, vcruntime140_1); torch 2.4.0 also needs libomp140.x86_64.dll.",
         text="Install the current Visual C++ runtime (x64), then reinstall torch (2.4.1 or newer)",
-        proven_by="WinError 126, 127, 182, 193, 1114",
-        not_when="windows-pagefile-too-small (1455), extension-abi-mismatch",
+        proven_by="Windows answers error 126, 127, 182, 193 or 1114",
+        not_when="windows-pagefile-too-small: error 1455; extension-abi-mismatch: the DLL is an extension's",
         source="Microsoft, System Error Codes; torch/__init__.py",
         stage="import",
         where=(_is_not_told,),
@@ -105,8 +104,8 @@ CAUSES = (
         "worker is a process.",
         text="Let Windows manage the page file, or enlarge it on a disk with room (System, "
         "Advanced, Performance, Virtual memory), and restart Windows; use fewer workers",
-        proven_by="WinError 1455",
-        not_when="windows-dll-missing",
+        proven_by="Windows answers error 1455",
+        not_when="windows-dll-missing: another error",
         source="Microsoft, System Error Codes",
         stage="import",
         explains=(
@@ -129,8 +128,7 @@ CAUSES = (
         means="The caches of inductor and Triton, pip's and ninja's build folders have such paths.",
         text="Switch long paths on (as administrator, then restart the program), or move the "
         "caches and the environment to a short folder",
-        proven_by="WinError 206, ninja's word, a cache file that is not found",
-        not_when="triton-missing-windows",
+        proven_by="Windows answers error 206, ninja says so, or a file in a cache is not found",
         source="Microsoft, Maximum Path Length Limitation",
         windows=(
             "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "

@@ -52,9 +52,9 @@ CAUSES = (
     Cause(
         "wsl-driver",
         title="WSL does not reach the Windows driver",
-        means="No NVIDIA driver in Windows, WSL 1, or a GPU that is not shared.",
-        text="Driver in Windows, wsl --update",
-        proven_by="WSL, no GPU, and /dev/dxg or libcuda missing",
+        means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
+        text="Install the driver in Windows, update WSL (`wsl --update`), and start it again",
+        proven_by="WSL shows no GPU, and /dev/dxg or libcuda is missing",
         source='NVIDIA, "CUDA on WSL User Guide"',
         by_check=True,
         way=lambda context, _: driver_of_windows(
@@ -94,7 +94,7 @@ CAUSES = (
         plain="A Linux driver is installed inside WSL",
         means=f"WSL's own is in {WSL_LIBRARIES}; another one cannot talk to Windows.",
         text="Remove the Linux driver's packages from WSL, then start WSL again",
-        proven_by="libcuda from outside /usr/lib/wsl/lib",
+        proven_by="libcuda was loaded from outside /usr/lib/wsl/lib",
         source='NVIDIA, "CUDA on WSL User Guide"',
         kind_of="wsl-driver",
         explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),

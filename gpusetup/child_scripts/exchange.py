@@ -20,7 +20,6 @@ Python 3.8 syntax; the standard library and torch.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import sys
@@ -28,21 +27,11 @@ import time
 from datetime import timedelta
 from typing import Any, Callable, Dict, Iterator, List
 
+import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
+
 Message = Dict[str, Any]
 
 JOIN_SECONDS = 60.0
-
-
-def answers() -> Any:
-    """`driver_answers` beside this file, also under `-I`."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    try:
-        return importlib.import_module("driver_answers")
-    finally:
-        del sys.path[0]
-
-
-ANSWERS = answers()
 
 
 def say(**message: Any) -> None:

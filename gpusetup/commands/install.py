@@ -81,7 +81,7 @@ def configure(parser: ArgumentParser) -> None:
 def check_usage(options: Namespace) -> None:
     """Contradictions, before anything is read."""
     if options.index_root:
-        from gpusetup.install.settings.index_root import index_root_of
+        from gpusetup.install.request import index_root_of
 
         index_root_of(options.index_root, {}, "")
     if options.machine_from and not (options.dry_run or options.project):
@@ -89,6 +89,8 @@ def check_usage(options: Namespace) -> None:
             "`--from` describes another machine, where nothing can be installed from here",
             hint="add `--dry-run` to see the steps for it",
         )
+    if options.machine_from and options.wheelhouse:
+        raise UsageError("`--from` and `--offline` exclude each other")
     wanted = options.packages or options.torch or options.upgrade or options.for_gpu
     if options.undo and (wanted or options.machine_from or options.project):
         raise UsageError(

@@ -18,7 +18,7 @@ from gpusetup.install.described import by_conda, describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
 from gpusetup.install.job import new_job
 from gpusetup.install.log import Log
-from gpusetup.install.make_plan import plan_task
+from gpusetup.install.make_plan import free_bytes, plan_task
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove, prove
 from gpusetup.install.recovery import (
@@ -30,7 +30,6 @@ from gpusetup.install.refusals import refuse_unnamed_base
 from gpusetup.install.request import InstallRequest, question_of
 from gpusetup.install.switching import change
 from gpusetup.install.switching.journal import STORE, UNDO, read_journal
-from gpusetup.install.target.disk_space import free_bytes
 from gpusetup.install.target.find import (
     Target,
     check_leaving,

@@ -110,7 +110,7 @@ def configure(parser: ArgumentParser) -> None:
     ):
         how.add_argument(flag, choices=choices, metavar="TYPE", help=said)
     add = how.add_argument
-    engines = "vllm (default), sglang, llama.cpp, transformers"
+    engines = "vllm (default), sglang, llama.cpp"
     what.add_argument("--serve", nargs="?", const="vllm", metavar="ENGINE", help=engines)
     some: dict[str, Any] = {"nargs": "?", "const": "full", "type": checkpointed}
     add("--checkpointing", **some, metavar="full", help="full, op, every N layers, or none")

@@ -15,8 +15,8 @@ from gpusetup.diagnosis.request import chosen_request, decision_for
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.packages import requested_packages
+from gpusetup.install.request import index_root_of
 from gpusetup.install.settings.environment import asking_environment, indexes
-from gpusetup.install.settings.index_root import index_root_of
 from gpusetup.install.together import choose_together, refusal
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import replace

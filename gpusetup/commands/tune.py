@@ -102,9 +102,8 @@ def _check(options: Namespace) -> None:
 def _preset(options: Namespace, out: Console) -> int:
     """A file to start from: shown, or written where no file stands yet."""
     from gpusetup.tune.files import write_bytes
-    from gpusetup.tune.starts import start_file
 
-    text = start_file(options.preset)
+    text = named_file.shipped(f"presets/{options.preset}.yaml").decode()
     if options.target:
         if named_file.is_there(options.target):
             raise BadInput(f"{options.target} is there already", hint="name another `-o FILE`")
@@ -123,8 +122,8 @@ def _tune(options: Namespace, out: Console) -> int:
     if options.config:
         from gpusetup.configs.config import read_config
         from gpusetup.configs.keys import looked_for
+        from gpusetup.tune.case import meant
         from gpusetup.tune.files import read_bytes
-        from gpusetup.tune.trainers import meant
 
         raw = read_bytes(options.config)
         config = read_config(raw, Path(options.config).name)
@@ -138,7 +137,7 @@ def _tune(options: Namespace, out: Console) -> int:
         from gpusetup.configs.config import changed
         from gpusetup.tune.answer import difference
         from gpusetup.tune.files import write_tuned
-        from gpusetup.tune.propose import propose
+        from gpusetup.tune.rules import propose
 
         proposal = propose(config, facts, option)
         tuned, written_to = changed(config, proposal.edits), None

@@ -74,7 +74,7 @@ def as_known(row: Cause) -> KnownFinding:
         id=row.id,
         title=row.name,
         means=row.means,
-        proven_by=row.proven_by,
+        proven_by=row.proven_by or "A program's message says so",
         not_when=row.not_when,
         way_out=row.text.removesuffix(". "),
         explains=consequences(row),

@@ -24,8 +24,7 @@ from gpusetup.install.decide import Task, decide
 from gpusetup.install.fetching.lock import COMPILE, NAME, Question, ask_uv
 from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.settings.environment import asking_environment, uv_program
-from gpusetup.install.settings.uv_config import parse_toml
+from gpusetup.install.settings.environment import asking_environment, parse_toml, uv_program
 from gpusetup.install.target.find import Target
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen, replace
@@ -258,21 +257,19 @@ class Search:
 
     def held_back(self, found: Set) -> Iterator[HeldBack]:
         """What is not at its newest, and what holds it: the table, or uv in its own words."""
-        build = found.build
         exact = {name: f"{name}=={found.version(name)}" for name in self.asked.names}
-        first = next(iter(candidates(replace(self.asked, words=()))), build)
-        if parsed(first.torch) > parsed(build.torch):
-            by = none_beside(self.asked, first)
-            by = by or self._by_table(replace(found, build=first))
-            by = by or self.ask(first, tuple(exact.values())).reason
+        first = next(iter(candidates(replace(self.asked, words=()))), found.build)
+        if parsed(first.torch) > parsed(found.build.torch):
+            table = none_beside(self.asked, first) or self._by_table(replace(found, build=first))
+            by = table or self.ask(first, tuple(exact.values())).reason
             other = f"torch {first.torch} goes with other releases of them"
-            yield HeldBack(package="torch", at=build.torch, by=by or other)
+            yield HeldBack(package="torch", at=found.build.torch, by=by or other)
         for name in found.late:
-            late = self.newest[name].version.partition("+")[0]
-            words = {**exact, name: f"{name}=={late}"}
-            by = refused(self.asked, name, late, build)
-            by = by or self.ask(build, tuple(words.values())).reason
-            other = f"{name} {late} goes with other releases"
+            newest = self.newest[name].version.partition("+")[0]
+            words = {**exact, name: f"{name}=={newest}"}
+            table = refused(self.asked, name, newest, found.build)
+            by = table or self.ask(found.build, tuple(words.values())).reason
+            other = f"{name} {newest} goes with other releases"
             yield HeldBack(package=name, at=found.version(name), by=by or other)
 
     def notes(self) -> Iterator[str]:

@@ -58,7 +58,7 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
         lines += ["", f"and {more} nodes more: `--json` lists all"]
     lines += section("On most nodes", _common(answer.common))
     lines += section("Not asked", _left_alone(answer))
-    lines += section("To leave the failed nodes out of a Slurm job", _exclude(answer.exclude))
+    lines += _exclude(answer.exclude)
     if answer.left_out:
         count = plural(len(answer.left_out), "file")
         lines += ["", Row((f"{count} left out: {answer.left_out[0]}", DIM), hang=2)]
@@ -119,12 +119,9 @@ def _left_alone(answer: FleetAnswer) -> Iterator[Row]:
         yield Row(f"  {slurm_list(names)}: {why}", hang=4)
 
 
-def _exclude(exclude: Exclude) -> Iterator[Row]:
-    if exclude.slurm:
-        yield command(f"sbatch {quote(exclude.slurm)} job.sh")
-    if exclude.not_named:
-        names = ", ".join(exclude.not_named[:MOST_LINES])
-        yield Row(f"  not named there, since no host can have such a name: {names}", hang=4)
+def _exclude(exclude: Exclude) -> Iterator[str]:
+    job = [command(f"sbatch {quote(exclude.slurm)} job.sh")] if exclude.slurm else ()
+    return section("To leave these nodes out of a Slurm job", job)
 
 
 # --- the exchange between ranks -------------------------------------------------------------------
@@ -151,7 +148,7 @@ def sweep_screen(answer: SweepAnswer) -> Screen:
         sees = sees if level.sees_below else "too few to compare"
         told[LEVELS[level.of]] = f"median {level.median:.3g} GB/s; {sees}"
     lines += section("Measured", facts(told))
-    lines += section("To leave these nodes out of a Slurm job", _exclude(answer.exclude))
+    lines += _exclude(answer.exclude)
     return Screen(lines)
 
 

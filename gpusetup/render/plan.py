@@ -81,11 +81,11 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     host, parts = plan.memory_gib.host, plan.recipe.split(" + ")
     meant = (RECIPES.get(part.partition("=")[0], "") for part in parts)
     recipe = f": {plan.recipe} ({', '.join(meant)})"
-    if plan.fits and plan.solved:
+    if plan.solved and not plan.code:
         solved = {
-            "context": f"longest context: {plan.context:,} tokens",
-            "batch": f"largest batch: {plan.batch or 0:,}",
-            "gpus": f"GPUs needed: {plan.gpus}",
+            "context": f"longest context: {plan.context * plan.fits:,} tokens",
+            "batch": f"largest batch: {(plan.batch or 0) * plan.fits:,}",
+            "gpus": f"GPUs needed: {plan.gpus if plan.fits else 'more than ' + str(plan.gpus)}",
         }
         yield Row((solved[plan.solved], HEADING))
     if not plan.fits:

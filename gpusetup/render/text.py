@@ -292,4 +292,5 @@ def explained(row: KnownFinding) -> Screen:
         "Explains": ", ".join(row.explains),
         "Source": row.source,
     }
-    return Screen((heading(f"{row.id}: {row.title}"), "", f"  {row.means}", "", *facts(told)))
+    why = (f"  {row.means}", "") if row.means else ()
+    return Screen((heading(f"{row.id}: {row.title}"), "", *why, *facts(told)))

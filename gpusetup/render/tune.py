@@ -124,7 +124,7 @@ def comparison_cells(row: answers.Row) -> tuple[str, ...]:
     return (
         name,
         str(row.batch),
-        f"{row.seconds_per_1000:.3g}" if row.seconds_per_1000 is not None else "",
+        f"{1000 / row.samples_per_second:.3g}" if row.samples_per_second else "",
         gib(row.peak_bytes),
         speed(row.samples_per_second, row.spread_percent),
         f"{row.speed_up:.2f} x" if row.speed_up is not None else "",

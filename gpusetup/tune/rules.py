@@ -7,20 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from gpusetup.configs.config import Config, changed
 from gpusetup.configs.settings import NOTHING, Setting, in_words, name_of, truth, unquoted, whole
+from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
+from gpusetup.tune.batch import batch, cannot_fit
 from gpusetup.tune.case import (
     MEASURED,
     Case,
     Facts,
+    Option,
     Part,
+    Proposal,
+    Proposed,
     Why,
     added_key,
+    meant,
     no_number,
     place,
+    trainer_in,
     written_over,
 )
-from gpusetup.tune.trainers import trainer_in
+from gpusetup.tune.refusals import fixed_by_another
 
 WORKERS_MOST = 16
 """Above this the loader's own process becomes the limit (the guide ends at 8 from 16 cores)."""
@@ -268,3 +276,28 @@ RULES: tuple[Callable[[Case], Iterator[Part]], ...] = (
     rollout,
 )
 """All but the batch, which is judged by the config as these leave it."""
+
+NOTHING_ASKED = Option()
+
+
+def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Proposal:
+    """Every rule's changes and words, in the file's order."""
+    found = tuple(one for one in meant(config) if not one[1].plan)
+    fixed = fixed_by_another(config)
+    case = Case(config=config, facts=facts, option=option, found=found, fixed=fixed)
+    parts = [part for rule in RULES for part in rule(case)]
+    if option.interrupted:
+        parts = [one for one in parts if isinstance(one, str) or one.change.source == MEASURED]
+    edits = [part.edit for part in parts if isinstance(part, Proposed)]
+    case = replace(case, changed=changed(config, edits))
+    stopped = cannot_fit(case)
+    if option.measured or not option.interrupted:
+        parts = [*several_gpus(case), *(() if stopped else batch(case)), *parts]
+    made = [part for part in parts if isinstance(part, Proposed) and not stopped]
+    made.sort(key=lambda one: (one.edit.start, one.edit.text))
+    return Proposal(
+        changes=tuple(one.change for one in made),
+        edits=tuple(one.edit for one in made),
+        words=tuple(dict.fromkeys(part for part in parts if isinstance(part, str))),
+        cannot_fit=stopped,
+    )

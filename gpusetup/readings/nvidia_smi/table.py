@@ -62,7 +62,7 @@ def parse_table(text: str) -> Smi:
     >>> smi.cuda_version, smi.gpus[0].name, smi.gpus[0].temperature_celsius
     ('11.0', 'Tesla K20m', 23)
     """
-    rows = with_lists(text, gpu_rows(text))
+    rows = gpu_rows(text)
     kept = [row.pop("persistence", None) for row in rows]
     return replace(
         parse_banner(text),
@@ -91,36 +91,6 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
             break
         elif rows:
             rows[-1].update(next_line(cells_of(line)))
-    return rows
-
-
-PROCESS = lazy(
-    r"^[\s|>]{0,12}(?P<gpu>\d{1,3})\s+(?:(?:\d+|N/A)\s+(?:\d+|N/A)\s+)?(?P<pid>\d{1,10})\s+"
-    r"(?P<kind>(?:M\+)?[CG](?:\+[CG])?)\s+(?P<name>\S.{0,300}?)\s{1,120}"
-    r"(?P<used>\d{1,12}\s?MiB|N/A)\s{0,9}\|?\s{0,9}$"
-)
-"""With the ids of a MIG instance from 450 on, without them before."""
-INSTANCE = lazy(r"^[\s|>]{0,12}(?P<gpu>\d{1,3})\s+\d{1,3}\s+\d{1,3}\s+\d{1,3}\s*\|\s*\d+\s?MiB\s*/")
-
-
-def with_lists(text: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The GPUs with the MIG instances and the processes of the lists below them."""
-    lines = text.splitlines()
-    instances = [hit["gpu"] for line in lines if (hit := INSTANCE.match(line))]
-    running = [hit for line in lines if (hit := PROCESS.match(line))]
-    below = text.partition("MIG devices:")[2]
-    whole = "No MIG devices found" in below or "Processes:" in below
-    for row in rows:
-        index = str(row["nvml_index"])
-        if row.get("mig_enabled") and (whole or index in instances):
-            row["mig_count"] = instances.count(index)
-        held = tuple(
-            values.process(hit["kind"], hit["pid"], hit["name"], hit["used"])
-            for hit in running
-            if hit["gpu"] == index
-        )
-        if held or "No running processes found" in text:
-            row["processes"] = held
     return rows
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Gpu, GpuProcess
+from gpusetup.model.machine import Gpu
 
 T = TypeVar("T")
 
@@ -172,26 +172,6 @@ def throttle_mask(text: str | None) -> tuple[str, ...] | None:
     except ValueError:
         return None
     return tuple(name for bit, name in THROTTLE_BITS if mask & bit)
-
-
-def program(text: str | None) -> str | None:
-    """A process by its program's name: folders and arguments are its owner's.
-
-    >>> program("/opt/x/bin/python3 train.py --token s"), program("...oft/msedge.exe"), program("-")
-    ('python3', 'msedge.exe', None)
-    """
-    known = (cell(text) or "").strip("-").replace("\\", "/")
-    first = known if known.lower().endswith(".exe") else known.split(" ")[0]
-    return first.rpartition("/")[2].strip()[:PROGRAM_KEPT] or None
-
-
-PROGRAM_KEPT = 64
-
-
-def process(kind: str | None, pid: str | None, name: str | None, used: str | None) -> GpuProcess:
-    """A process from its cells."""
-    size = memory(used)
-    return GpuProcess(pid=integer(pid), name=program(name), kind=cell(kind), memory_bytes=size)
 
 
 def dotted(text: str | None) -> str | None:

@@ -53,8 +53,6 @@ def _table_events(smi: Smi, lines: Sequence[str], source: str) -> Facts:
     if smi.driver_version not in (None, smi.smi_version) and smi.driver_version.count(".") == 1:
         # A program of Linux on Windows' driver, whose versions have two numbers.
         yield Claim("os.wsl", True, source, HINT)
-    if "CUDA UMD Version" in banner:
-        yield Event(kind="new-smi-banner", source=source, text=banner)
     if smi.no_cuda:
         why = {"why": "cuda-err"}
         yield Event(kind="cuda-version-err", values=why, source=source, text=banner)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -43,57 +43,57 @@ class Buffers:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.rows = [
-            (f"{path}.{name}".lstrip("."), module, name, buffer, buffer._version)
+            (f"{path}.{name}".lstrip("."), module, name, buffer, buffer.detach().clone())
             for path, module in model.named_modules()
             for name, buffer in module._buffers.items()
             if buffer is not None
         ]
-        self.copies = [row[3].detach().clone() for row in self.rows]
 
     def put_back(self) -> None:
-        for (_, module, name, buffer, version), copied in zip(self.rows, self.copies, strict=True):
+        for _, module, name, buffer, copied in self.rows:
             module._buffers[name] = buffer
-            if buffer._version != version:
-                with torch.no_grad():
-                    buffer.copy_(copied)
+            buffer.data.copy_(copied)
 
     def changed(self) -> list[str]:
         """Those that are not what they were, but for BatchNorm's, of which something else is
         said."""
         return [
             path
-            for path, module, name, buffer, version in self.rows
+            for path, module, name, buffer, copied in self.rows
             if not (isinstance(module, NORMS) and module.training)
-            and (module._buffers.get(name) is not buffer or buffer._version != version)
+            and (module._buffers.get(name) is not buffer or not torch.equal(buffer, copied))
         ]
+
+
+def generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any]]]:
+    """How the state of each generator of random numbers is read and set."""
+    yield torch.get_rng_state, torch.set_rng_state
+    yield random.getstate, random.setstate
+    if numpy := sys.modules.get("numpy"):
+        yield numpy.random.get_state, numpy.random.set_state
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        yield torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all
+
+
+def same(one: Any, two: Any) -> bool:
+    """Whether two states are equal, with all that is in them."""
+    if isinstance(one, tuple | list):
+        return all(map(same, one, two))
+    return bool((one == two).all()) if hasattr(one, "shape") else one == two
 
 
 class Randomness:
     """The state of torch's CPU and CUDA generators, of Python, and of numpy where it is in use."""
 
     def __init__(self) -> None:
-        used = torch.cuda.is_available() and torch.cuda.is_initialized()
-        self.torch = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if used else ())]
-        self.others: list[Any] = [random.getstate()]
-        if numpy := sys.modules.get("numpy"):
-            kind, words, *rest = numpy.random.get_state(legacy=True)
-            self.others.append((kind, tuple(words.tolist()), *rest))
+        self.kept = [(put, get()) for get, put in generators()]
 
     def moved(self) -> bool:
-        now = Randomness()
-        pairs = zip(self.torch, now.torch, strict=False)
-        others = zip(self.others, now.others, strict=False)
-        return not all(torch.equal(one, two) for one, two in pairs) or any(
-            one != two for one, two in others
-        )
+        return not all(same(*pair) for pair in zip(self.kept, Randomness().kept, strict=False))
 
     def put_back(self) -> None:
-        torch.set_rng_state(self.torch[0])
-        if self.torch[1:]:
-            torch.cuda.set_rng_state_all(self.torch[1:])
-        random.setstate(self.others[0])
-        if self.others[1:]:
-            sys.modules["numpy"].random.set_state(self.others[1])
+        for put, state in self.kept:
+            put(state)
 
 
 class Undo:
