@@ -55,24 +55,15 @@ def _ended(words: list[str], out: Console) -> int:
     except GpuSetupError as problem:
         return out.fail(problem)
     except Exception as problem:
-        full = isinstance(problem, OSError) and problem.errno in NO_ROOM
-        return out.fail(
-            _no_room(problem)
-            if full
-            else own_fault(problem, "run it again with `-v` and report what it prints")
-        )
+        if isinstance(problem, OSError) and problem.errno in NO_ROOM:
+            return out.fail(_no_room(problem))
+        return out.fail(own_fault(problem, "run it again with `-v` and report what it prints"))
 
 
-def _no_room(problem: Exception) -> Blocked:
-    import tempfile
-
-    where = getattr(problem, "filename", None)
-    return Blocked(
-        f"Cannot write {where or f'below {tempfile.gettempdir()}'}: "
-        f"{getattr(problem, 'strerror', None)}",
-        hint="make room there, or name another place"
-        + ("" if where else ": set TMPDIR to a folder on a larger disk"),
-    )
+def _no_room(problem: OSError) -> Blocked:
+    where = problem.filename or "a temporary file"
+    hint = "make room there, or name another place (TMPDIR for temporary files)"
+    return Blocked(f"Cannot write {where}: {problem.strerror}", hint=hint)
 
 
 def _have_a_home() -> None:

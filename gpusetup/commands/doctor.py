@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_shared, gather
-from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.errors import GpuSetupError
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
@@ -38,13 +38,15 @@ VERIFY_SECONDS = 300.0
 
 def configure(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add_shared(parser, "--from", "--python", "--timeout")
-    add(
+    read = parser.add_mutually_exclusive_group()
+    add_shared(read, "--from", "--python")
+    read.add_argument(
         "--report",
         metavar="FILE",
         help="a text instead of this machine: collect_env, nvidia-smi, a traceback, a log, any "
         "mixture of them; `-` is stdin",
     )
+    add_shared(parser, "--timeout")
     add_shared(parser, "--torch", "--gpu", "--driver")
     deep = "also read the kernel's log, import torch and test it quickly"
     add("--deep", action="store_true", help=deep)
@@ -97,11 +99,6 @@ def _gathered(options: Namespace, out: Console) -> Snapshot:
     """The machine that was asked about: a report's, an example, a file's, or this one."""
     if options.report is None:
         return gather(options, out, deep=options.deep, need_target=True)
-    if options.machine_from or options.python:
-        other = "--from" if options.machine_from else "--python"
-        raise UsageError(
-            f"`--report` and `{other}` exclude each other", hint="both name what is read"
-        )
     from gpusetup.commands.report import snapshot_of
 
     return snapshot_of(options.report)

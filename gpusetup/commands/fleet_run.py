@@ -14,6 +14,7 @@ from gpusetup.commands.fleet_show import add_nodes, shown
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
+from gpusetup.render.language import plural
 from gpusetup.system.refused import blocked_by_files
 from gpusetup.system.signals import interruptible
 
@@ -89,8 +90,7 @@ def run(options: Namespace, out: Console) -> int:
     if options.print:
         out.text(engine.plan())
         return 0
-    count = len(engine.nodes)
-    each = f"{count} node{'s' * (count != 1)}, each for {engine.work.limit:g} s at most"
+    each = f"{plural(len(engine.nodes), 'node')}, each for {engine.work.limit:g} s at most"
     if engine.more_seconds:
         each += f", and {engine.more_seconds:g} s more to begin and to end"
     out.talk(f"{engine.title} {each}; records go to {into}")

@@ -66,7 +66,7 @@ def _worker(options: Namespace, device: str) -> tuple[str, ...]:
 def _lead(rank: Rank, options: Namespace, out: Console) -> int:
     from gpusetup.fleet.sweep.answer import answer
     from gpusetup.fleet.sweep.lead import MEET_SECONDS, Leader
-    from gpusetup.render.sweep import sweep_screen
+    from gpusetup.render.fleet import sweep_screen
 
     worker = _worker(options, f"{options.device}:{rank.local}")
     leader, code = Leader(rank, worker, _worker(options, "store")), 1

@@ -173,10 +173,8 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
         epilog=_examples(module.EXAMPLES),
         formatter_class=Help,
         allow_abbrev=False,
-        add_help=False,
     )
     if actions := getattr(module, "ACTIONS", None):
-        child.add_argument("-h", "--help", action="help", help="show this and exit")
         below = child.add_subparsers(
             dest="action", metavar="ACTION", required=True, parser_class=Parser
         )
@@ -189,19 +187,13 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
         own = (one for one in child._actions if not one.option_strings)
         words = (form(one, one.metavar or one.dest) for one in own)
         child.usage = " ".join((f"gpusetup {name} [options]", *words))
-    _add_common(child, name, getattr(module, "JSON", "print exactly one JSON document"))
-
-
-def _add_common(parser: Parser, name: str, json: str) -> None:
-    """The options of every command that answers with a document."""
-    parser.set_defaults(command=name, json=False, output=None)
-    group = parser.add_argument_group("common")
-    group.add_argument("-h", "--help", action="help", help="show this and exit")
-    if name in WITHOUT_DOCUMENT:
-        return
-    group.add_argument("--json", action="store_true", help=json)
-    group.add_argument("--schema", action=_Schema, nargs=0, help="print its JSON schema")
-    group.add_argument("--output", metavar="FILE", help="write the answer to this file")
+    child.set_defaults(command=name, json=False, output=None)
+    if name not in WITHOUT_DOCUMENT:
+        add = child.add_argument_group("common").add_argument
+        json = getattr(module, "JSON", "print exactly one JSON document")
+        add("--json", action="store_true", help=json)
+        add("--schema", action=_Schema, nargs=0, help="print its JSON schema")
+        add("--output", metavar="FILE", help="write the answer to this file")
 
 
 class _Schema(argparse.Action):

@@ -22,10 +22,16 @@ from gpusetup.system.refused import blocked_by_files
 from gpusetup.verify import streams
 
 ASCII = {
-    "✓": "+", "✗": "x", "→": "->", "…": "...", "–": "-", "—": "-", "×": "x", "·": "-", "•": "*",
-    "≥": ">=", "≤": "<=", "│": "|", "─": "-", "█": "#",
-    "▓": "=", "▒": "+", "░": "-", "▪": "o", "°": " ", "“": '"', "”": '"', "’": "'",
-}  # fmt: skip
+    "✓": "+",
+    "✗": "x",
+    "→": "->",
+    "…": "...",
+    "×": "x",
+    "·": "-",
+    "≥": ">=",
+    "≤": "<=",
+    "°": " ",
+}
 """What stands for a character that the terminal's encoding lacks."""
 
 

@@ -11,7 +11,8 @@ from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.nodes import Drift, NodeFinding
 from gpusetup.fleet.rates import RATES
-from gpusetup.fleet.show import COSTS, Common, FleetAnswer, NodeAnswer, Status
+from gpusetup.fleet.show import COSTS, Common, Exclude, FleetAnswer, NodeAnswer, Status
+from gpusetup.fleet.sweep.answer import SweepAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.render.language import (
     DIM,
@@ -20,7 +21,9 @@ from gpusetup.render.language import (
     Row,
     Screen,
     command,
+    facts,
     marked,
+    plural,
     section,
     table,
 )
@@ -55,17 +58,11 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
         lines += ["", f"and {more} nodes more: `--json` lists all"]
     lines += section("On most nodes", _common(answer.common))
     lines += section("Not asked", _left_alone(answer))
-    if answer.exclude.slurm:
-        job = command(f"sbatch {quote(answer.exclude.slurm)} job.sh")
-        lines += section("To leave the failed nodes out of a Slurm job", [job])
+    lines += _exclude(answer.exclude)
     if answer.left_out:
         count = plural(len(answer.left_out), "file")
         lines += ["", Row((f"{count} left out: {answer.left_out[0]}", DIM), hang=2)]
     return Screen(lines)
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _verdict(answer: FleetAnswer) -> Row:
@@ -120,6 +117,39 @@ def _left_alone(answer: FleetAnswer) -> Iterator[Row]:
         groups[why].append(name)
     for why, names in groups.items():
         yield Row(f"  {slurm_list(names)}: {why}", hang=4)
+
+
+def _exclude(exclude: Exclude) -> Iterator[str]:
+    job = [command(f"sbatch {quote(exclude.slurm)} job.sh")] if exclude.slurm else ()
+    return section("To leave these nodes out of a Slurm job", job)
+
+
+# --- the exchange between ranks -------------------------------------------------------------------
+
+LEVELS = {"within": "exchange within a host", "between": "exchange between hosts"}
+
+
+def sweep_screen(answer: SweepAnswer) -> Screen:
+    """The verdict, who is named, and what was measured."""
+    how = f"{len(answer.ranks)} ranks on {plural(answer.nodes, 'node')}, {answer.backend}"
+    took = f"{how}, {answer.rounds} rounds in {answer.seconds:.1f} s"
+    found = f"{took}: {len(answer.findings)} found"
+    bad = MARKS[Severity.ERROR]
+    lines: list[str] = [marked(OK, "ok", f"{took}: all alike") if answer.ok else marked(bad, found)]
+    for finding in answer.findings[:MOST_ROWS]:
+        lines += ["", marked(bad, finding.fault, finding.title)]
+        lines += [Row("    ", (finding.detail, DIM), hang=4)] if finding.detail else []
+        lines += [Row(f"    → {finding.then}", hang=6)] if finding.then else []
+    if more := answer.findings[MOST_ROWS:]:
+        lines += ["", f"and {len(more)} more: `--json` lists all"]
+    told = {}
+    for level in answer.levels:
+        sees = f"slower than {level.sees_below or 0:.0%} of it would be named"
+        sees = sees if level.sees_below else "too few to compare"
+        told[LEVELS[level.of]] = f"median {level.median:.3g} GB/s; {sees}"
+    lines += section("Measured", facts(told))
+    lines += _exclude(answer.exclude)
+    return Screen(lines)
 
 
 # --- two records ---------------------------------------------------------------------------------

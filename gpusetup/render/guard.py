@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.render.language import OK, Row, Screen, command, facts, notes, row, section, verdict
+from gpusetup.render.language import OK, Row, Screen, command, facts, notes, section, verdict
 
 if TYPE_CHECKING:
     from gpusetup.install.guard import GuardAnswer
@@ -30,7 +30,9 @@ def guard_screen(answer: GuardAnswer) -> Screen:
         return Screen((verdict(OK, *ends[answer.state]), *notes(answer.notes)))
     lines: list[str] = [*facts({"environment": answer.target, "guarded": pins})]
     for file in answer.files:
-        lines += section(file.path, (row("  ", (f"+ {line}", "green")) for line in file.added))
+        lines += section(
+            file.path, (Row("  ", (f"+ {line}", "green"), whole=True) for line in file.added)
+        )
     shells = (
         line
         for name, setting in answer.settings.items()

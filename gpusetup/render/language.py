@@ -105,7 +105,7 @@ class Screen(str):
         """The text for a terminal of `width` columns; None: no line is broken."""
         if width is None and not colour:
             return str(self)
-        room = max(min(width or 10**6, WIDEST if width else 10**6), NARROWEST)
+        room = max(min(width, WIDEST), NARROWEST) if width else 10**6
         rows = (row for line in self.lines for row in _wrapped(line, room))
         text = "".join(f"{painted(row, colour=colour).rstrip()}\n" for row in rows)
         return text.replace(_KEPT, " ")
@@ -152,15 +152,6 @@ def verdict(mark: Part, said: str, rest: str = "") -> Row:
     return Row((f"{sign} {said}", style), rest, hang=2)
 
 
-def point(said: str, indent: int = 2) -> Row:
-    """One of several remarks.
-
-    >>> point("a word")
-    '  · a word'
-    """
-    return Row(" " * indent, ("·", DIM), f" {said}", hang=indent + 2)
-
-
 def table(
     head: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: Container[int] = (0,)
 ) -> list[Row]:
@@ -199,16 +190,6 @@ def _columns(text: str) -> int:
     return cell_len(text)
 
 
-def labelled(label: str, value: str, column: int, *, indent: int = 2, style: str = "") -> Row:
-    """A label, dim, and its value, which goes on in its own column.
-
-    >>> labelled("Python", "3.12", 8), labelled("Python", "3.12", 8).hang
-    ('  Python  3.12', 10)
-    """
-    head = f"{' ' * indent}{label:{column}}"
-    return Row((head, DIM), (value, style), hang=len(head))
-
-
 def facts(told: Mapping[str, str | None], indent: int = 2) -> list[Row]:
     """Labels in one column with what is known of each; what is not known is left out.
 
@@ -217,7 +198,16 @@ def facts(told: Mapping[str, str | None], indent: int = 2) -> list[Row]:
     """
     known = {label: said for label, said in told.items() if said}
     width = max(map(len, known), default=0) + 2
-    return [labelled(label, said, width, indent=indent) for label, said in known.items()]
+    heads = {label: f"{' ' * indent}{label:{width}}" for label in known}
+    return [Row((heads[one], DIM), said, hang=len(heads[one])) for one, said in known.items()]
+
+
+def plural(count: int, word: str) -> str:
+    """
+    >>> plural(1, "node"), plural(2000, "node")
+    ('1 node', '2,000 nodes')
+    """
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def command(text: str, indent: int = 2) -> Row:
@@ -225,11 +215,6 @@ def command(text: str, indent: int = 2) -> Row:
     typed = as_typed(text)
     remark = '  # in cmd: without "& "' if typed.startswith('& "') else ""
     return Row(" " * indent, (typed, COMMAND), (remark, DIM), whole=True)
-
-
-def row(*parts: str | Part) -> Row:
-    """A row of a table, which stays one row."""
-    return Row(*parts, whole=True)
 
 
 DIFF = {"+": "green", "-": "red", "@": "cyan"}

@@ -29,6 +29,7 @@ from gpusetup.render.language import (
     facts,
     heading,
     plain,
+    plural,
     table,
 )
 
@@ -230,7 +231,7 @@ def spreads(gpu: GpuSummary) -> Iterator[str]:
 def summary_text(summary: Summary) -> Screen:
     """The end of a run: the figures, the verdict with its evidence, and what to do."""
     source = f" by {summary.source}" if summary.source else ""
-    count = f"{summary.samples} sample{'' if summary.samples == 1 else 's'}"
+    count = plural(summary.samples, "sample")
     lines: list[str] = [f"Watched {duration(summary.seconds)}, {count}{source}"]
     for gpu in summary.gpus:
         lines += spreads(gpu)

@@ -17,7 +17,7 @@ from gpusetup.render.language import (
     command,
     facts,
     notes,
-    row,
+    plural,
     section,
     table,
     verdict,
@@ -56,7 +56,7 @@ def _way(way: Way, capacity: float) -> Row:
     mark = (OK if way.total_gib <= 0.8 * capacity else BUT) if way.fits else NO
     most = f"batch {way.batch:,}, or {way.context or 0:,} tokens" if way.fits else "does not fit"
     needs = f"one sequence needs {way.total_gib:.1f} GiB"
-    return row("  ", mark, f" {way.name:18} {most:34} ", (needs, DIM))
+    return Row("  ", mark, f" {way.name:18} {most:34} ", (needs, DIM), whole=True)
 
 
 def _question(plan: PlanCell) -> str:
@@ -64,7 +64,7 @@ def _question(plan: PlanCell) -> str:
     if plan.active_parameters != plan.parameters:
         size += f", {_count(plan.active_parameters)} active"
     batch = f", batch {plan.batch:,}" if plan.batch is not None else ""
-    length = f", {plan.context:,} token{'s' * (plan.context > 1)}" if plan.context else ""
+    length = f", {plural(plan.context, 'token')}" if plan.context else ""
     return f"{plan.model} ({size}){length}{batch}, on {plan.gpus} x {plan.gpu}, {plan.strategy}"
 
 
@@ -180,17 +180,9 @@ def _code(code: CodePlan) -> Iterator[str]:
 # --- a server ------------------------------------------------------------------------------------
 
 
-def counted(requests: int) -> str:
-    """
-    >>> counted(1), counted(0)
-    ('1 request', '0 requests')
-    """
-    return f"{requests:,} request{'' if requests == 1 else 's'}"
-
-
 def serve_text(plan: ServePlan) -> Screen:
     """The screen of a serving plan."""
-    requests, most = counted(plan.sequences), counted(plan.largest_sequences)
+    requests, most = plural(plan.sequences, "request"), plural(plan.largest_sequences, "request")
     size, engine = f"{plan.parameters / 1e9:.3g}B parameters", f"{plan.weights}, {plan.engine}"
     mark, said = (OK, "fits") if plan.fits else (NO, "does not fit")
     told = {

@@ -19,6 +19,7 @@ from gpusetup.render.language import (
     Screen,
     command,
     facts,
+    plural,
     remark,
     section,
     table,
@@ -137,7 +138,7 @@ def _grouped(rejections: Iterable[Rejection]) -> Iterable[str]:
     for reason, rows in sorted(reasons.items(), key=_only_cpu):
         newest, more = rows[0].torch, len({row.torch for row in rows}) - 1
         backends = " ".join(row.backend for row in rows if row.torch == newest)
-        rest = f", and {more} other release{'s' * (more > 1)}" if more else ""
+        rest = f", and {plural(more, 'other release')}" if more else ""
         yield Row(f"  {reason}", hang=4)
         yield Row((f"    {newest:8} {backends}{rest}", DIM), hang=13)
 

@@ -19,7 +19,6 @@ from gpusetup.render.language import (
     Screen,
     diff_lines,
     marked,
-    point,
     section,
     table,
 )
@@ -50,7 +49,8 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
     elif config and not answer.cannot_fit:
         lines += ["", Row((config, HEADING), ": nothing to change", hang=2)]
     title = "Not written" if config else "Recommended"
-    lines += section(title, map(point, answer.recommendations))
+    others = (Row("  ", ("·", DIM), f" {one}", hang=4) for one in answer.recommendations)
+    lines += section(title, others)
     if answer.written is not None:
         back = f"; {config}{SUFFIX} is the previous file" if answer.written == config else ""
         lines += ["", Row(f"Written to {answer.written}{back}", hang=2)]
