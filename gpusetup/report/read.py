@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.causes.table import ROWS
+from gpusetup.messages.search import Text, events_of
 from gpusetup.model.machine import Event, Snapshot
+from gpusetup.report.cleaning.clean import text_of
 from gpusetup.report.cleaning.decode import decode, is_binary
 from gpusetup.report.facts import Facts, Reader
 from gpusetup.report.formats import (
@@ -24,8 +26,6 @@ from gpusetup.report.formats import (
     surroundings,
 )
 from gpusetup.report.merge import merged
-from gpusetup.report.messages import events_of
-from gpusetup.report.text import Text, text_of
 
 
 def messages(text: Text) -> Iterator[Event]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import Facts
-from gpusetup.report.text import Text
 
 SHOWN = lazy(
     r"GPU models and configuration(?: \(e\.g\.[^)]{0,40}\))?\s?: ?(.{0,4000}?)"

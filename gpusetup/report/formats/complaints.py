@@ -6,10 +6,10 @@ only that something is wrong, in a program's words or in theirs; what is wrong s
 
 from __future__ import annotations
 
+from gpusetup.messages.search import Text
 from gpusetup.model.failing import COMPLAINT
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import Claim, Facts
-from gpusetup.report.text import Text
 
 SAYS_SO = lazy(
     r"\btraceback \(most recent|segfault|aborted|core dumped|\bcrash\w*|out of memory|\boom\b"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import Facts
-from gpusetup.report.text import Text
 
 FAILURE = lazy(
     r"(?:^|[\s:(`])(?:(?:[A-Za-z_]\w{0,40}\.){0,8}(?P<name>[A-Z]\w{0,40}(?:Error|Exception|NotFound\w{0,5}|Failed))(?=:|$|[\]`')])"
@@ -77,7 +77,7 @@ SHOWN = 200
 
 def failures(text: Text) -> Facts:
     """
-    >>> from gpusetup.report.text import text_of
+    >>> from gpusetup.report.cleaning.clean import text_of
     >>> [event.values for event in failures(text_of("KeyError: 'qwen3'"))]
     [{'exception': 'KeyError', 'own': 'yes'}]
     >>> [event.values for event in failures(text_of("RuntimeError: CUDA does not start"))]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.makers import MAKERS
+from gpusetup.messages.search import Text
 from gpusetup.model.machine import DeviceNode, PciDevice
 from gpusetup.model.patterns import lazy
 from gpusetup.report.elsewhere import is_in_passing
 from gpusetup.report.facts import HINT, Claim, Facts
 from gpusetup.report.formats.collect_env import foreign_gpu
-from gpusetup.report.text import Text
 
 LSPCI = lazy(
     r"(?:^|\s)((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]) "
