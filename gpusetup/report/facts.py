@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from gpusetup.messages.search import Text
-from gpusetup.model.failing import Failing
+from gpusetup.model.finding import Failing
 from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, Package, PciDevice
 from gpusetup.model.patterns import in_any_case
 from gpusetup.report.elsewhere import NAMED_BY_A_SENTENCE, is_in_passing

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from gpusetup.accelerators.makers import identified
-from gpusetup.model.failing import Failing
+from gpusetup.model.finding import Failing
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
     Container,

@@ -12,8 +12,6 @@ from gpusetup.report.cleaning.decode import decode, is_binary
 from gpusetup.report.facts import Facts, Reader
 from gpusetup.report.formats import (
     capability,
-    collect_env,
-    complaints,
     cuda,
     failing,
     failures,
@@ -33,7 +31,7 @@ def messages(text: Text) -> Iterator[Event]:
 
 
 READERS: tuple[Reader, ...] = (
-    collect_env.collect_env,
+    machine_tools.collect_env,
     smi.nvidia_smi,
     sayings.sayings,
     gpus.gpus,
@@ -46,7 +44,7 @@ READERS: tuple[Reader, ...] = (
     cuda.cuda_errors,
     messages,
     failures.failures,
-    complaints.complaints,
+    failures.complaints,
     failing.failing,
 )
 """One reader a format; each takes the whole text and gives what it finds."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpusetup.messages.programs import PROGRAMS, of_package
 from gpusetup.messages.search import Text
-from gpusetup.model.failing import Failing, Stage
+from gpusetup.model.finding import Failing, Stage
 from gpusetup.model.patterns import lazy
 
 LOOKED_AT = 200_000
