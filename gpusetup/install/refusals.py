@@ -9,7 +9,7 @@ from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.diagnosis.elsewhere import trouble_elsewhere
+from gpusetup.diagnosis.precedence import trouble_elsewhere
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.request import InstallRequest, Question

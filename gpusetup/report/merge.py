@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from gpusetup.accelerators.makers import identified
-from gpusetup.model.failing import Failing
+from gpusetup.model.finding import Failing
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
     Container,
@@ -159,7 +159,7 @@ SIZED = {"asked": "asked_bytes", "total": "total_bytes", "total2": "total_bytes"
 
 def _sized(event: Event, os: Os) -> Event:
     """The sizes of torch's message about memory as numbers; what `CUDA Version: ERR!` means in WSL."""
-    from gpusetup.readings.nvidia_smi.values import memory
+    from gpusetup.readings.nvidia_smi import memory
 
     if event.kind == "cuda-version-err" and (os.wsl or (os.wsl is None and os.kernel is None)):
         return replace(event, kind="wsl-driver")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.gpus import SERIES_WORDS, tokens
+from gpusetup.messages.search import Text
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
 from gpusetup.report.facts import GUESS, HINT, Facts, Gpus
-from gpusetup.report.text import Text
 
 ENDING = (
     r"(?:[ -]?(?:Ti|SUPER)|[ -](?:Laptop(?: GPU)?|Mobile|(?:with )?Max-Q(?: Design)?|Ada(?: Generation)?|Blackwell"

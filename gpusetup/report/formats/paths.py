@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import GUESS, HINT, Claim, Facts
-from gpusetup.report.text import Text
 
 READ = 400_000
 """Characters of a text whose paths are looked at."""

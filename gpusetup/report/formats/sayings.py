@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE, TORCH_VERSION
+from gpusetup.messages.search import Text
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Saying, claims
-from gpusetup.report.text import Text
 
 TORCH = rf"({TORCH_VERSION})(?![\w+]|\.\w)"
 LOCAL = rf"({RELEASE}\+(?:{LABEL}))\b(?!-)"

@@ -8,12 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
-from gpusetup.readings.nvidia_smi.query import GPU_HEAD, parse_query
-from gpusetup.readings.nvidia_smi.table import SMI_VERSION, parse_table, row_of
-from gpusetup.readings.nvidia_smi.values import NO_DEVICES, Smi, parse_error
+from gpusetup.readings.nvidia_smi import (
+    GPU_HEAD,
+    NO_DEVICES,
+    SMI_VERSION,
+    Smi,
+    parse_error,
+    parse_query,
+    parse_table,
+    row_of,
+)
 from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
-from gpusetup.report.text import Text
 
 LINES_OF_A_TABLE = 400
 LINES_OF_A_LOG = 6000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Facts
-from gpusetup.report.text import Text
 
 NAMES = lazy(
     r"CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|NVIDIA_DRIVER_CAPABILITIES|CUDA_HOME|CUDA_PATH|CUDA_DEVICE_ORDER"
@@ -33,7 +33,7 @@ def surroundings(text: Text) -> Facts:
 def variables(text: Text) -> Facts:
     """Variables of the allow-list.
 
-    >>> from gpusetup.report.text import text_of
+    >>> from gpusetup.report.cleaning.clean import text_of
     >>> next(variables(text_of("$ CUDA_VISIBLE_DEVICES=2 python main.py"))).value
     '2'
     """
