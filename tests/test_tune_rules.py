@@ -83,7 +83,7 @@ def test_a_model_that_cannot_fit_says_so_first_with_plans_table() -> None:
 def test_a_sample_that_is_too_much_names_what_would_make_it_fit() -> None:
     text = HF.format(size=4, steps=1).replace("1024", "8192").replace("Qwen3-0.6B", "Qwen3-8B")
     text += "use_peft: true\nlora_r: 16\n"
-    new, proposal = tuned(text.replace("checkpointing: true", "checkpointing: false"), CARDS[24])
+    _, proposal = tuned(text.replace("checkpointing: true", "checkpointing: false"), CARDS[24])
     assert "checkpointing (`--checkpointing`)" in (proposal.cannot_fit or "")
     assert not proposal.changes and not any("try 1" in word for word in proposal.words)
 
