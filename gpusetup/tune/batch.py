@@ -205,7 +205,8 @@ def _by_plan(case: Case, split: Split) -> Iterator[Part]:
     if best is None:
         one, card, way = _verdict(case, 1, split.effective), case.facts.card, MEASURE_IT
         if one and card and (one.total_gib or 0.0) > one.capacity_gib:
-            way = f"Even 1 takes {one.total_gib:.1f} GiB. {_enough(case.config, card, split.effective)}"
+            enough = _enough(case.config, card, split.effective)
+            way = f"Even 1 takes {one.total_gib:.1f} GiB. {enough}"
         yield f"{split.name}: {now.reason}, and no smaller one is clear. {way}"
     elif best != split.size:
         yield from _same_batch(case, split, best, f"{BY_PLAN}, clear on this card")
