@@ -92,6 +92,10 @@ def _check(options: Namespace) -> None:
             options.batch_size and not code,
             "`--batch-size` needs `--code MODULE:FUNCTION` (or `--reference`)",
         ),
+        (
+            options.code and not all(options.code.rpartition(":")),
+            f"`--code {options.code}` is not MODULE:FUNCTION",
+        ),
         (options.max is not None and options.max < 1, "`--max` is at least 1"),
     )
     for wrong, said in rules:

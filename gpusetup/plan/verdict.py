@@ -96,9 +96,9 @@ def _run(
     return job_of(question, shape, limits), Recipe(sp=question.sp or 1)
 
 
-def what_fits(config: Config, card: Card) -> tuple[str, ...]:
+def what_fits(config: Config, card: Card, accumulate: int | None = None) -> tuple[str, ...]:
     """What would make one sequence on each GPU fit, by the plan's own answer."""
-    job, _ = _run(config, 1, card, short=True, accumulate=None)
+    job, _ = _run(config, 1, card, short=True, accumulate=accumulate)
     limits = Limits(capacity=capacity(card.name, card.memory_bytes), linux=card.linux)
     found = decide(job, limits)
     ways = (one.step for one in helps(found) if one.recipe)

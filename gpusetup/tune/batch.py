@@ -84,8 +84,8 @@ def cannot_fit(case: Case) -> str | None:
         return None
 
 
-def _enough(config: Config, card: Card) -> str:
-    ways = "; ".join(what_fits(config, card)[:3])
+def _enough(config: Config, card: Card, steps: int | None = None) -> str:
+    ways = "; ".join(what_fits(config, card, steps)[:3])
     return f"What makes it fit: {ways}" if ways else f"{BY_PLAN} says what saves most"
 
 
@@ -205,7 +205,8 @@ def _by_plan(case: Case, split: Split) -> Iterator[Part]:
     if best is None:
         one, card, way = _verdict(case, 1, split.effective), case.facts.card, MEASURE_IT
         if one and card and (one.total_gib or 0.0) > one.capacity_gib:
-            way = f"Even 1 takes {one.total_gib:.1f} GiB. {_enough(case.config, card)}"
+            enough = _enough(case.config, card, split.effective)
+            way = f"Even 1 takes {one.total_gib:.1f} GiB. {enough}"
         yield f"{split.name}: {now.reason}, and no smaller one is clear. {way}"
     elif best != split.size:
         yield from _same_batch(case, split, best, f"{BY_PLAN}, clear on this card")
@@ -225,7 +226,7 @@ def _same_batch(case: Case, split: Split, micro: int, source: str) -> list[Part]
     if split.partner:
         both += written_over(case, split.partner, str(steps), why)
     elif steps > 1 and not split.derived:
-        added = added_key(case, "accumulation", str(steps), why.reason)
+        added = added_key(case, "accumulation", str(steps), why)
         if not added:
             return [
                 f"{split.name} is {split.effective}; {source} says {micro} with {steps} steps"

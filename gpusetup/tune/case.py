@@ -139,7 +139,6 @@ def written_over(case: Case, setting: Setting, value: str, why: Why) -> Iterator
 
 
 def _proposed(edit: Edit, at: Setting, value: str, why: Why) -> Proposed:
-    after = int(value) if value.isdigit() else {"true": True, "false": False}.get(value, value)
     added = edit.start == edit.end
     return Proposed(
         edit=edit,
@@ -147,7 +146,7 @@ def _proposed(edit: Edit, at: Setting, value: str, why: Why) -> Proposed:
             key=in_words(edit.path),
             line=at.line,
             before=None if added else said(at),
-            after=after,
+            after=int(value) if value.isdigit() else value == "true" or value,
             reason=why.reason,
             source=why.source,
             added=added,
@@ -155,19 +154,19 @@ def _proposed(edit: Edit, at: Setting, value: str, why: Why) -> Proposed:
     )
 
 
-def added_key(case: Case, role: str, value: str, reason: str) -> list[Part]:
+def added_key(case: Case, role: str, value: str, why: Why) -> list[Part]:
     """A missing key, where the config is of a family that is known to read it."""
-    if case.having(role):
-        return []
-    for row in table().added:
-        if row.role != role or (row.needs and not any(case.named(*row.needs.split()))):
-            continue
-        for setting, _ in case.found:
-            if name_of(setting.path) == row.beside:
-                spelled = spelled_like(row.name, str(setting.path[-1]))
-                edit = addition(case.config, setting, spelled, value)
-                if edit is not None:
-                    return [_proposed(edit, setting, value, Why(reason=reason, source=row.source))]
+    rows = [] if case.having(role) else [row for row in table().added if row.role == role]
+    for row in rows:
+        for setting in case.named(row.beside):
+            known = not row.needs or any(case.named(*row.needs.split()))
+            name = spelled_like(row.name, str(setting.path[-1]))
+            if (
+                known
+                and key_of(setting.path)
+                and (edit := addition(case.config, setting, name, value))
+            ):
+                return [_proposed(edit, setting, value, replace(why, source=row.source))]
     return []
 
 

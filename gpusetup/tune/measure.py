@@ -16,7 +16,7 @@ from gpusetup.configs.settings import name_of, truth, whole
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.tune.answer import Row, TuneAnswer
 from gpusetup.tune.batch import divisors
-from gpusetup.tune.bench import Bench, Job, Say, check_code, refuse_errors
+from gpusetup.tune.bench import Bench, Job, Say, refuse_errors
 from gpusetup.tune.case import Option, meant
 from gpusetup.tune.search import FIRST, Goal, Trial, fastest, largest_that_ran, stopped
 
@@ -89,7 +89,6 @@ def reference_for(wish: Mapping[str, int]) -> str:
 
 def measure(asked: Asked, showing: Showing, start: Start = UNTOLD) -> tuple[TuneAnswer, Option]:
     """Everything that is asked to be measured, and what of it goes into the config."""
-    check_code(asked.job.code)
     job = replace(asked.job, wish=dict(start.wish))
     if not job.code:
         job = replace(job, reference=job.reference or reference_for(start.wish))

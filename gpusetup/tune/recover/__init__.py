@@ -20,12 +20,13 @@ from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.oom import is_out_of_memory
 from gpusetup.tune.recover.parts import NORMS, Case, Counted, batch_size, cuts, off_by
-from gpusetup.tune.recover.undo import Ranks, Undo, ddp_of, named
+from gpusetup.tune.recover.undo import Undo, named
 
 LOG = logging.getLogger("gpusetup.tune")
 RECOMPUTE = "recompute activations (torch.utils.checkpoint), or give it a smaller model or input"
@@ -106,32 +107,27 @@ def recover_from_oom(
 
     What splitting would change is refused unless `allow` names it: `batchnorm` (statistics over a
     part differ from those over the batch), `random` (dropout draws other masks; allowed, and said).
-    Under DistributedDataParallel every rank must call this for every batch: the backward runs
-    without synchronisation, the ranks agree that all have succeeded, and only then gradients are
-    averaged.
+    Several ranks are refused: one that splits its batch would leave the others waiting.
 
     Raises CannotRecover from the original error if one sample does not fit either or splitting
     is refused, and lets every other error through; gradients are then as they were before the call.
     """
-    ranks = Ranks(ddp_of(model))
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        raise UsageError(
+            "Several ranks train: one that splits its batch would leave the others waiting",
+            hint="use a smaller batch and gradient accumulation; `gpusetup plan` says which fits",
+        )
     undo = Undo(model)
-    with ranks.alone():
-        try:
-            if not (count := batch_size(batch)):
-                raise UsageError("The batch is empty", hint="leave it out")
-            sums = reduction == "sum"
-            case = Case(step=step, batch=batch, count=count, sums=sums, weight=weight)
-            done = _Attempts(case, model, undo, backward).until_it_fits(allow, say)
-        except BaseException:
-            undo.everything()
-            ranks.agreed(failed=True)
-            raise
-        others = ranks.agreed(failed=False)
-        if others:
-            undo.everything()
-            raise CannotRecover(f"{others} other rank{'s' if others > 1 else ''} could not recover")
-        undo.nothing()
-    ranks.average()
+    try:
+        if not (count := batch_size(batch)):
+            raise UsageError("The batch is empty", hint="leave it out")
+        sums = reduction == "sum"
+        case = Case(step=step, batch=batch, count=count, sums=sums, weight=weight)
+        done = _Attempts(case, model, undo, backward).until_it_fits(allow, say)
+    except BaseException:
+        undo.everything()
+        raise
+    undo.nothing()
     return done
 
 
@@ -142,6 +138,7 @@ class _Attempts:
         self.case, self.model, self.undo, self.backward = case, model, undo, backward
         self.count, self.known = case.count, KNOWN.setdefault(model, Known())
         self.told: list[Counted] = []
+        self.drawn = False
 
     def until_it_fits(self, allow: Collection[str], say: Callable[[str], None]) -> Recovered:
         undo, before = self.undo, self.known.micro
@@ -151,8 +148,8 @@ class _Attempts:
         while True:
             attempts += 1
             loss, problem = self.attempt(micro)
-            undo.look_at_random()
-            if undo.random_moved and "random" not in allow and (micro < self.count or problem):
+            self.drawn |= undo.state.drawn()
+            if self.drawn and "random" not in allow and (micro < self.count or problem):
                 _refuse(["the step draws random numbers (dropout?)"], problem)
             if problem is None:
                 break
@@ -204,8 +201,7 @@ class _Attempts:
         if not self.known.checked:
             self.undo.check(loss)
             self.known.checked = True
-        with self.undo.steps_refused():
-            self.backward(loss)
+        self.undo.backward(self.backward, loss)
         return loss.detach()
 
     def in_parts(self, micro: int) -> torch.Tensor:
@@ -220,8 +216,7 @@ class _Attempts:
             total += weight
             self.undo.check(loss)
             counted = loss * (weight / expected)
-            with self.undo.steps_refused():
-                self.backward(counted)
+            self.undo.backward(self.backward, counted)
             losses.append(counted.detach())
         if not losses:
             raise CannotRecover("Nothing in the batch counts", hint="leave the batch out")
@@ -237,9 +232,9 @@ class _Attempts:
         hooked = [name for name, one in self.model.named_parameters() if one._backward_hooks]
         if hooked:
             differs.append(f"a hook works on the gradient of each part ({named(hooked)})")
-        if self.undo.random_moved:
+        if self.drawn:
             differs.append("random numbers are drawn for each part (dropout?)")
-        if changed := self.undo.buffers.changed():
+        if changed := self.undo.state.changed():
             differs.append(f"buffers are updated once for each part ({named(changed)})")
         if not uneven and (found := self.checked()):
             differs.append(found)
