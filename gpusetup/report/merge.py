@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from gpusetup.accelerators.makers import identified
@@ -99,7 +98,10 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
     full = sorted((one for one in lists if one.gpus), key=lambda one: -one.trust)
     others = [gpu for one in full[1:] for gpu in one.gpus]
     kept = full[0].gpus[:GPUS_KEPT] if full else ()
-    whole = (first_known([gpu, *filter(partial(same_gpu, gpu), others)]) for gpu in kept)
+    whole = (
+        first_known([gpu, *(one for one in others if same_gpu(gpu, one) or one.name == gpu.name)])
+        for gpu in kept
+    )
     return (tuple(whole) if lists else None), readings
 
 
