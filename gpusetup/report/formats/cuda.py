@@ -32,7 +32,7 @@ IN_WORDS = (
 LOOK_BACK, LOOK_ON = 500, 120
 READ = 400_000
 MODULE = lazy(
-    r"[/\\](bitsandbytes|flash[-_]att(?:n|ention)|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b"
+    r"[/\\](bitsandbytes|sageattention|flash[-_]att(?:n|ention)|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b"
     r"|(?<![\w.])(\w{2,40}_cuda|amp_C)\.\w{2,60}\(",
     re.I,
 )
