@@ -29,16 +29,10 @@ IN_WORDS = (
     (999, "unknown error", lazy(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)),
 )  # fmt: skip
 """Errors whose words other programs have as well."""
-FRAME = lazy(r"(?:site|dist)-packages[/\\]([A-Za-z]\w+)(?:-[\w.+-]{1,60}\.egg)?[/\\.]")
-CALLERS = (
-    "torch torchvision torchaudio functorch transformers accelerate lightning pytorch_lightning diffusers fastai"
-    " ultralytics gradio numpy ray multiprocess tqdm fairseq timm peft trl datasets"
-)
-"""Packages of a traceback that have no kernels of their own."""
 LOOK_BACK, LOOK_ON = 500, 120
 READ = 400_000
 MODULE = lazy(
-    r"[/\\](bitsandbytes|flash[-_]att(?:n|ention)|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b"
+    r"[/\\](bitsandbytes|sageattention|flash[-_]att(?:n|ention)|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b"
     r"|(?<![\w.])(\w{2,40}_cuda|amp_C)\.\w{2,60}\(",
     re.I,
 )
@@ -63,11 +57,8 @@ def cuda_errors(text: Text) -> Facts:
             yield event(text, kind, first, last, {})
         if code == 209:
             near = text.flat[max(first - LOOK_BACK, 0) : first + LOOK_ON]
-            frames = FRAME.findall(text.flat, max(first - 3 * LOOK_BACK, 0), first)
             found = MODULE.search(near)
             module = found and found[found.lastindex or 0].lower()
-            if not found and frames and frames[-1] not in CALLERS.split():
-                module = frames[-1]
             yield event(text, "no-kernel-image", first, last, {"module": module} if module else {})
 
 
