@@ -77,21 +77,18 @@ def near_limit(job: Job) -> float:
 
 def doubt(job: Job, recipe: Recipe) -> str | None:
     """Why a job that fits is not sure to, for kinds of which little is known."""
-    if job.shape.kind == "unet":  # whose levels have widths of their own
-        return f"the layers of {job.shape.name} are a rough picture, compared with no measurement"
-    trains_layers = job.lora is None and job.trained_layers is None
-    if job.shape.tower and trains_layers:
-        return "what the tower of images keeps is not counted: LoRA leaves it out"
-    kinds = {
-        "with parts on the host": recipe.offload
-        or job.offload_optimizer
-        or job.offload_checkpoints,
-        "of adapters under ZeRO": job.lora is not None and job.strategy.startswith("zero"),
-    }
-    kind = next((name for name, its in kinds.items() if its), None)
-    if is_standard(job) or kind is None:
-        return None
-    return f"runs {kind} took more than was counted too often to be sure"
+    on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
+    often = "took more than was counted too often to be sure"
+    rows = (
+        (job.shape.kind == "unet",  # whose levels have widths of their own
+         f"the layers of {job.shape.name} are a rough picture, compared with no measurement"),
+        (job.shape.tower and job.lora is None and job.trained_layers is None,
+         "what the tower of images keeps is not counted: LoRA leaves it out"),
+        (on_host and not is_standard(job), f"runs with parts on the host {often}"),
+        (job.lora is not None and job.strategy.startswith("zero"),
+         f"runs of adapters under ZeRO {often}"),
+    )  # fmt: skip
+    return next((text for holds, text in rows if holds), None)
 
 
 def option(job: Job, recipe: Recipe) -> Option:
