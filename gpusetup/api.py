@@ -109,13 +109,12 @@ def resolve(
     requirements: Sequence[str | Path] = (),
     explain: bool = False,
     offline: bool = False,
-    refresh: bool = False,
     index: str | None = None,
 ) -> ResolveAnswer:
     """Choose the torch build for this machine or a described one, and say why not the others.
 
     What you do not give comes from this machine. With `packages` the whole set is chosen together
-    and your package index is asked, unless `offline`; `refresh` asks it too.
+    and your package index is asked, unless `offline`.
     """
     return _answer("resolve", ResolveAnswer, locals())
 
@@ -131,7 +130,6 @@ class PlanQuestion(TypedDict, total=False):
     context: int | str
     batch: int
     accumulate: int
-    size: str
     gpu: str
     gpu_mem: str
     gpus: int
@@ -144,7 +142,6 @@ class PlanQuestion(TypedDict, total=False):
     quantize: Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
     checkpointing: bool | str
     offload: Sequence[Literal["optimizer", "checkpoints"]]
-    lora_targets: Literal["all", "attention", "qv"]
     sp: int
     tp: int
     pp: int

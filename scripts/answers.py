@@ -47,14 +47,14 @@ DRIVERS = ("", "450.80.02", "525.60.13", "535.183.01", "580.95.05")
 PYTHONS = ("3.8", "3.11", "3.13", "3.15")
 SYSTEMS = ("linux x86_64", "linux aarch64", "windows x86_64", "macos aarch64")
 PLAN_WORDS = (
-    "amp", "checkpointing", "dtype", "lora", "lora_targets", "optimizer", "quantize",
+    "amp", "checkpointing", "dtype", "lora", "optimizer", "quantize",
     "size", "sp", "strategy",
 )  # fmt: skip
 """Settings of a published run that are options of `plan`, by the same name or by these."""
 PLAN_LEFT = (
     "adapter_dtype", "attention", "compile", "encoders", "fused_kernels", "gradient_dtype",
-    "load_whole", "lora_dropout", "loss", "reentrant", "reshard", "selective",
-    "sequence_parallel", "shard", "step", "upcast_rest",
+    "kept_inputs", "load_whole", "lora_dropout", "lora_targets", "loss", "reentrant",
+    "reshard", "selective", "sequence_parallel", "shard", "step", "upcast_rest",
 )  # fmt: skip
 """Settings that no option says any more: both editions are asked without them."""
 PLAN_OPTIONS = {"accumulation": "accumulate", "tensor_parallel": "tp", "pipeline_parallel": "pp",

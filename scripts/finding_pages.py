@@ -100,25 +100,25 @@ LINUXS = re.compile(r"\b(?:bash|zsh|sh): |\bsudo\b|\.so\b|/dev/|/usr/|modprobe|N
 def title_of(row: Cause) -> str:
     """The first message that shows it, else what it is."""
     said = said_of(row.id)
-    text = " ".join(said[0].message.split()) if said else row.title[:1].upper() + row.title[1:]
+    text = " ".join(said[0].message.split()) if said else row.name
     return text if len(text) <= LONGEST_TITLE else f"{text[:LONGEST_TITLE].rsplit(' ', 1)[0]} …"
 
 
 def page(row: Cause) -> str:
     body = "".join(body_of(row))
-    return frame(f"{title_of(row)}: cause and way out", f"{row.title}. {row.means}", body)
+    return frame(f"{title_of(row)}: cause and way out", f"{row.name}. {row.means}", body)
 
 
 def body_of(row: Cause) -> Iterator[str]:
     said = said_of(row.id)
     yield f"<h1>{escape(title_of(row))}</h1>\n"
-    named = f'<span class="id">{row.id}</span>: {prose(row.title)}.'
+    named = f'<span class="id">{row.id}</span>: {prose(row.name)}.'
     yield f"<p><strong>{named}</strong> {prose(row.means)}</p>\n"
     if said:
         yield "<h2>Messages that show it</h2>\n"
         yield "".join(f"<pre>{escape(one.message)}</pre>\n" for one in said)
     parts = {"What proves it": row.proven_by, "What looks alike": row.not_when}
-    for title, text in (parts | {"The way out": row.way_out}).items():
+    for title, text in (parts | {"The way out": row.text}).items():
         if text:
             yield f"<h2>{title}</h2>\n<p>{linked(text)}.</p>\n"
     for system, fix in ways(said[0]).items() if said else ():
@@ -127,7 +127,8 @@ def body_of(row: Cause) -> Iterator[str]:
         for title, commands in (("", fix.commands), *ways_beside(fix), *looks_of(fix)):
             yield f"<p>{prose(title)}</p>\n" if title else ""
             yield f'<pre tabindex="0">{escape(chr(10).join(commands))}</pre>\n' if commands else ""
-    yield f'{HINT}<p class="source">Known from: {prose(row.source)}.</p>\n'
+    known = f'<p class="source">Known from: {prose(row.source)}.</p>\n'
+    yield HINT + (known if row.source else "")
 
 
 def prose(text: str) -> str:
@@ -162,7 +163,7 @@ def index() -> str:
         f'<span class="source id">{one.finding}</span></li>\n'
         for one in sorted(messages(), key=lambda one: one.message.lower())
     )
-    rest = "".join(f"<li>{link(row.id)}: {prose(row.title)}</li>\n" for row in records())
+    rest = "".join(f"<li>{link(row.id)}: {prose(row.name)}</li>\n" for row in records())
     title = "Error messages of CUDA, PyTorch and the NVIDIA driver"
     body = f'<h1>{title}</h1>\n<p>{ABOUT}. <a href="../index.html">Paste your own</a>.</p>\n'
     body += f'<h2>By message</h2>\n<ul class="plain">\n{rows}</ul>\n'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,11 @@ HEAD = """# Error messages
 
 Search for a few words of your message, without its numbers. One message may have several causes:
 `gpusetup doctor --report FILE` reads your whole log, names the root cause and prints the commands
-for your machine. `gpusetup doctor --explain` lists what these pages explain, and with an ID it
-prints one of them.
+for your machine. `gpusetup doctor --explain ID` prints one of these pages.
 
-Most findings are *causes*: errors that stop CUDA (or the program that a report is about), or losses
-of speed. A *symptom* says what failed and not why: if a text shows only a symptom, the answer's
-`cause` is `unknown` and `symptom` names it. A *case of* another finding has that one as the `cause`
-of a report.
+Most findings are *causes*: errors, or losses of speed. A *symptom* says what failed and not why: if
+a text shows only that, the `cause` is `unknown`. A *case of* another finding has that one as its
+`cause`.
 
 """
 
@@ -38,12 +37,13 @@ def page(row: Cause) -> Iterator[str]:
     said = [cell(one.message) for one in said_of(row.id)]
     title = title_of(row)
     yield f"# {cell(title) if said else title}\n\n"
-    yield f"`{row.id}`: {row.title}{kind(row)}. {row.means}\n\n"
+    name, why = f"{row.name}. " if said else "", row.means.split(". ")[0].rstrip(".")
+    yield f"`{row.id}`{kind(row)}: {name}{why}".rstrip(": ") + "\n\n"
     parts = {
-        "Messages": ", ".join(one for one in said if one != cell(title)),
+        "Messages": ", ".join(one for one in said if one[:50] != cell(title)[:50]),
         "Proven by": row.proven_by,
         "What it is not": row.not_when,
-        "What to do": row.way_out,
+        "What to do": re.split(r"[.;:] | \(", row.text)[0],
     }
     yield from (f"- {label}: {text}\n" for label, text in parts.items() if text)
 

@@ -49,7 +49,7 @@ def watched() -> None:
     from monitor_kinds import composed
 
     from gpusetup.monitor.tally import Tally
-    from gpusetup.render.live import LiveScreen
+    from gpusetup.render.monitor import LiveScreen
 
     run, tally = composed("one hot card of eight makes all ranks wait", 0), Tally()
     live = Live(auto_refresh=False)
@@ -60,15 +60,15 @@ def watched() -> None:
     Console().print(live.renderable)
 
 
-GRID = ("plan", "--table", "--model", "qwen3-8b", "--gpu", "A100 80GB")
+ONE_GPU = ("plan", "--model", "qwen3-8b", "--gpu", "RTX 4090")
 PICTURES: dict[str, tuple[str, Callable[[], None]]] = {
     "doctor": (
         "gpusetup doctor --from rtx3050-laptop",
         lambda: printed("doctor", "--from", "rtx3050-laptop"),
     ),
-    "plan-grid": (
-        'gpusetup plan --table --model qwen3-8b --gpu "A100 80GB"',
-        lambda: printed(*GRID),
+    "plan": (
+        'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
+        lambda: printed(*ONE_GPU),
     ),
     "monitor": ("gpusetup monitor", watched),
 }

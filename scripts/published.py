@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installed
 
-from gpusetup.configs.values import optimizer_named, strategy_named, targets_named  # noqa: E402
+from gpusetup.configs.values import optimizer_named, strategy_named  # noqa: E402
 from gpusetup.model.frozen import fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402
@@ -32,13 +32,13 @@ from gpusetup.plan.shape import Shape  # noqa: E402
 
 PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}
-NAMED = {"optimizer": optimizer_named, "strategy": strategy_named, "lora_targets": targets_named}
+NAMED = {"optimizer": optimizer_named, "strategy": strategy_named}
 KNOWN = {field.name for field in fields(Job)}
 BESIDE = {"offload", "sp", "mlm", "classes", "accumulation", "micro_batches"}
 """Words of `how` that are no settings of a job."""
 LEFT = {
-    "autocast", "dora", "encoders", "frozen", "frozen_dtype", "fused_activation", "lora_dropout",
-    "reference", "repeat_kv", "varied",
+    "adapter_dtype", "autocast", "dora", "encoders", "frozen", "frozen_dtype", "fused_activation",
+    "kept_inputs", "lora_dropout", "lora_targets", "reference", "repeat_kv", "reshard", "varied",
 }  # fmt: skip
 """Settings that the model does not tell apart."""
 LOSSES = {"eager-32": "eager", "eager-16": "eager-old", "half": "in-graph", "dpo": "eager",
@@ -134,8 +134,6 @@ def settings(said: dict[str, str]) -> dict[str, Any]:
         name: NAMED[name](text) if name in NAMED else value_of(text) for name, text in said.items()
     }
     values |= {"selective": said["selective"]} if "selective" in said else {}
-    if values.get("strategy") == "shard-grad-op":
-        values |= {"strategy": "fsdp1", "reshard": False}
     if "checkpointing" not in values:
         return values
     return (
@@ -165,7 +163,6 @@ def with_classes(shape: Shape, classes: int) -> Shape:
         name=f"{shape.name} with {classes} classes",
         parameters=total,
         active=shape.active - head + classes * shape.hidden,
-        rows=shape.vocabulary or shape.rows,
         vocabulary=0,
         classes=classes,
     )

@@ -4,17 +4,18 @@ METADATA of each wheel declares of torch."""
 from __future__ import annotations
 
 import email
+import html
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import urljoin
 
 import requests
 from packaging.requirements import InvalidRequirement, Requirement
 
 from gpusetup.catalog.builds import index_url
-from gpusetup.errors import Blocked
-from gpusetup.install.fetching.page import ask_page
-from gpusetup.install.fetching.wheels import Wheel, parsed_name
+from gpusetup.install.fetching.wheels import Wheel, parsed_name, wheel_at
 from gpusetup.model.versions import parsed
 
 Row = dict[str, Any]
@@ -42,10 +43,18 @@ def with_companions(document: dict[str, Any], root: str, backends: Iterable[str]
 
 def _page(root: str, backend: str, name: str) -> tuple[Wheel, ...]:
     try:
-        return ask_page(f"{index_url(backend, root)}/{name}/")
-    except Blocked as problem:
-        print(f"not asked: {problem.message}", file=sys.stderr)
+        return wheels_on(f"{index_url(backend, root)}/{name}/")
+    except requests.RequestException as problem:
+        print(f"not asked: {problem}", file=sys.stderr)
         return ()
+
+
+def wheels_on(url: str) -> tuple[Wheel, ...]:
+    """The wheels that a page of an index lists."""
+    page = requests.get(url, timeout=SECONDS)
+    page.raise_for_status()
+    links = re.findall(r'<a (?![^>]*data-yanked)[^>]*href="([^"#]+)', page.text)
+    return tuple(filter(None, (wheel_at(urljoin(page.url, html.unescape(a))) for a in links)))
 
 
 def _newest(wheels: Iterable[Wheel]) -> list[Wheel]:

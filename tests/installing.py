@@ -24,7 +24,6 @@ import uv
 from index_server import IndexServer, build_wheel, index_server
 
 from gpusetup import cli
-from gpusetup.install.fetching import page
 from gpusetup.install.settings import environment as asking
 from gpusetup.install.switching import change, unpack
 from gpusetup.install.switching import journal as journals
@@ -185,7 +184,6 @@ def new_world(folder: Path) -> Iterator[World]:
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who says nothing is given up after a second."""
-    monkeypatch.setattr(page, "TIMEOUTS", (1.0, 0.6))
     short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0"}
     monkeypatch.setattr(asking, "LIMITS", {**asking.LIMITS, **short})
     monkeypatch.setattr(unpack, "FETCHING", short)

@@ -56,10 +56,8 @@ class Gpu(Frozen):
     pcie: float | None = None
     lost_after: float = 1e9
     sm_active: float | None = None
-    encoder: float | None = None
     link: float = 31.5e9
     """What its PCIe link carries one way, where `pcie` is told."""
-    ecc: int | None = None
     card: Card | None = None
     """Where it is another one than the run's."""
 
@@ -154,8 +152,6 @@ def _gpu(
         "clock_sm_max_mhz": card.mhz,
         "throttle_reasons": tuple(reasons) if use > 0 or reasons else ("gpu_idle",),
         "sm_active_percent": gpu.sm_active,
-        "encoder_percent": gpu.encoder,
-        "ecc_uncorrected": gpu.ecc,
         "processes": None if gpu.holders is None else tuple(
             ProcessUse(pid=pid, name=name, kind=kind)  # type: ignore[arg-type]
             for pid, name, kind in gpu.holders

@@ -268,12 +268,3 @@ kind("a game or a viewer has the card to itself", "good")(
         card=card(d, (RTX4090, RTX3060)),
     )
 )
-
-kind("a transcoder fills the encoder, kernels run a little", "good", "spread-the-streams")(
-    lambda d: compose(
-        d,
-        [Gpu(use=d.uniform(4, 30), weight=0.5, memory=20, encoder=d.uniform(80, 99))],
-        card=card(d),
-        silent=BARE,
-    )
-)

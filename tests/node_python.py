@@ -69,6 +69,6 @@ def record(folder: Path, node: str, answers: Mapping[str, Any]) -> Path:
     here = folder / node
     here.mkdir(exist_ok=True)
     for name, answer in answers.items():
-        text = answer if isinstance(answer, str) else json.dumps(answer)
+        text = answer if isinstance(answer, str) else json.dumps(answer, indent=1)
         (here / name).write_text(text + "\n", encoding="utf-8")
     return here

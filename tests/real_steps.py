@@ -61,15 +61,12 @@ def real(function: str, batch: int, amp: str | None, *, checkpointing: bool) -> 
 
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         job = steps.made(globals()[function], batch)
-        before = steps.names_of(job.model)
         job.model.train()
         if checkpointing:
             steps.checkpoint(job.model)
-        now = dict(job.model.named_parameters())
-        optimizer = steps.optimizer_of(job, "adamw", False, before, now)
-        steps.warm(optimizer)
+        steps.warm(steps.optimizer_of(job, "adamw", foreach=True))
         for _ in range(2):
-            steps.step(job, optimizer, amp, begin, lambda: None)
+            steps.step(job, steps.autocast("cpu", amp), begin)
     return peaks(profiled.profiler.kineto_results.experimental_event_tree())
 
 

@@ -10,9 +10,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gpusetup.fleet.sweep.answer import NOTES
 from gpusetup.fleet.sweep.course import Sweep, matching, planes
-from gpusetup.fleet.sweep.judge import Group, Result, Round, Unit
+from gpusetup.fleet.sweep.judge import Result, Round, Unit
 
 NODE_RATE, HOST_RATE, MESSAGES_A_RANK = 25e9, 200e9, 3
 """bytes/s between and within hosts; the question, `here`, and the answer."""
@@ -30,7 +29,6 @@ class Fleet:
     """How much slower a pair of two racks is."""
     links: dict[int, float] = field(default_factory=dict)
     paths: dict[frozenset[int], float] = field(default_factory=dict)
-    computing: dict[int, float] = field(default_factory=dict)
     hung: dict[int, int] = field(default_factory=dict)
     """Rank -> the round from which on it says nothing."""
     racks: dict[int, float] = field(default_factory=dict)
@@ -61,14 +59,9 @@ class Fleet:
         rate *= draw.lognormvariate(0, self.spread)
         return rate / draw.uniform(1, 3) if draw.random() < self.disturbed else rate
 
-    def rate(self, group: Group) -> float:
-        if len(group) == 1:
-            return 100.0 * self.computing.get(group[0], 1.0)
-        return self.path(*group)
-
     def measured(self, asked: Round, draw: random.Random) -> Result:
         late = {r for r, since in self.hung.items() if asked.number >= since}
-        rates = {g: self.noisy(self.rate(g), draw) for g in asked.groups if late.isdisjoint(g)}
+        rates = {p: self.noisy(self.path(*p), draw) for p in asked.pairs if late.isdisjoint(p)}
         silent = tuple(rank for rank in asked.asked if rank in late)
         return Result(round=asked, rates=rates, silent=silent)
 
@@ -83,7 +76,7 @@ def swept(fleet: Fleet, seed: int) -> Sweep:
 
 
 def blamed(sweep: Sweep) -> set[tuple[str, tuple[int, ...]]]:
-    return {(one.fault, one.ranks) for one in sweep.named() if one.fault not in NOTES}
+    return {(one.fault, one.ranks) for one in sweep.named()}
 
 
 def messages(results: Sequence[Result]) -> int:
@@ -92,9 +85,7 @@ def messages(results: Sequence[Result]) -> int:
 
 FAULTS = {
     "link at half": ("slow-link", 0.5), "link at seven tenths": ("slow-link", 0.7),
-    "link down": ("broken-link", 0.0), "path at half": ("slow-path", 0.5),
-    "path down": ("broken-path", 0.0), "computes at half": ("slow-compute", 0.5),
-    "hung": ("hung", 0),
+    "link down": ("broken-link", 0.0), "path down": ("broken-path", 0.0), "hung": ("hung", 0),
 }  # fmt: skip
 
 
@@ -111,7 +102,7 @@ def plant(fleet: Fleet, name: str, draw: random.Random) -> tuple[str, tuple[int,
     if fault == "hung":
         fleet.hung[rank] = draw.randrange(8)
     else:
-        (fleet.computing if fault == "slow-compute" else fleet.links)[rank] = share
+        fleet.links[rank] = share
     return fault, (rank,)
 
 
@@ -128,7 +119,7 @@ def count(name: str, fault: str, seeds: int) -> tuple[int, int]:
     found = false = 0
     for seed in range(seeds):
         draw, fleet = random.Random(f"{name} {fault} {seed}"), FLEETS[name]
-        fleet = replace(fleet, links={}, paths={}, computing={}, hung={})
+        fleet = replace(fleet, links={}, paths={}, hung={})
         planted = plant(fleet, fault, draw) if fault in FAULTS else None
         told = blamed(swept(fleet, seed))
         found += planted in told

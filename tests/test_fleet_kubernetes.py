@@ -12,36 +12,51 @@ from typing import Any
 import fleet_records
 import node_python
 import pytest
+import yaml
 
 from gpusetup.cli import main
-from gpusetup.fleet.engines.kubernetes import Setting, job, watcher
+from gpusetup.fleet.engines import kubernetes
+from gpusetup.fleet.engines.engine import Wish
+from gpusetup.fleet.engines.kubernetes import Setting
 from gpusetup.fleet.work import Work
 
 VERSIONS = ("1.29", "1.33", "1.37")
 SETTING = Setting(image="train:1", namespace="ml", runtime_class="nvidia")
-OBJECTS = (
-    job(SETTING, Work(python="python"), ("gpusetup-1", "gpu-1.example.com"), 8),
-    job(Setting(image="i"), Work(python="python"), ("gpusetup-1", "n"), 0),
-    watcher(SETTING, "/opt/env/bin/python"),
-)
+
+
+def jobs(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> list[Any]:
+    """The Jobs for two nodes, one of them without a GPU."""
+    nodes = ({"gpu-1.example.com": 8, "n": 0}, {"gpu-1.example.com": "", "n": ""})
+    monkeypatch.setattr(kubernetes, "needed", lambda program: None)
+    monkeypatch.setattr(kubernetes, "nodes_of_cluster", lambda: nodes)
+    wish = Wish(work=Work(python="python"), named=tuple(nodes[0]))
+    return [*yaml.safe_load_all(kubernetes.Kubernetes(wish, setting).plan())]
+
+
+@pytest.fixture
+def objects(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    watcher = yaml.safe_load(kubernetes.manifest("daemonset", SETTING, python="/env/bin/python"))
+    return [*jobs(monkeypatch, SETTING), *jobs(monkeypatch, Setting(image="i")), watcher]
 
 
 # --- the objects ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_schemas_of_three_versions_accept_every_object(version: str) -> None:
+def test_the_schemas_of_three_versions_accept_every_object(
+    version: str, objects: list[Any]
+) -> None:
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
-    for one in OBJECTS:
+    for one in objects:
         kubernetes_validate.validate(one, version, strict=True)
-    wrong = {**OBJECTS[0], "spec": {**OBJECTS[0]["spec"], "backofLimit": 0}}
+    wrong = {**objects[0], "spec": {**objects[0]["spec"], "backofLimit": 0}}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(wrong, version, strict=True)
 
 
-def test_no_object_sets_a_taint_or_may_ask_the_api() -> None:
-    assert "taint" not in json.dumps(OBJECTS)
-    for one in OBJECTS:
+def test_no_object_sets_a_taint_or_may_ask_the_api(objects: list[Any]) -> None:
+    assert "taint" not in json.dumps(objects)
+    for one in objects:
         assert one["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
 
 

@@ -24,7 +24,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "platformdirs": ("install/", "probe/", "tune/"),
     "mcp": ("assistants/server.py",),
     "anyio": ("assistants/server.py",),
-    "jsonschema": ("assistants/tool.py",),
+    "jsonschema": ("assistants/tools.py",),
     "shtab": ("commands/completion.py",),
     "uv": ("install/",),
     "ruamel": ("configs/yaml_text.py",),
@@ -65,7 +65,8 @@ def strangers() -> Iterator[str]:
         place = path.relative_to(PACKAGE).as_posix()
         if not any(map(needs_a_home, NAMED.findall(path.read_text(encoding="utf-8")))):
             continue
-        for name in filter(needs_a_home, sorted(set(imported(parsed(path))))):
+        beside = {one.stem for one in path.parent.glob("*.py")}
+        for name in filter(needs_a_home, sorted(set(imported(parsed(path))) - beside)):
             if not any(place == home or place.startswith(home) for home in HOMES.get(name, ())):
                 yield f"{place} imports {name}"
 

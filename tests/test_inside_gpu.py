@@ -242,7 +242,7 @@ def test_the_cuda_child_runs_under_every_python_here(
     counted = {}
     found = pythons() or pytest.skip("no other interpreter here")
     for python in found if some == "all" else {found[0], found[-1]}:
-        argv = (python, "-I", "-S", str(INSIDE / "read_cuda.py"))
+        argv = (python, "-I", "-S", str(INSIDE / "hold_back.py"), str(INSIDE / "read_cuda.py"))
         said = subprocess.run(argv, capture_output=True, text=True, timeout=60)
         counted[python] = json.loads(said.stdout.splitlines()[-1])["device_count"]
     assert set(counted.values()) == {1}, counted

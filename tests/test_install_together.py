@@ -51,6 +51,8 @@ def _fill(world: World) -> None:
         for name, version in COMPANIONS[torch].items():
             wheel = world.wheel(name, f"{version}+{backend}", requires=(f"torch=={torch}",))
             world.index.add(f"whl/{backend}", wheel)
+    for torch, there in COMPANIONS.items():
+        add("torchvision", there["torchvision"], f"torch=={torch}")
     for name in ("filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec"):
         add(name, "9.0")
     add("numpy", "2.4")

@@ -29,7 +29,6 @@ from gpusetup.model.machine import (
     Container,
     CudaApi,
     DeviceNode,
-    Disk,
     Driver,
     PciDevice,
     Snapshot,
@@ -258,14 +257,6 @@ def test_a_container_gets_no_command_of_its_host(id: str, changes: dict[str, Any
     way = fix(changed(container=DOCKER, **changes), id)
     assert way.commands == () and way.alternatives[0].title == "on the host, not in this container"
     assert fix(changed(**changes), id).commands == way.alternatives[0].commands
-
-
-def test_room_comes_first() -> None:
-    disk = Disk(subject="site-packages", path="/home/user/x", free_bytes=1 << 29)
-    way = fix(changed(torch=CPU_TORCH, disks=(disk,)), "torch-cpu-build")
-    assert way.text.startswith("First make room: an install needs 8.0 GiB in /home/user/x (0.5 GiB")
-    assert way.commands[0] == "uv cache clean" and "gpusetup install" in way.commands[-1]
-    assert all(other.commands[0] == "uv cache clean" for other in way.alternatives)
 
 
 def test_an_old_driver_gets_its_floor_and_the_build_that_needs_no_update() -> None:

@@ -127,12 +127,11 @@ def test_the_drivers_own_recommendation_is_kept_for_each_gpu() -> None:
     ]
 
 
-def test_one_xid_of_many_gpus_is_one_event_that_names_them() -> None:
+def test_one_xid_of_many_gpus_names_them() -> None:
     lines = [f"NVRM: Xid (PCI:0000:{bus:02x}:00): 48, pid=1, DBE" for bus in (5, 6, 0x9D, 5)]
     for events in (parse_kernel_log("\n".join(lines)), read_report("\n".join(lines)).events):
-        values = [event.values for event in events if event.kind == "xid"]
-        assert [one["number"] for one in values] == ["48"]
-        assert set(values[0]["bus_ids"].split()) == {"0000:05:00", "0000:06:00", "0000:9d:00"}
+        named = [event.values["bus_id"] for event in events if event.kind == "xid"]
+        assert sorted(named) == ["0000:05:00", "0000:06:00", "0000:9d:00"]
 
 
 def test_a_long_log_takes_no_time_and_its_end_counts() -> None:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from each_row import each
 from monitor_composer import A100, RTX4090, TRAIN, Gpu, Run, Tree, compose, pausing
 
+from gpusetup.model.frozen import replace
 from gpusetup.monitor import logs
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.values import Sample, Summary
+from gpusetup.monitor.values import ProcessUse, Sample, Summary
 
 TREE = Tree(main=70, workers=4, each=20)
 
@@ -25,7 +26,6 @@ def judged(run: Run) -> Summary:
 
 
 SAID: dict[str, tuple[Callable[[], Run], str]] = {
-    "memory errors": (lambda: run(Gpu(use=95, ecc=3)), "3 errors of its memory"),
     "a slow link": (lambda: run(Gpu(use=95, pcie=2e8, link=1.97e9)), "PCIe link carries 1970 MB/s"),
     "a game": (
         lambda: run(Gpu(use=95, holders=((7, "Game.exe", "graphics"),))), "only programs that"),
@@ -47,11 +47,28 @@ def test_a_good_run_has_none_of_them() -> None:
     assert judged(run(Gpu(use=96, pcie=2e8))).notes == ()
 
 
-def test_one_command_raises_the_limit_of_all_cards_that_it_holds_down() -> None:
+def test_somebody_else_on_the_gpu_and_a_hang_at_the_start_are_not_good_and_not_loading() -> None:
+    both = tuple(
+        ProcessUse(pid=pid, name="python", kind="compute", sm_percent=48) for pid in (4000, 9000)
+    )
+    shared = compose(random.Random(1), [Gpu(use=97)], replace(TREE, ranks=1), command=TRAIN)
+    samples = [replace(one, gpus=(replace(one.gpus[0], processes=both),)) for one in shared.samples]
+    told = summarise(Tally(samples), command=shared.command)
+    assert told.next and (told.verdict, told.next.id) == ("throttled", "free-the-card")
+    use = Gpu(use=0, memory=lambda at: 1 if at < 10 else 6, weight=0)
+    for main, step in (
+        (lambda at: 100 if at < 8 else 2, "see-where-it-waits"),
+        (70, "watch-longer"),
+    ):
+        told = judged(compose(random.Random(1), [use], Tree(main=main), seconds=110, command=TRAIN))
+        assert told.next and (told.verdict, told.next.id) == ("idle", step)
+
+
+def test_a_lowered_limit_is_raised_to_what_the_card_is_rated_at() -> None:
     gpu = Gpu(use=98, weight=1.0, limit=0.6, clock=65, reasons=("sw_power_cap",))
     told = judged(compose(random.Random(1), [gpu, gpu, Gpu(use=96)], card=A100))
     assert told.next is not None
-    assert told.next.command == "sudo nvidia-smi -i 0,1 -pl 400"
+    assert told.next.command == "sudo nvidia-smi -i 0 -pl 400"
 
 
 def read(lines: list[str]) -> list[Sample]:

@@ -16,12 +16,11 @@ from standin.machine import WithDriver, bus
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.errors import BadInput, UsageError
-from gpusetup.fleet.node_check import Job, NodeCheckAnswer, checked, only
+from gpusetup.errors import BadInput
+from gpusetup.fleet.node_check import NodeCheckAnswer, checked
 from gpusetup.fleet.profile import read
 from gpusetup.model.codec import to_json
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Snapshot
 from gpusetup.probe.node import LIMIT_SECONDS, read_node
 from gpusetup.system.processes import Output
 from gpusetup.system.system import Space, System
@@ -66,13 +65,8 @@ class WithLog(WithDriver):
 
 
 def answer(system: System, profile: str = "", limit: float = 60) -> NodeCheckAnswer:
-    record = read_node(system, limit)
     expected = read(profile, "profile.json") if profile else {}
-    return judged(Job(snapshot=record.snapshot, facts=record.facts, expected=expected))
-
-
-def judged(job: Job) -> NodeCheckAnswer:
-    return checked("n1", job, load_catalog())
+    return checked("n1", read_node(system, limit), expected, load_catalog())
 
 
 def test_a_sound_node_is_ok_and_says_what_it_is(tmp_path: Path) -> None:
@@ -157,11 +151,13 @@ def test_the_record_of_a_sound_node_holds_for_it_and_not_for_another(tmp_path: P
     sound = answer(node(tmp_path))
     profile = record(sound, **{"imex.service": "yes", "disk.root_free_gib": "2"})
     found = answer(node(tmp_path), profile)
-    assert found.ok and found.unknown == ("imex.service",)
+    assert found.ok
     found = answer(node(tmp_path, 7), profile)
     assert not found.ok and "number of GPUs 7, expected 8" in found.reason
     found = answer(node(tmp_path, last={"power_limit_mw": 250_000}), profile)
-    assert [one.field for one in found.unmet] == ["gpus.power_limit_watts"]
+    assert [one.title for one in found.findings] == [
+        "power limit 7 x 400 W, 1 x 250 W (GPU 7), expected 400 W"
+    ]
     found = answer(node(tmp_path), record(sound, **{"disk.root_free_gib": "99999999"}))
     assert "expected at least 49999999" in found.reason
     for field in ("temperature", "power_limit_mw", "vbios"):  # what one GPU does not tell
@@ -177,37 +173,7 @@ def test_what_is_no_record_of_a_sound_node_is_refused_by_name(text: str, tmp_pat
             read(one, "profile.json")
 
 
-# --- the rest of a node ---------------------------------------------------------------------------
-
-
-# --- a part of a node, and what is unknown --------------------------------------------------------
-
-
 LOG = "[ 12.5] NVRM: Xid (PCI:{slot}): {what}\n"
-
-
-def of_a_job(system: System, gpus: str) -> NodeCheckAnswer:
-    return judged(only(Job(snapshot=read_node(system, 60).snapshot), gpus))
-
-
-@pytest.mark.parametrize("what", ["79, pid=1, GPU has fallen off the bus.", "48, pid=1, DBE"])
-def test_what_the_kernel_says_of_another_gpu_is_no_fault_of_a_job(
-    what: str, tmp_path: Path
-) -> None:
-    system = node(tmp_path, 4, log=LOG.format(slot=bus(3).rpartition(".")[0], what=what))
-    assert of_a_job(system, "0").ok
-    assert not of_a_job(system, "3").ok and not of_a_job(system, "0-3").ok
-
-
-def test_a_gpu_that_is_asked_for_and_not_there_is_named(tmp_path: Path) -> None:
-    found = of_a_job(node(tmp_path, 4), "0,7")
-    assert (found.ok, found.reason) == (False, "GPU 7 is not there")
-
-
-@pytest.mark.parametrize("gpus", ["5-0", "\u0663", "0,", "1-2-3", "all"])
-def test_what_is_no_list_of_gpus_is_refused(gpus: str) -> None:
-    with pytest.raises(UsageError, match="no list of GPUs"):
-        only(Job(snapshot=Snapshot()), gpus)
 
 
 @pytest.mark.parametrize(

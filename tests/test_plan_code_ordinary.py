@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.commands.plan_code import trace
-from gpusetup.plan.code import CodeFailed, CodeRequest, Trace, by_kind
+from gpusetup.plan.code import CodeFailed, CodeRequest, Trace
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 
@@ -99,8 +99,8 @@ def asked(function: str, folder: Path) -> Trace:
 def test_moving_casting_and_tying_a_model_keeps_its_parameters(ordinary: Path) -> None:
     plain, cast = asked("as_is", ordinary).asked, asked("cast", ordinary).asked
     assert cast.parameters == plain.parameters - 500 * 64
-    assert cast.trained_bytes == 2 * cast.parameters
-    assert by_kind(cast)["optimizer"] == pytest.approx(4 * cast.parameters, rel=0.01)
+    assert cast.gradients == 2 * cast.parameters
+    assert cast.states == pytest.approx(6 * cast.parameters, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -142,4 +142,4 @@ def build(batch):
 """
     (tmp_path / "train.py").write_text(code, encoding="utf-8")
     found = asked("build", tmp_path).asked
-    assert found.trained_bytes == 4 * 8 * 2 * (4 * 128 + 3 * 192)
+    assert found.gradients == 4 * 8 * 2 * (4 * 128 + 3 * 192)

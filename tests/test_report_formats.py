@@ -105,13 +105,11 @@ FACTS: tuple[tuple[str, str, Any], ...] = (
     ("**Nvidia driver** version **465.21**", "driver.version", "465.21"),
     ("libcuda reported version is: 535.54.3\nkernel reported version is: 535.54.3\n", "driver.library_version", "535.54.3"),
     ("  - feature:/linux-64::__cuda==12.4=0\n", "driver.cuda", "12.4"),
-    ("nvidia-smi shows CUDA Version 12.4 but nvcc --version says 11.8", "driver.cuda", "12.4"),
     ("My driver is 572.70, what now?", "driver.version", "572.70"),
     # --- the system, Python, the toolkit ---
     ("in (C:/Users/me/x.obj)", "os.family", "windows"),
     ("in (/Users/me/x.py)", "os.family", "macos"),
     ("in (/home/me/x.py)", "os.family", "linux"),
-    ("/usr/x/y /opt/x/y\nPress any key to continue . . .", "os.family", "windows"),
     ("built with cc (Ubuntu 11.4.0-1ubuntu1~22.04.2) 11.4.0\nOS: none", "os.name", None),
     ("built with cc (Ubuntu 11.4.0-1ubuntu1~22.04.2) 11.4.0\nI am on Ubuntu 20.04 here", "os.name", "Ubuntu 20.04"),
     (" - OS (e.g., Linux): Windows 10\n - How you installed PyTorch (`conda`, `pip`): pip", "os.name", "Windows 10"),
@@ -125,7 +123,6 @@ FACTS: tuple[tuple[str, str, Any], ...] = (
     ("❯ uv run --with torch x.py", "python.manager", None),
     ("❯ uv pip install torch", "python.manager", "uv"),
     ("someone said that uv pip install torch would do", "python.manager", None),
-    ("nvidia-smi shows CUDA Version 12.4 but nvcc --version says 11.8", "toolkit.nvcc", "11.8"),
 )  # fmt: skip
 
 

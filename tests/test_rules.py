@@ -351,7 +351,6 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(env={"PYTORCH_NO_CUDA_MEMORY_CACHING": "0"}),
     ),
     ("tf32-precision", N, changed(env={"NVIDIA_TF32_OVERRIDE": "1"}), HEALTHY),
-    ("vram-not-released", N, changed(events=event("vram-not-released", seconds="5.1")), HEALTHY),
     (
         "companion-torch-mismatch",
         W,

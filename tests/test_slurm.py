@@ -84,7 +84,7 @@ def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:
         if name.endswith(".sh"):
             subprocess.run(("bash", "-n", str(prefix / name)), check=True)
     call = (prefix / "prolog.sh").read_text().splitlines()[-2]
-    assert shlex.split(call)[-4] == "/etc/a b.json"
+    assert shlex.split(call)[-2] == "/etc/a b.json"
 
 
 @pytest.mark.parametrize("name", ["with space", "a\nb", "a#b", "a$(id)"])

@@ -6,11 +6,10 @@ import pytest
 from sweep_fleets import FAULTS, FLEETS, Fleet, blamed, count, messages, swept
 
 from gpusetup.fleet.sweep.answer import answer
-from gpusetup.render.sweep import sweep_screen
+from gpusetup.render.fleet import sweep_screen
 
-HIDDEN = {("5 hosts", "link at seven tenths"): 0, "path at half": 2}
-"""So few measurements do not tell this loss from their scatter; in a network where half of the
-pairs are slower by design, some paths stay unnamed: how many of three are named at least."""
+HIDDEN = {("5 hosts", "link at seven tenths"): 0}
+"""So few measurements do not tell this loss from their scatter: how many of three are named."""
 
 
 @pytest.mark.parametrize("fault", ["sound", *FAULTS])
@@ -19,8 +18,7 @@ pairs are slower by design, some paths stay unnamed: how many of three are named
 def test_what_is_planted_is_named_and_nothing_else(name: str, fault: str) -> None:
     found, false = count(name, fault, 3)
     assert false == 0
-    least = HIDDEN.get((name, fault), HIDDEN.get(fault, 3) if ":1" in name else 3)
-    assert found >= (least if fault in FAULTS else 0)
+    assert found >= (HIDDEN.get((name, fault), 3) if fault in FAULTS else 0)
 
 
 @pytest.mark.parametrize(
@@ -29,42 +27,47 @@ def test_what_is_planted_is_named_and_nothing_else(name: str, fault: str) -> Non
 def test_rounds_grow_with_the_logarithm_and_messages_with_the_ranks(
     hosts: int, rounds: int
 ) -> None:
-    fleet = Fleet(hosts, rack=8, oversubscribed=2.0, links={7: 0.5}, computing={9: 0.5})
+    fleet = Fleet(hosts, rack=8, oversubscribed=2.0, links={7: 0.5})
     fleet.hung[11] = 5
     sweep = swept(fleet, 3)
-    assert blamed(sweep) == {("slow-link", (7,)), ("slow-compute", (9,)), ("hung", (11,))}
+    assert blamed(sweep) == {("slow-link", (7,)), ("hung", (11,))}
     assert len(sweep.results) <= rounds
     assert messages(sweep.results) <= 3 * hosts * len(sweep.results)
 
 
 def test_a_rack_with_a_slow_uplink_blames_none_of_its_nodes() -> None:
-    sweep = swept(Fleet(64, rack=16, racks={2: 0.4}, disturbed=0.0), 1)
-    assert [(one.fault, {*one.ranks}) for one in sweep.named()] == [("uneven", {*range(32, 48)})]
+    assert swept(Fleet(64, rack=16, racks={2: 0.4}, disturbed=0.0), 1).named() == ()
 
 
 def test_two_ranks_are_not_compared_and_no_exchange_at_all_blames_nobody() -> None:
-    assert swept(Fleet(2, links={1: 0.3}, computing={0: 0.3}), 1).named() == ()
+    assert swept(Fleet(2, links={1: 0.3}), 1).named() == ()
     dead = swept(Fleet(6, links=dict.fromkeys(range(6), 0.0)), 1)
     assert [one.fault for one in dead.named()] == ["unmeasured"]
 
 
 def test_the_answer_names_nodes_and_how_to_leave_them_out() -> None:
-    fleet = Fleet(12, ranks=4, links={4: 0.5}, computing=dict.fromkeys((8, 9, 10), 0.5))
+    fleet = Fleet(12, ranks=8, links=dict.fromkeys((8, 16, 17), 0.5))
     hosts = {unit.rank: unit.host for unit in fleet.units}
-    found = answer(swept(fleet, 1), {48: "it did not come within 5 s"}, hosts, 1.0)
+    found = answer(swept(fleet, 1), {96: "it did not come within 5 s"}, hosts, 1.0)
     assert not found.ok
     assert [(one.fault, one.nodes, one.ranks) for one in found.findings] == [
-        ("absent", (), (48,)),
-        ("slow-compute", ("n00002",), (8, 9, 10)),
-        ("slow-link", ("n00001",), (4,)),
-        ("slow-link", ("n00001",), (4,)),
+        ("absent", (), (96,)),
+        ("slow-link", ("n00001",), (8,)),
+        ("slow-link", ("n00002",), (16, 17)),
+        ("slow-link", ("n00001",), (8,)),
+        ("slow-link", ("n00002",), (16, 17)),
     ]
     assert found.exclude.slurm == "--exclude=n[00001-00002]"
     screen = sweep_screen(found)
     for said in (
-        "✗ slow-link: rank 4 on n00001: 12.9 GB/s with",
-        "ranks 8, 9, 10 on n00002: computing at 52%",
+        "✗ slow-link: rank 8 on n00001: 105 GB/s with",
+        "rank 16 on n00002 and rank 17 on n00002: ",
         "it did not come within 5 s",
         "sbatch '--exclude=n[00001-00002]' job.sh",
     ):
         assert said in screen, screen
+
+
+def test_of_two_hosts_a_slow_rail_is_named_as_what_lies_between() -> None:
+    rail = Fleet(2, ranks=8, paths={frozenset((3, 11)): 0.5})
+    assert blamed(swept(rail, 1)) == {("slow-path", (3, 11))}

@@ -16,7 +16,7 @@ from slurm_cluster import Cluster, cluster, free_ports, missing
 from gpusetup.cli import main
 from gpusetup.fleet.sweep.course import Sweep
 from gpusetup.fleet.sweep.follow import take_part
-from gpusetup.fleet.sweep.lead import Leader, Sizes
+from gpusetup.fleet.sweep.lead import Leader
 from gpusetup.verify.ranks.gathering import Spoke
 from gpusetup.verify.ranks.launch import Rank
 
@@ -38,9 +38,7 @@ say(said="ready")
 for line in sys.stdin:
     asked = json.loads(line)
     if asked["do"] == "join": say(said="joined", device="cpu")
-    elif fault == "crashes" and asked["round"] == 3: os.abort()
     elif fault == "silent" and asked["round"] >= 3: pass
-    elif asked["do"] == "compute": say(said="computed", round=asked["round"], rate=rate)
     elif fault == "alien": print('{"said": "exchanged", "round": 1, "seconds": "soon"}')
     else: say(said="exchanged", round=asked["round"], seconds=[1.0 / rate] * 3)
 """
@@ -49,13 +47,13 @@ for line in sys.stdin:
 class Together:
     """A leader and its followers in threads, each with a worker of its own."""
 
-    def __init__(self, workers: list[tuple[str, ...]], store: tuple[str, ...], sizes: Sizes):
+    def __init__(self, workers: list[tuple[str, ...]], store: tuple[str, ...]):
         port = free_ports(1)[0]
         ranks = [
             Rank(n, len(workers), 0, "127.0.0.1", port, f"n{n}", "test")
             for n in range(len(workers))
         ]
-        self.leader = Leader(ranks[0], workers[0], store, sizes)
+        self.leader = Leader(ranks[0], workers[0], store)
         self.threads: list[threading.Thread] = []
         for rank in ranks[1:]:  # one after the other: a warm process does not fork in two threads
             words = (rank, workers[rank.rank])
@@ -65,7 +63,7 @@ class Together:
         self.leader.meet()
 
     def _follow(self, rank: Rank, worker: tuple[str, ...]) -> None:
-        take_part(Spoke(rank), worker, {"host": rank.host, "local": 0})
+        take_part(Spoke(rank), worker)
 
     def end(self) -> None:
         self.leader.end(0)
@@ -83,14 +81,13 @@ def plain_worker(fault: str = "") -> tuple[str, ...]:
 
 
 @pytest.fixture
-def together() -> Iterator[Any]:
+def together(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     made: list[Together] = []
 
     def make(faults: dict[int, str], count: int = 5, meet: float = 20.0) -> Leader:
         workers = [plain_worker(faults.get(n, "")) for n in range(count)]
-        made.append(
-            Together(workers, plain_worker("store"), Sizes(bytes=1024, limit=0.2, meet=meet))
-        )
+        monkeypatch.setattr("gpusetup.fleet.sweep.lead.MEET_SECONDS", meet)
+        made.append(Together(workers, plain_worker("store")))
         return made[-1].leader
 
     yield make
@@ -102,7 +99,7 @@ def test_a_silent_rank_is_named_and_the_others_go_on(
     together: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpusetup.fleet.sweep.lead.SLACK_SECONDS", 0.1)
-    sweep = together({2: "silent"}).sweep()
+    sweep = together({2: "silent"}).sweep(0.2)
     assert faults_of(sweep) == {("hung", (2,))}
     assert sum(bool(result.silent) for result in sweep.results) == 2, "two limits, and no more"
 
@@ -116,7 +113,7 @@ def test_who_does_not_come_is_absent_with_the_reason(together: Any) -> None:
 
 
 def test_an_answer_of_another_form_is_no_measurement(together: Any) -> None:
-    named = faults_of(together({4: "alien"}, count=6).sweep())
+    named = faults_of(together({4: "alien"}, count=6).sweep(0.2))
     assert named and named <= {("broken-link", (4,)), ("hung", (4,))}
 
 
@@ -196,7 +193,7 @@ def test_under_srun_the_nodes_are_swept_and_a_hung_one_is_named(
     slurm.environment["GLOO_SOCKET_IFNAME"] = "lo"
     sound = under_srun(slurm, tmp_path, "--limit", "20")
     assert {rank["host"] for rank in sound["ranks"]} == {"n1", "n2", "n3", "n4"}
-    assert [level["of"] for level in sound["levels"]] == ["computing", "between"]
+    assert [level["of"] for level in sound["levels"]] == ["between"]
     (tmp_path / "sitecustomize.py").write_text(STOPS, encoding="utf-8")
     slurm.environment["PYTHONPATH"] = str(tmp_path)
     hung = under_srun(slurm, tmp_path, "--limit", "5")

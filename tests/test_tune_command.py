@@ -15,8 +15,8 @@ from ruamel.yaml import YAML
 from gpusetup.cli import main
 from gpusetup.commands.documents import schema_of
 from gpusetup.errors import Blocked
+from gpusetup.named_file import shipped
 from gpusetup.tune import auto_optimize_config
-from gpusetup.tune.starts import start_file
 
 HERE = Path(__file__).resolve().parent
 SCREENS = HERE / "rendered" / "tune"
@@ -60,27 +60,25 @@ def test_the_document_is_the_schema_and_nothing_is_written(
     assert config.read_bytes() == GUIDE
 
 
-def test_in_place_writes_and_undo_puts_back_exactly(
+def test_in_place_writes_and_keeps_the_previous_file(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config.chmod(0o640)
     code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place")
     assert code == 0
-    assert out.splitlines()[-1] == "Written to train.yaml; `--undo` restores the previous file"
+    assert (
+        out.splitlines()[-1]
+        == "Written to train.yaml; train.yaml.gpusetup-previous is the previous file"
+    )
     assert b"num_workers: 5" in config.read_bytes()
     assert config.stat().st_mode & 0o777 == 0o640
     code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place", "--json")
     assert json.loads(out)["changes"] == []
-    kept = config.read_bytes()
-    config.write_bytes(kept + b"mine: 1\n")
-    code, _, err = ran(capsys, "train.yaml", "--undo")
-    assert (code, "was changed after gpusetup wrote it" in err) == (2, True)
-    assert config.read_bytes() == kept + b"mine: 1\n"
-    config.write_bytes(kept)
-    assert ran(capsys, "train.yaml", "--undo")[:2] == (0, "train.yaml is as it was\n")
-    assert config.read_bytes() == GUIDE
-    assert sorted(path.name for path in config.parent.iterdir()) == ["train.yaml"]
-    assert ran(capsys, "train.yaml", "--undo")[0] == 2
+    kept = Path("train.yaml.gpusetup-previous")
+    assert (kept.read_bytes(), kept.stat().st_mode & 0o777) == (GUIDE, 0o640)
+    ran(capsys, "train.yaml", "--from", "healthy", "-o", "./train.yaml")  # an OUT that is CONFIG
+    assert kept.read_bytes() != GUIDE
+    assert len(list(config.parent.iterdir())) == 2
 
 
 def test_o_writes_another_file_and_a_link_stays_a_link(
@@ -130,7 +128,6 @@ def test_bad_configs_are_refused_and_stay_as_they_are(
 
 WRONG = (
     ((), "name a CONFIG"),
-    (("--undo",), "`--undo` needs the CONFIG"),
     (("train.yaml", "-o", "x", "--in-place"), "exclude each other"),
     (("train.yaml", "--code", "a:b"), "add `--batch-size` or `--benchmark`"),
     (("--batch-size",), "needs `--code MODULE:FUNCTION`"),
@@ -187,9 +184,9 @@ def test_a_preset_is_shown_or_written_where_no_file_stands(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, _ = ran(capsys, "--preset", "balanced")
-    assert (code, out) == (0, start_file("balanced"))
+    assert (code, out) == (0, shipped("presets/balanced.yaml").decode())
     assert ran(capsys, "--preset", "saving", "-o", "new.yaml")[0] == 0
-    assert (config.parent / "new.yaml").read_text() == start_file("saving")
+    assert (config.parent / "new.yaml").read_bytes() == shipped("presets/saving.yaml")
     assert ran(capsys, "--preset", "saving", "-o", "new.yaml")[0] == 2
     assert ran(capsys, "train.yaml", "--preset", "saving")[0] == 2
 
@@ -204,19 +201,6 @@ def test_without_a_gpu_the_loader_is_tuned_and_that_is_said(
         "data.num_workers", "data.persistent_workers",
     }  # fmt: skip
     assert answer["recommendations"][0].startswith("No NVIDIA GPU is visible here")
-
-
-def test_in_place_twice_still_undoes_to_the_original(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place")
-    once = config.read_bytes()
-    same = str(config.parent / "." / config.name)
-    ran(capsys, "train.yaml", "--from", "healthy", "-o", same)  # an OUT that is the config
-    assert config.read_bytes() != once
-    auto_optimize_config(config, config, machine="rtx3050-laptop")
-    assert ran(capsys, "train.yaml", "--undo")[0] == 0
-    assert config.read_bytes() == GUIDE
 
 
 LOADERS = {

@@ -73,14 +73,14 @@ class Catalog(Frozen):
 
     def is_newer_gpu(self, capability: Capability) -> bool:
         """Whether a GPU is newer than every one that the catalog knows."""
-        return capability > max(row.capability for row in self.gpus)
+        return newest_gpu(self) < capability
 
     @property
     def backends(self) -> tuple[str, ...]:
         """Every backend that ever was."""
         return tuple(dict.fromkeys((*(b.backend for b in self.builds), *self.other_backends)))
 
-    def driver_cuda(self, driver_version: str, family: str = "linux") -> str | None:
+    def driver_cuda(self, driver_version: str) -> str | None:
         """What `nvidia-smi` prints as CUDA version; a newer driver counts as the newest row.
 
         None for a driver older than the oldest row, and for a text that is no version.
@@ -259,3 +259,8 @@ def completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, str | None]:
         return gpu, problem.message
     memory = gpu.memory_total_bytes or one_memory(hits)
     return replace(gpu, compute_capability=capability, memory_total_bytes=memory), None
+
+
+@lru_cache(maxsize=4)
+def newest_gpu(catalog: Catalog) -> Capability:
+    return max(row.capability for row in catalog.gpus)

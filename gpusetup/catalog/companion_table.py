@@ -108,19 +108,6 @@ def releases_for(project: Project, torch: str) -> tuple[str, ...]:
     return tuple(row.versions for row in project.rows if row.torch and allows(row.torch, public))
 
 
-def cuda_constraints(project: Project, own: str, usual: str) -> tuple[str, ...]:
-    """What to forbid of a project beside a torch of the CUDA major `own`, where the default index's
-    wheel of that torch has the major `usual`.
-
-    >>> cuda_constraints(companion_table().project("onnxruntime-gpu"), "12", "13")
-    ('onnxruntime-gpu<1.27',)
-    >>> cuda_constraints(companion_table().project("onnxruntime-gpu"), "13", "13")
-    ('onnxruntime-gpu>=1.27',)
-    """
-    rows = [row for row in project.rows if not has_cuda(project, row, own, usual)]
-    return without(project, rows)
-
-
 def has_cuda(project: Project, row: Pair, own: str, usual: str) -> bool:
     """Whether a row's wheels load beside a torch of the CUDA major `own`; "": a torch of none."""
     majors = [usual] if row.cuda == "default" else row.cuda.split()

@@ -33,10 +33,8 @@ class Switched(Frozen):
     """A part of the names of GPUs that there are boards with NVSwitch of."""
 
     part: str
-    links: Literal["all", "some"]
-    """`all`: every link of such a GPU leads somewhere; `some`: cards with a bridge exist too."""
     count: int | None = None
-    """How many NVLinks such a GPU has."""
+    """How many NVLinks such a GPU has: NVML may offer more places than it has links."""
 
 
 class Integrated(Frozen):
@@ -172,23 +170,22 @@ def generation_of(device_id: str | None) -> Capability | None:
     return next((row.capability for row in rows if number >= int(row.from_id, 16)), None)
 
 
-def switched(name: str, *, every_link: bool = False) -> bool:
-    """Whether there are boards with NVSwitch of a GPU; with `every_link`, whether all are so.
+def switched(name: str) -> bool:
+    """Whether there are boards with NVSwitch of a GPU.
 
-    >>> switched("NVIDIA A100 80GB PCIe"), switched("NVIDIA A100 80GB PCIe", every_link=True)
+    >>> switched("NVIDIA A100 80GB PCIe"), switched("NVIDIA L4")
     (True, False)
     """
-    row = next((row for row in facts(Switched) if row.part in name), None)
-    return row is not None and not (every_link and row.links == "some")
+    return any(row.part in name for row in facts(Switched))
 
 
-def nvlinks_of(name: str) -> int | None:
-    """How many NVLinks a GPU has: NVML may offer more places than it has links.
+def nvlinks_of(name: str) -> int:
+    """How many NVLinks a GPU of boards with NVSwitch has; 0 where it is not known.
 
-    >>> nvlinks_of("NVIDIA A100-SXM4-80GB"), nvlinks_of("NVIDIA H100 80GB HBM3"), nvlinks_of("L4")
-    (12, 18, None)
+    >>> nvlinks_of("NVIDIA A100-SXM4-80GB"), nvlinks_of("L4")
+    (12, 0)
     """
-    return next((row.count for row in facts(Switched) if row.count and row.part in name), None)
+    return next((row.count for row in facts(Switched) if row.count and row.part in name), 0)
 
 
 def extension(name: str) -> Extension:

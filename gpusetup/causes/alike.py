@@ -25,3 +25,17 @@ HOST_MEMORY = "sudo dmesg | grep -iE 'killed process|out of memory'"
 RUN_AGAIN = "# then the same run again, and its output"
 NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
+
+SETTLES: dict[str, tuple[str, ...]] = {
+    LIST_GPUS: ("gpus",),
+    ON_THE_BUS: ("gpus", "driver", "bus"),
+    ON_THE_HOST: ("gpus", "driver", "bus"),
+    TORCHS_KERNELS: ("kernels",),
+    ASK_TORCH: ("torch",),
+    BESIDE_TORCH: ("gpus", "program"),
+    NODES: (),
+    "conda list torch": (),
+    "findmnt -O noexec": (),
+}
+"""What a text may show that decides already. Of the others: `program`, that a program says it and
+not a person alone, if it says why."""

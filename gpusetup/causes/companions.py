@@ -2,132 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from gpusetup.causes.layers import Layer
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.plausible import is_a_path
 from gpusetup.fixes import paste
 from gpusetup.messages.row import any_of, says
-from gpusetup.model.finding import Fix, Severity
-from gpusetup.model.shell import Line
-
-TORCHVISION_MISMATCH = Cause(
-    id="torchvision-mismatch",
-    place=(Layer.LIBRARIES, 40),
-    title="torchvision was built for another torch",
-    means="Its operators are compiled against one release and one CUDA.",
-    proven_by="The catalog does not list this pair of versions or labels",
-    way_out="The torchvision of that torch, from the same index",
-    source="the wheels' metadata",
-    by_check=True,
-    message=Message(title="{pair}"),
-    says=(
-        *any_of(
-            {
-                "torchvision::": r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
-                "load custom c++ ops": r"Couldn't load custom C\+\+ ops",
-                "torchvision": r"module 'torchvision' has no attribute 'extension'",
-                "torchvision were compiled with different cuda": r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions",
-                "meta kernel directly to the operator": r"register a meta kernel directly to the operator \W?torchvision::",
-            },
-        ),
-        *any_of(
-            {
-                "undefined symbol": r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
-                "symbol not found": r"dlopen\([^()]{0,200}torchvision[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
-            },
-            unless="Failed to load image Python extension",
-        ),
-        says(
-            "torchvision",
-            r"torchvision (?P<torchvision>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
-        ),
-        says(
-            "torchvision",
-            r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
-        ),
-    ),
-    examples=(
-        "torchvision::nms does not exist error on import",
-        "UserWarning: Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision versions are incompatible",
-        "AttributeError: partially initialized module 'torchvision' has no attribute 'extension' (most likely due to a circular import)",
-        "RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major versions. PyTorch has CUDA Version=12.1 and torchvision has CUDA Version=11.8.",
-        "ImportError: /x/torchvision/_C.so: undefined symbol: _ZNK3c107SymBool10guard_boolEPKcl",
-        "dlopen(/x/site-packages/torchvision/_C.so, 0x0006): Symbol not found: __ZN3c1017RegisterOperators",
-        "torchvision 0.19.1 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible.",
-        "RuntimeError: We should not register a meta kernel directly to the operator 'torchvision::roi_align', because it has a CompositeImplicitAutograd kernel in core.",
-    ),
-    not_examples=("We should not register a meta kernel directly to the operator 'mylib::add'",),
-)
-
-TORCHAUDIO_MISMATCH = Cause(
-    id="torchaudio-mismatch",
-    place=(Layer.LIBRARIES, 50),
-    title="torchaudio was built for another torch",
-    means="Like torchvision, each release needs one torch; 2.11 is the last release.",
-    proven_by="The catalog does not list this pair of versions or labels",
-    way_out="The torchaudio of that torch, from the same index",
-    source="the wheels' metadata",
-    by_check=True,
-    message=Message(title="{pair}"),
-    says=(
-        *any_of(
-            {
-                "torchaudio were compiled with different cuda": r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions",
-                "undefined symbol": r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
-                "_torch_sox": r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)",
-                "symbol not found": r"dlopen\([^()]{0,200}torchaudio[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
-                "torchaudio": r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
-                "could not load this library": r"Could not load this library: \S{0,200}torchaudio\S*",
-            },
-        ),
-        says(
-            "torchaudio",
-            r"torchaudio (?P<torchaudio>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
-        ),
-        says(
-            "torchaudio",
-            r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchaudio/|packages/torchaudio/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
-        ),
-    ),
-    examples=(
-        "RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions. PyTorch has CUDA version 12.4 whereas TorchAudio has CUDA version 12.1.",
-        "OSError: /x/torchaudio/lib/libtorchaudio.so: undefined symbol: _ZNK3c105Error4whatEv",
-        "ImportError: /x/_torch_sox.cpython-37m-x86_64-linux-gnu.so: undefined symbol: _ZTIN3c1021AutogradMetaInterfaceE",
-        "OSError: dlopen(/x/site-packages/torchaudio/lib/libtorchaudio.so, 6): Symbol not found: __ZN2at4_ops",
-        "OSError: Could not load this library: /x/site-packages/torchaudio/lib/_torchaudio.abi3.so",
-        "torchaudio 2.4.1 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible.",
-    ),
-)
-
-GUARDED_SET_CHANGED = Cause(
-    id="guarded-set-changed",
-    severity=Severity.WARNING,
-    title="a package of the guarded set was replaced",
-    means="A guard, or the receipt of `gpusetup install`, says which versions work "
-    "together. An installer has replaced one of them.",
-    proven_by="The guard's constraints file or the receipt, and the versions that are installed",
-    not_when="If you meant it, `gpusetup guard --write` guards the new set",
-    way_out="The version that was guarded, or a new guard",
-    source="gpusetup",
-    by_check=True,
-    message=Message(title="{name} was {was} {since}, it is {now}"),
-)
-
-PAIR_MISMATCH = Cause(
-    id="companion-torch-mismatch",
-    severity=Severity.WARNING,
-    title="a package needs another torch than the installed one",
-    means="Its libraries are compiled against one torch version. If its metadata does not name "
-    "that version, pip and uv keep the package; if it does, torch was replaced afterwards. At "
-    "import it fails, or leaves its kernels out.",
-    proven_by="Its version and torch's, by the table of companions, or the label of its build",
-    not_when="torchvision-mismatch, torchaudio-mismatch: those have their own records",
-    way_out="The release for this torch",
-    source="data/companions.json: each row has its own",
-)
+from gpusetup.model.finding import Severity
+from gpusetup.model.shell import Line, Lines
 
 
 def conda_install(context: RuleContext, *words: str) -> Line:
@@ -137,86 +18,176 @@ def conda_install(context: RuleContext, *words: str) -> Line:
     return paste.command(context, "conda", "install", "-y", *there, *words)
 
 
-def _older(spec: str, *, pip: bool = True) -> Callable[[RuleContext, str], Fix]:
-    def way(context: RuleContext, text: str) -> Fix:
-        own = context.snapshot
-        conda = "conda" in (context.installer, own.torch.installer or own.python.manager)
-        by = paste.pip(context, "install", spec) if pip and not conda else None
-        return Fix(text=text, commands=(by or conda_install(context, spec),))
-
-    return way
+def _older_numpy(context: RuleContext) -> Lines:
+    own = context.snapshot
+    if "conda" in (context.installer, own.torch.installer or own.python.manager):
+        return (conda_install(context, "numpy<2"),)
+    return (paste.pip(context, "install", "numpy<2"),)
 
 
-NUMPY_ABI_MISMATCH = Cause(
-    id="numpy-abi-mismatch",
-    place=(Layer.LIBRARIES, 70),
-    title="a torch for NumPy 1 with NumPy 2",
-    means="torch before 2.3 was compiled against NumPy 1.",
-    proven_by="Both versions",
-    way_out="numpy<2, or a newer torch",
-    source="NumPy 2 migration guide",
-    explains=("torch-import-failed",),
-    message=Message(
+CAUSES = (
+    Cause(
+        "torchvision-mismatch",
+        title="{pair}",
+        plain="torchvision was built for another torch",
+        means="Its operators are compiled against one release and one CUDA.",
+        text="Install the torchvision of that torch, from the same index",
+        proven_by="The catalog does not list this pair of versions or labels",
+        source="the wheels' metadata",
+        by_check=True,
+        says=(
+            any_of(
+                {
+                    "torchvision::": r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
+                    "load custom c++ ops": r"Couldn't load custom C\+\+ ops",
+                    "torchvision": r"module 'torchvision' has no attribute 'extension'",
+                    "torchvision were compiled with different cuda": r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions",
+                    "meta kernel directly to the operator": r"register a meta kernel directly to the operator \W?torchvision::",
+                },
+            ),
+            any_of(
+                {
+                    "undefined symbol": r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
+                    "symbol not found": r"dlopen\([^()]{0,200}torchvision[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
+                },
+                unless="Failed to load image Python extension",
+            ),
+            says(
+                "torchvision",
+                r"torchvision (?P<torchvision>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
+            ),
+            says(
+                "torchvision",
+                r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
+            ),
+        ),
+        examples=(
+            "torchvision::nms does not exist error on import",
+            "UserWarning: Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision versions are incompatible",
+            "AttributeError: partially initialized module 'torchvision' has no attribute 'extension' (most likely due to a circular import)",
+            "RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major versions. PyTorch has CUDA Version=12.1 and torchvision has CUDA Version=11.8.",
+            "ImportError: /x/torchvision/_C.so: undefined symbol: _ZNK3c107SymBool10guard_boolEPKcl",
+            "dlopen(/x/site-packages/torchvision/_C.so, 0x0006): Symbol not found: __ZN3c1017RegisterOperators",
+            "torchvision 0.19.1 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible.",
+            "RuntimeError: We should not register a meta kernel directly to the operator 'torchvision::roi_align', because it has a CompositeImplicitAutograd kernel in core.",
+        ),
+        not_examples=(
+            "We should not register a meta kernel directly to the operator 'mylib::add'",
+        ),
+    ),
+    Cause(
+        "torchaudio-mismatch",
+        title="{pair}",
+        plain="torchaudio was built for another torch",
+        means="Each release needs one torch; 2.11 is the last release.",
+        text="Install the torchaudio of that torch, from the same index",
+        proven_by="The catalog does not list this pair of versions or labels",
+        source="the wheels' metadata",
+        by_check=True,
+        says=(
+            any_of(
+                {
+                    "torchaudio were compiled with different cuda": r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions",
+                    "undefined symbol": r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
+                    "_torch_sox": r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)",
+                    "symbol not found": r"dlopen\([^()]{0,200}torchaudio[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
+                    "torchaudio": r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
+                    "could not load this library": r"Could not load this library: \S{0,200}torchaudio\S*",
+                },
+            ),
+            says(
+                "torchaudio",
+                r"torchaudio (?P<torchaudio>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
+            ),
+            says(
+                "torchaudio",
+                r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchaudio/|packages/torchaudio/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
+            ),
+        ),
+        examples=(
+            "RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions. PyTorch has CUDA version 12.4 whereas TorchAudio has CUDA version 12.1.",
+            "OSError: /x/torchaudio/lib/libtorchaudio.so: undefined symbol: _ZNK3c105Error4whatEv",
+            "ImportError: /x/_torch_sox.cpython-37m-x86_64-linux-gnu.so: undefined symbol: _ZTIN3c1021AutogradMetaInterfaceE",
+            "OSError: dlopen(/x/site-packages/torchaudio/lib/libtorchaudio.so, 6): Symbol not found: __ZN2at4_ops",
+            "OSError: Could not load this library: /x/site-packages/torchaudio/lib/_torchaudio.abi3.so",
+            "torchaudio 2.4.1 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible.",
+        ),
+    ),
+    Cause(
+        "guarded-set-changed",
+        severity=Severity.WARNING,
+        title="{name} was {was} when it was {how} on {when}, it is {now} now",
+        plain="A package of the guarded set was replaced",
+        means="A guard, or the receipt of `gpusetup install`, says which versions work "
+        "together. An installer has replaced one of them.",
+        text="Put the guarded versions back; if you meant the change, `gpusetup guard --write` guards the new set",
+        proven_by="The installed versions differ from the guard's constraints file or from the receipt",
+        by_check=True,
+    ),
+    Cause(
+        "companion-torch-mismatch",
+        severity=Severity.WARNING,
+        title="A package needs another torch than the installed one",
+        means="Its libraries are compiled against one torch version. If its metadata does not name "
+        "that version, pip and uv keep the package; if it does, torch was replaced afterwards. At "
+        "import it fails, or leaves its kernels out.",
+        text="Install the release for this torch",
+        proven_by="The table of companions or the label of the build does not fit torch's version",
+        not_when="torchvision-mismatch, torchaudio-mismatch: these two have their own findings",
+        source="data/companions.json: each row has its own",
+    ),
+    Cause(
+        "numpy-abi-mismatch",
         title="torch, or another module, was built for NumPy 1 and NumPy 2 is installed",
+        means="torch before 2.3 was compiled against NumPy 1.",
         text="Install NumPy 1, or a torch from 2.3 on",
-        way=_older("numpy<2"),
-    ),
-    says=any_of(
-        {
-            "_array_api not found": "",
-            "cannot be run in": r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
-            "numpy.core.multiarray failed to import": "",
-            "may indicate binary incompatibility": r"numpy\.(?:dtype|ufunc|ndarray) size changed",
-            "but this version of numpy is": r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
-            "could not infer dtype of numpy": r"Could not infer dtype of numpy\.\w+",
-            "numpy is not available": r"(?:Error: |processing !!! |error: )Numpy is not available",
-        },
-    ),
-    examples=(
-        "AttributeError: _ARRAY_API not found",
-        "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.3 as it may crash.",
-        "ImportError: numpy.core.multiarray failed to import",
-        "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88 from PyObject",
-        "RuntimeError: module compiled against API version 0x10 but this version of numpy is 0xf",
-        "RuntimeError: Could not infer dtype of numpy.float32",
-        "RuntimeError: Numpy is not available",
-    ),
-    not_examples=(
-        "cublas runtime errors are rare",
-        "ldd x.so",
-        "the required library version, not found by us, is 3",
-        "the bitsandbytes CUDA binary is there; CUDA_SETUP: warning! all is well",
-    ),
-)
-
-MKL_VERSION_MISMATCH = Cause(
-    id="mkl-version-mismatch",
-    place=(Layer.LIBRARIES, 10),
-    title="MKL without a symbol that torch needs",
-    means="MKL 2024.1 dropped iJIT_NotifyEvent; older conda builds of torch link it.",
-    proven_by="Both versions, torch by conda",
-    way_out="mkl<2024.1",
-    source="pytorch/pytorch#123097",
-    explains=("torch-import-failed",),
-    message=Message(
-        title="MKL lacks a symbol that this conda build of torch needs (iJIT_NotifyEvent)",
-        text="Install an older MKL in this environment, or take torch from pip",
-        way=_older("mkl<2024.1", pip=False),
-    ),
-    says=(
-        *any_of(
+        proven_by="torch is older than 2.3, and NumPy is 2 or newer",
+        source="NumPy 2 migration guide",
+        commands=_older_numpy,
+        says=any_of(
             {
-                "ijit_": r"undefined symbol: (?P<symbol>iJIT_\w+)",
-                "mkl": r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)",
-                "mkl_threading_layer": r"MKL_THREADING_LAYER=INTEL is incompatible with",
+                "_array_api not found": "",
+                "cannot be run in": r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
+                "numpy.core.multiarray failed to import": "",
+                "may indicate binary incompatibility": r"numpy\.(?:dtype|ufunc|ndarray) size changed",
+                "but this version of numpy is": r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
+                "could not infer dtype of numpy": r"Could not infer dtype of numpy\.\w+",
+                "numpy is not available": r"(?:Error: |processing !!! |error: )Numpy is not available",
             },
         ),
-        says("mkl", r"undefined symbol: (?P<symbol>mkl_\w+)"),
+        examples=(
+            "AttributeError: _ARRAY_API not found",
+            "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.3 as it may crash.",
+            "ImportError: numpy.core.multiarray failed to import",
+            "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88 from PyObject",
+            "RuntimeError: module compiled against API version 0x10 but this version of numpy is 0xf",
+            "RuntimeError: Could not infer dtype of numpy.float32",
+            "RuntimeError: Numpy is not available",
+        ),
     ),
-    examples=(
-        "libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent",
-        "Intel MKL FATAL ERROR: Cannot load libmkl_avx512.so.2 or libmkl_def.so.2.",
-        "Error: mkl-service + Intel(R) MKL: MKL_THREADING_LAYER=INTEL is incompatible with libgomp.so.1 library.",
-        "libmkl_avx2.so: undefined symbol: mkl_sparse_optimize_bsr_trsm_i8",
+    Cause(
+        "mkl-version-mismatch",
+        title="MKL lacks a symbol that this conda build of torch needs (iJIT_NotifyEvent)",
+        means="MKL 2024.1 dropped iJIT_NotifyEvent; older conda builds of torch link it.",
+        text="Install an older MKL in this environment, or take torch from pip",
+        proven_by="conda's torch and MKL have these versions",
+        source="pytorch/pytorch#123097",
+        commands=lambda context: (conda_install(context, "mkl<2024.1"),),
+        says=(
+            any_of(
+                {
+                    "ijit_": r"undefined symbol: (?P<symbol>iJIT_\w+)",
+                    "mkl": r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)",
+                    "mkl_threading_layer": r"MKL_THREADING_LAYER=INTEL is incompatible with",
+                },
+            ),
+            says("mkl", r"undefined symbol: (?P<symbol>mkl_\w+)"),
+        ),
+        examples=(
+            "libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent",
+            "Intel MKL FATAL ERROR: Cannot load libmkl_avx512.so.2 or libmkl_def.so.2.",
+            "Error: mkl-service + Intel(R) MKL: MKL_THREADING_LAYER=INTEL is incompatible with libgomp.so.1 library.",
+            "libmkl_avx2.so: undefined symbol: mkl_sparse_optimize_bsr_trsm_i8",
+        ),
     ),
 )

@@ -3,60 +3,14 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.layers import NO_DEVICE, NO_DRIVER, Layer
 from gpusetup.causes.lenders import is_lent
-from gpusetup.causes.record import Alike, Cause, Message
-from gpusetup.evidence.context import RuleContext
-from gpusetup.evidence.given import not_asked_for
-from gpusetup.evidence.places import IN_A_CONTAINER, in_windows_itself, no
+from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence.context import RuleContext, events
+from gpusetup.evidence.places import IN_A_CONTAINER, in_windows_itself, no, not_asked_for
 from gpusetup.messages.fragments import IF_ONLY, in_any_order
 from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import lines
-
-CUDA_VISIBLE_DEVICES_HIDDEN = Cause(
-    id="cuda-visible-devices-hidden",
-    place=(Layer.PROCESS, 40),
-    title="CUDA_VISIBLE_DEVICES hides every GPU",
-    means="The first invalid entry ends the list; an empty value leaves none. Slurm and Ray empty "
-    "it for a job or a task that asked for no GPU.",
-    proven_by="The variable leaves no GPU visible",
-    way_out="Unset it; in a job of Slurm or a task of Ray, ask for a GPU instead "
-    "(`--gres=gpu:1`, `num_gpus=1`)",
-    source="CUDA C++ Programming Guide, environment variables",
-    explains=(*NO_DEVICE, "invalid-device-ordinal", "mig-misconfigured"),
-    alike=(
-        Alike(
-            causes=("torch-sees-no-gpu", "invalid-device-ordinal"),
-            asks=alike.LIST_GPUS,
-            settled_by=("program",),
-        ),
-    ),
-    events=("gpus-not-given",),
-    by_check=True,
-    message=Message(
-        title="A scheduler gave this task no GPU, and hides all of them from it",
-        text="Ask for a GPU when you create the task or the actor: `num_gpus=1`",
-        cases=(
-            Message(
-                having={"value": ""},
-                title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
-                detail="It may name the GPUs' numbers, from 0 on, or their UUIDs.",
-                text="Unset CUDA_VISIBLE_DEVICES (a shell profile, a service or a job script sets "
-                "it)",
-                commands=("unset CUDA_VISIBLE_DEVICES",),
-            ),
-            Message(
-                where=(lambda context: bool(not_asked_for(context)),),
-                title="The Slurm job asked for no GPU: Slurm shows it none",
-                text="Ask for a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command "
-                "line (`--gres=gpu:1`, or `--gpus=1`), on a partition that has GPUs",
-                look=("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
-                see="list the partitions with GPUs, and what the job got",
-            ),
-        ),
-    ),
-)
 
 INSIDE = r"\b(?:docker |the |running |my )*containers?\b"
 
@@ -70,206 +24,11 @@ LATER = r"\b(?:at some point|after (?:a |some |several |few |running |about |\d{
 NEVER_HAD = r"\b(?:after|since) (?:\S{1,12} ){0,3}?(?:updat|upgrad|reboot|suspend|sleep|hibernat)\w*|\bXid\b|fallen off|segfault|out of memory"
 """A container that had its GPU and loses it while it runs, in a person's words."""
 
-CONTAINER_NVML_LOST = Cause(
-    id="container-nvml-lost",
-    impossible=(in_windows_itself,),
-    place=(Layer.BOUNDARY, 60),
-    title="a running container lost its GPU",
-    means="systemd on the host rewrote the container's device rules.",
-    proven_by="NVML code 999 in a container",
-    way_out="Restart it; use the cgroupfs driver or CDI",
-    source="NVIDIA Container Toolkit documentation, troubleshooting",
-    explains=(
-        *NO_DRIVER,
-        "driver-not-loaded",
-        "device-permission",
-        "gpu-init-failed",
-    ),
-    stage="running",
-    alike=(
-        Alike(
-            causes=("nvml-mismatch", "gpu-fell-off-bus"), asks="nvidia-smi", settled_by=("program",)
-        ),
-    ),
-    by_check=True,
-    message=Message(
-        title="This container lost its GPU while it ran",
-        detail="A `systemctl daemon-reload` on the host rewrites the device rules of containers "
-        "whose GPUs systemd does not know.",
-        text="Start the container again (`docker restart`, or `kubectl delete pod`, and its name). "
-        "To fix it for good: on the host make docker use the cgroupfs driver "
-        '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or give the '
-        "devices by name or by CDI",
-        other=("sudo nvidia-ctk system create-dev-char-symlinks --create-all",),
-        other_title="keep it from coming back: on the host make the links that keep the devices "
-        "known, then start the container again",
-        needs_root=True,
-    ),
-    says=(
-        *any_of(
-            {
-                "nvml: unknown error": r"(?:initialize )?NVML: Unknown Error",
-                "nvml unknown error": r"initiali[sz]e NVML unknown error",
-            },
-        ),
-        says(
-            "container",
-            in_any_order(LOSES, INSIDE, LATER, within=160),
-            unless=NEVER_HAD,
-            said="in words",
-        ),
-    ),
-    examples=(
-        "nvidia-smi gives failed to initialize nvml unknown error",
-        "the NVIDIA driver breaks inside the container at some point",
-    ),
-    not_examples=("the GPU is not visible in the container",),
-)
-
-CONTAINER_DRIVER_CAPABILITY_MISSING = Cause(
-    id="container-driver-capability-missing",
-    place=(Layer.BOUNDARY, 70),
-    title="the container lacks the compute libraries",
-    means="NVIDIA_DRIVER_CAPABILITIES without compute.",
-    proven_by="The variable; NVML answers and libcuda is missing",
-    way_out="Add compute",
-    source="NVIDIA Container Toolkit documentation, troubleshooting",
-    explains=(*NO_DRIVER, "driver-missing"),
-    alike=(Alike(causes=("container-no-gpu",), asks=alike.LIBCUDA_IN_IT, settled_by=("program",)),),
-    by_check=True,
-    message=Message(
-        title="The container did not get the driver's compute libraries: nvidia-smi works, "
-        "libcuda is missing",
-        text="Start it again with compute among the capabilities (`-e NVIDIA_DRIVER_CAPABILITIES="
-        "compute,utility`; this command tests it with a plain image)",
-        commands=(
-            'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
-            "nvidia-smi",
-        ),
-    ),
-    says=(
-        says(
-            "nvidia_driver_capabilities",
-            r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",
-        ),
-    ),
-    examples=("NVIDIA_DRIVER_CAPABILITIES=utility",),
-)
-
 STEP_FAILED = (
     r"(?:failed to solve: process|The command '/bin/sh -c .{1,400}?returned a non-zero code"
     r'|process "/bin/sh -c .{1,400}?did not complete successfully)'
 )
 """How a step of an image's build ends: BuildKit's words, and docker's former ones."""
-
-CONTAINER_NO_GPU = Cause(
-    id="container-no-gpu",
-    lacks="gpu",
-    impossible=(in_windows_itself, is_lent),
-    place=(Layer.BOUNDARY, 50),
-    title="the container was started without a GPU",
-    means="A container sees only the GPUs that it is started with.",
-    proven_by="A container without device nodes whose host has an NVIDIA GPU",
-    not_when="no-nvidia-gpu: the PCI bus shows none",
-    way_out="--gpus all, CDI, or a resource limit",
-    source="NVIDIA Container Toolkit documentation, troubleshooting",
-    explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded", "device-permission"),
-    alike=(
-        Alike(
-            causes=("driver-missing", "container-toolkit-missing"),
-            asks=alike.ON_THE_HOST,
-            settled_by=("gpus", "driver", "bus"),
-        ),
-        Alike(
-            causes=("driver-missing",),
-            asks=alike.ON_THE_HOST,
-            settled_by=("gpus", "driver", "bus"),
-        ),
-    ),
-    by_check=True,
-    message=Message(
-        title="The container was started without a GPU",
-        way=lambda context, _: start_with_gpu(context),
-        cases=(
-            Message(
-                having={"step": "build"},
-                title="An image build has no GPU, but a step of it needs one",
-                text="Remove the check or the computation from the build (stable-diffusion-webui: "
-                "`--skip-torch-cuda-test`; an extension's build: name the architectures in "
-                "TORCH_CUDA_ARCH_LIST), and start the container with `--gpus all`",
-                look=("docker run --rm --gpus all ubuntu nvidia-smi",),
-                see="check that a container has the GPU",
-            ),
-            Message(
-                having={"library": "."},
-                where=(no(IN_A_CONTAINER),),
-                text="In a container: start it again with `--gpus all` (this command tests it "
-                "with a plain image). On a host a container or a broken package left such an "
-                "empty file: reinstall the driver's packages",
-                commands=("docker run --rm --gpus all ubuntu nvidia-smi",),
-            ),
-        ),
-    ),
-    says=(
-        *any_of(
-            {
-                "nvidia driver was not detected": "",
-                "start this container with gpu support": "",
-                "kernel driver does not appear to be running": r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
-                "file too short": r"(?P<library>libcuda\.so[.\d]*): file too short",
-            },
-        ),
-        *any_of(
-            {
-                "nvidia-smi": r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found',
-                "nvidia-smi not found": r"\bnvidia-smi not found\b.{0,600}?\b(?:outside (?:of )?(?:the |my |this )?(?:docker|containers?)|on (?:the|my) host|in (?:other|another) (?:docker )?containers?)\b[^.\n]{0,60}?\bnvidia-smi\b (?:\w+ ){0,2}?(?:runs?|works?)\b",
-            },
-            lacks="nvidia-smi",
-        ),
-        says("nvidia-smi", r"executable file .?nvidia-smi.? not found", lacks="nvidia-smi"),
-        *any_of(
-            {
-                "/bin/sh -c": rf"(?:No CUDA GPUs are available|Found no NVIDIA driver|Torch is not able to use GPU|CUDA driver initialization failed|no CUDA-capable device is detected).{{0,900}}?{STEP_FAILED}",
-                "cuda.is_available()": rf"torch\.cuda\.is_available\(\).{{0,700}}?AssertionError.{{0,500}}?{STEP_FAILED}",
-            },
-            step="build",
-        ),
-        *any_of(
-            {
-                "not passed": r"\bGPUs? (?:is |are |was |were )?not passed (?:through )?(?:in)?to (?:the |my |any )?(?:docker )?containers?\b",
-                "reservation": r"\b(?:has|have|with|is|are) (?:no|missing|lacks?|without)(?: the| an?)? (?:NVIDIA |GPU )?(?:GPU )?device reservations?\b",
-            },
-            unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)",
-        ),
-        *any_of(
-            {
-                "--gpu": r"\b(?:forgot|forgotten|omitted|missing|left out)(?: to \w+)?(?: the)? `?--gpus?\b",
-                "nvidia-smi": r"nvidia-smi\b[^.\n]{0,20} (?:works?|runs?|is)\b[^.\n]{0,20}?\bon the host\b.{0,50}?\b(?:in(?:side)?|within) (?:the |a |my )?(?:docker )?container\b.{0,60}?(?:not found|no such file)",
-            },
-            unless=IF_ONLY,
-        ),
-    ),
-    examples=(
-        "WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.",
-        "Use the NVIDIA Container Toolkit to start this container with GPU support; see its documentation",
-        'docker: Error response from daemon: exec: "nvidia-smi": executable file not found in $PATH: unknown.',
-        "runc: executable file `nvidia-smi` not found in $PATH",
-        'RUN python -c "import torch; assert torch.cuda.is_available()"\nAssertionError\nERROR: failed to solve: process "/bin/sh -c python -c x" did not complete successfully: exit code: 1',
-        "NVIDIA GPU not passed through to container, so the panel shows none",
-        "the service has no NVIDIA device reservation",
-        "ERROR: nvidia-smi not found; outside of docker nvidia-smi runs fine",
-        "cuda_diagnostics.cc:156] kernel driver does not appear to be running on this host (0f3c2a7b91de): /proc/driver/nvidia/version does not exist",
-        "ImportError: /usr/lib/libcuda.so.1: file too short",
-        "I forgot --gpus all and ollama in docker runs on cpu",
-        "nvidia-smi works on the host but inside the container it is not found",
-    ),
-    not_examples=(
-        "the GPU is not passed in the list of arguments",
-        "the device reservation was fine",
-        "nvidia-smi not found, says its guide",
-        "libfoo.so.1: file too short",
-    ),
-)
 
 DOCKER = Fix(
     text="Add `--gpus all` to your own `docker run` (this command tests it with a plain image); "
@@ -305,7 +64,289 @@ START_WITH_GPU = {
 """Kind of container -> what gives it a GPU, to be typed on the host."""
 
 
-def start_with_gpu(context: RuleContext) -> Fix:
+def start_with_gpu(context: RuleContext, _: str = "") -> Fix:
     """What gives this kind of container a GPU; a text that names none is taken to be of docker."""
     kind = context.snapshot.container.kind or "docker"
     return START_WITH_GPU.get(kind) or Fix(text="Start the container with GPUs, on its host")
+
+
+CAUSES = (
+    Cause(
+        "cuda-visible-devices-hidden",
+        title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
+        means="The first invalid entry ends the list; an empty value leaves none. Slurm and Ray empty "
+        "it for a job or a task that asked for no GPU.",
+        text="Unset CUDA_VISIBLE_DEVICES (a shell profile, a service or a job script sets it). It may name the GPUs' numbers, from 0 on, or their UUIDs",
+        proven_by="The variable leaves no GPU visible",
+        source="CUDA C++ Programming Guide, environment variables",
+        explains=(
+            "cuda-sees-no-device",
+            "torch-sees-no-gpu",
+            "gpu-check-failed",
+            "invalid-device-ordinal",
+            "mig-misconfigured",
+        ),
+        events=("gpus-not-given",),
+        by_check=True,
+        cases=(
+            Message(
+                where=(lambda context: bool(not_asked_for(context)),),
+                title="The Slurm job asked for no GPU: Slurm shows it none",
+                text="Ask for a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command "
+                "line (`--gres=gpu:1`, or `--gpus=1`), on a partition that has GPUs",
+                look=("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
+                see="list the partitions with GPUs, and what the job got",
+            ),
+            Message(
+                where=(lambda context: bool(events(context, "gpus-not-given")),),
+                title="A scheduler gave this task no GPU, and hides all of them from it",
+                text="Ask for a GPU when you create the task or the actor: `num_gpus=1`",
+            ),
+        ),
+        alike={
+            alike.LIST_GPUS: (
+                "torch-sees-no-gpu",
+                "invalid-device-ordinal",
+            )
+        },
+        commands=("unset CUDA_VISIBLE_DEVICES",),
+        plain="CUDA_VISIBLE_DEVICES hides every GPU from this process",
+    ),
+    Cause(
+        "container-nvml-lost",
+        title="This container lost its GPU while it ran",
+        means="A `systemctl daemon-reload` on the host rewrites the device rules of containers "
+        "whose GPUs systemd does not know.",
+        text="Start the container again (`docker restart`, or `kubectl delete pod`, and its name). "
+        "To fix it for good: on the host make docker use the cgroupfs driver "
+        '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or give the '
+        "devices by name or by CDI",
+        proven_by="NVML answers code 999 in a container",
+        source="NVIDIA Container Toolkit documentation, troubleshooting",
+        stage="running",
+        impossible=(in_windows_itself,),
+        by_check=True,
+        other=("sudo nvidia-ctk system create-dev-char-symlinks --create-all",),
+        other_title="keep it from coming back: on the host make the links that keep the devices "
+        "known, then start the container again",
+        needs_root=True,
+        alike={
+            "nvidia-smi": (
+                "nvml-mismatch",
+                "gpu-fell-off-bus",
+            )
+        },
+        says=(
+            any_of(
+                {
+                    "nvml: unknown error": r"(?:initialize )?NVML: Unknown Error",
+                    "nvml unknown error": r"initiali[sz]e NVML unknown error",
+                },
+            ),
+            says(
+                "container",
+                in_any_order(LOSES, INSIDE, LATER, within=160),
+                unless=NEVER_HAD,
+                said="in words",
+            ),
+        ),
+        examples=(
+            "nvidia-smi gives failed to initialize nvml unknown error",
+            "the NVIDIA driver breaks inside the container at some point",
+        ),
+        not_examples=("the GPU is not visible in the container",),
+    ),
+    Cause(
+        "container-driver-capability-missing",
+        title="The container did not get the driver's compute libraries: nvidia-smi works, "
+        "libcuda is missing",
+        means="NVIDIA_DRIVER_CAPABILITIES does not name compute.",
+        text="Start it again with compute among the capabilities (`-e NVIDIA_DRIVER_CAPABILITIES="
+        "compute,utility`; this command tests it with a plain image)",
+        proven_by="The variable lacks compute: NVML answers, and libcuda is missing",
+        source="NVIDIA Container Toolkit documentation, troubleshooting",
+        by_check=True,
+        commands=(
+            'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
+            "nvidia-smi",
+        ),
+        alike={alike.LIBCUDA_IN_IT: ("container-no-gpu",)},
+        says=(
+            says(
+                "nvidia_driver_capabilities",
+                r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",
+            ),
+        ),
+        examples=("NVIDIA_DRIVER_CAPABILITIES=utility",),
+    ),
+    Cause(
+        "container-no-gpu",
+        title="The container was started without a GPU",
+        means="A container sees only the GPUs that it is started with.",
+        text="Start the container with its host's GPU: `--gpus all`, a CDI device, or a resource limit in Kubernetes",
+        proven_by="A container has no device nodes, and its host has an NVIDIA GPU",
+        not_when="no-nvidia-gpu: the PCI bus shows none",
+        source="NVIDIA Container Toolkit documentation, troubleshooting",
+        lacks="gpu",
+        impossible=(in_windows_itself, is_lent),
+        by_check=True,
+        way=start_with_gpu,
+        cases=(
+            Message(
+                having={"step": "build"},
+                title="An image build has no GPU, but a step of it needs one",
+                text="Remove the check or the computation from the build (stable-diffusion-webui: "
+                "`--skip-torch-cuda-test`; an extension's build: name the architectures in "
+                "TORCH_CUDA_ARCH_LIST), and start the container with `--gpus all`",
+                look=("docker run --rm --gpus all ubuntu nvidia-smi",),
+                see="check that a container has the GPU",
+            ),
+            Message(
+                having={"library": "."},
+                where=(no(IN_A_CONTAINER),),
+                text="In a container: start it again with `--gpus all` (this command tests it "
+                "with a plain image). On a host a container or a broken package left such an "
+                "empty file: reinstall the driver's packages",
+                commands=("docker run --rm --gpus all ubuntu nvidia-smi",),
+            ),
+        ),
+        alike={
+            alike.ON_THE_HOST: (
+                "driver-missing",
+                "container-toolkit-missing",
+            )
+        },
+        says=(
+            any_of(
+                {
+                    "nvidia driver was not detected": "",
+                    "start this container with gpu support": "",
+                    "kernel driver does not appear to be running": r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
+                    "file too short": r"(?P<library>libcuda\.so[.\d]*): file too short",
+                },
+            ),
+            any_of(
+                {
+                    "nvidia-smi": r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found',
+                    "nvidia-smi not found": r"\bnvidia-smi not found\b.{0,600}?\b(?:outside (?:of )?(?:the |my |this )?(?:docker|containers?)|on (?:the|my) host|in (?:other|another) (?:docker )?containers?)\b[^.\n]{0,60}?\bnvidia-smi\b (?:\w+ ){0,2}?(?:runs?|works?)\b",
+                },
+                lacks="nvidia-smi",
+            ),
+            says("nvidia-smi", r"executable file .?nvidia-smi.? not found", lacks="nvidia-smi"),
+            any_of(
+                {
+                    "/bin/sh -c": rf"(?:No CUDA GPUs are available|Found no NVIDIA driver|Torch is not able to use GPU|CUDA driver initialization failed|no CUDA-capable device is detected).{{0,900}}?{STEP_FAILED}",
+                    "cuda.is_available()": rf"torch\.cuda\.is_available\(\).{{0,700}}?AssertionError.{{0,500}}?{STEP_FAILED}",
+                },
+                step="build",
+            ),
+            any_of(
+                {
+                    "not passed": r"\bGPUs? (?:is |are |was |were )?not passed (?:through )?(?:in)?to (?:the |my |any )?(?:docker )?containers?\b",
+                    "reservation": r"\b(?:has|have|with|is|are) (?:no|missing|lacks?|without)(?: the| an?)? (?:NVIDIA |GPU )?(?:GPU )?device reservations?\b",
+                },
+                unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)",
+            ),
+            any_of(
+                {
+                    "--gpu": r"\b(?:forgot|forgotten|omitted|missing|left out)(?: to \w+)?(?: the)? `?--gpus?\b",
+                    "nvidia-smi": r"nvidia-smi\b[^.\n]{0,20} (?:works?|runs?|is)\b[^.\n]{0,20}?\bon the host\b.{0,50}?\b(?:in(?:side)?|within) (?:the |a |my )?(?:docker )?container\b.{0,60}?(?:not found|no such file)",
+                },
+                unless=IF_ONLY,
+            ),
+        ),
+        examples=(
+            "WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.",
+            "Use the NVIDIA Container Toolkit to start this container with GPU support; see its documentation",
+            'docker: Error response from daemon: exec: "nvidia-smi": executable file not found in $PATH: unknown.',
+            "runc: executable file `nvidia-smi` not found in $PATH",
+            'RUN python -c "import torch; assert torch.cuda.is_available()"\nAssertionError\nERROR: failed to solve: process "/bin/sh -c python -c x" did not complete successfully: exit code: 1',
+            "NVIDIA GPU not passed through to container, so the panel shows none",
+            "the service has no NVIDIA device reservation",
+            "ERROR: nvidia-smi not found; outside of docker nvidia-smi runs fine",
+            "cuda_diagnostics.cc:156] kernel driver does not appear to be running on this host (0f3c2a7b91de): /proc/driver/nvidia/version does not exist",
+            "ImportError: /usr/lib/libcuda.so.1: file too short",
+            "I forgot --gpus all and ollama in docker runs on cpu",
+            "nvidia-smi works on the host but inside the container it is not found",
+        ),
+        not_examples=(
+            "the GPU is not passed in the list of arguments",
+            "the device reservation was fine",
+            "nvidia-smi not found, says its guide",
+            "libfoo.so.1: file too short",
+        ),
+    ),
+    Cause(
+        "k8s-gpu-not-allocatable",
+        title="Kubernetes has no free nvidia.com/gpu to give",
+        means="No node offers one (the device plugin does not run, the runtime or the driver "
+        "is missing, the GPU is unhealthy), taints keep the pod away, or other pods hold them "
+        "all.",
+        text="Check what the nodes offer and which pods hold it; the node needs the device plugin "
+        "and the runtime nvidia",
+        proven_by="The scheduler or the kubelet says so",
+        not_when="container-no-gpu: the pod runs and asked for no GPU",
+        source="Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin",
+        look=(
+            "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
+            "kubectl get pods -A -o wide | grep -i nvidia",
+        ),
+        see="check what the nodes offer, and whether the plugin runs",
+        says=(
+            says(
+                "nvidia.com/gpu",
+                r"\bnvidia\.com/gpu\b\W{0,3} (?:resources? )?(?:is ?|are ?|was ?)?(?:not|n't|never) (?:\w+ )?(?:visible|available|listed|shown|found|there|advertised|present|detected|exposed|registered)\b"
+                r"|(?:无法|不能|没有|未能?|找不到|看不到|缺少)[^\n。，,]{0,12}nvidia\.com/gpu",
+                unless=r"\b(?:if|when|in case|whether|make sure|until|unless)\b|如果|若",
+            ),
+            any_of(
+                {
+                    "waiting for nvidia-smi": "",
+                    "insufficient nvidia.com/gpu": "",
+                    "insufficient": r"\d+ Insufficient nvidia\.com/(?P<asked>[\w.-]+)",
+                    "nvidia.com/gpu": r"Allocate failed due to .{0,80}nvidia\.com/gpu",
+                    "no devices found. waiting indefinitely": "",
+                    "nvidia": r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
+                },
+            ),
+            says("nvidia.com/gpu", r"untolerated taint \W{0,2}nvidia\.com/gpu"),
+            says("nvidia.com/gpu", r"exceeded quota.{0,200}nvidia\.com/gpu"),
+            *(
+                says("pending", pattern, unless=r"image pull|ImagePull|volume")
+                for pattern in (
+                    r"\bnvidia\.com/gpu\b.{0,400}?\b(?:stays?|stuck|remains?|always) (?:in (?:the |a )?)?[`'\"]?pending\b",
+                    r"\bGPU.{0,160}?\bpods?\b.{0,200}?\b(?:stays?|stuck|remains?|always) (?:in (?:the |a )?)?[`'\"]?pending\b",
+                )
+            ),
+            says("nvidia.com/gpu", r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])"),
+            says(
+                "nvidia.com/gpu",
+                r"\b(?:does not|doesn't|do not|not|no longer|never) (?:advertis|list|expos|report|regist|show)\w{0,5} (?:any |the )?(?:resource )?`?nvidia\.com/gpu\b",
+                unless=r"\b(?:if|when|whether|until)\b",
+            ),
+            says(
+                "allocatable",
+                r"\bno (?:GPUs? (?:are|is|were) allocatable|allocatable GPUs?)\b",
+                unless=r"\bif no\b",
+            ),
+        ),
+        examples=(
+            "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu, which is unexpected",
+            "0/5 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: true}",
+            'pods "train" is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu=2, used: 4, limited: 4',
+            "I main.go: No devices found. Waiting indefinitely.",
+            "Allocatable:\n  cpu: 8\n  nvidia.com/gpu:     0",
+            "nvidia-device-plugin-daemonset-gx2 0/1 CrashLoopBackOff 14 (3m ago) 52m",
+            "waiting for nvidia-smi",
+            "I set `nvidia.com/gpu: 1` in the yaml. However the pod stays in the pending state",
+            "`nvidia.com/gpu` is not listed among the node's resources",
+            "the node does not advertise nvidia.com/gpu",
+            "the validation logs suggest that no GPUs are allocatable",
+        ),
+        not_examples=(
+            "Allocatable:\n  nvidia.com/gpu:     8",
+            "nvidia-device-plugin-daemonset-gx2 1/1 Running 0 5d",
+            "the pending pull requests of a GPU pod",
+        ),
+    ),
+)

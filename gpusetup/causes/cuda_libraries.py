@@ -2,23 +2,59 @@
 
 from __future__ import annotations
 
+import re
+
+from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, undeclared
 from gpusetup.causes import alike
-from gpusetup.causes.layers import Layer
-from gpusetup.causes.record import Alike, Cause, Message
-from gpusetup.evidence.context import RuleContext
+from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.fixes import paste
-from gpusetup.fixes.distributions import found_below
-from gpusetup.fixes.libraries import is_anothers, is_undeclared, is_with_torch, of_a_jetson
+from gpusetup.fixes.distributions import found_below, undeclared_commands
 from gpusetup.messages.fragments import CPU_PART, CUDA_LIBRARY, LINKS_AN_EXTENSION
 from gpusetup.messages.row import any_of, says
-from gpusetup.model.finding import Fix
+from gpusetup.model.shell import Lines
 from gpusetup.model.versions import parsed
 
 LACKING = "cuda-lib-missing"
 
 
-def _beside_torch(context: RuleContext, text: str) -> Fix:
-    return Fix(text=text, commands=found_below(context, "nvidia/*/lib"))
+def _named(context: RuleContext) -> str:
+    return " ".join(event.values.get("library", "") for event in events(context, LACKING))
+
+
+def _is_with_torch(context: RuleContext) -> bool:
+    """Whether torch computes with this library's CUDA, so that its wheels brought it."""
+    torch = context.torch
+    major = (torch.cuda or "?").partition(".")[0]
+    return bool(torch.cuda_available and f".so.{major}" in _named(context))
+
+
+def _is_anothers(context: RuleContext) -> bool:
+    """Whether something else than torch asks: torch works, another program fails, or a runtime of
+    another CUDA is named (`11.0` is all of 11)."""
+    torch = context.torch
+    found = re.search(r"^libcudart.*\.so\.(\d+(?:\.[1-9])?)", _named(context))
+    needed, program = cuda_needed(torch), context.snapshot.failing.program or "torch"
+    other = needed and found and not needed.startswith(found[1])
+    return bool(torch.cuda_available or other or program != "torch")
+
+
+def _undeclared(context: RuleContext) -> str:
+    """The library that is missing, if a Jetson's torch links it and does not declare it."""
+    library = next(iter(_named(context).split()), "")
+    there = board_of(context.snapshot) or library.startswith("libnvpl_")
+    return library if there and undeclared(library) else ""
+
+
+def _of_a_jetson(context: RuleContext) -> Lines:
+    """The way to such a library."""
+    jetpack = jetpack_of(board_of(context.snapshot)) or UNIFIED
+    cuda = cuda_needed(context.torch) or jetpack.cuda
+    return undeclared_commands(context, _undeclared(context), cuda)
+
+
+def _beside_torch(context: RuleContext) -> Lines:
+    return found_below(context, "nvidia/*/lib")
 
 
 def _not_torchs(context: RuleContext) -> bool:
@@ -31,9 +67,6 @@ WHICH_CUDA = "see which CUDA torch has"
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
 
-CUDAS = r"(?:cudart|cudnn|cublas|cufft|curand|cusolver|cusparse|nvrtc|nvjitlink|nccl)[\w.-]{0,40}"
-
-CUDAS_FILE = rf"(?:lib{CUDAS}\.so(?:\.[\d.]{{1,12}})?|(?:lib)?{CUDAS}\.dll)"
 
 WHISPER = r"(?:whisper|ctranslate2)"
 
@@ -42,38 +75,32 @@ LOADS_CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\
 OF_LINUX = r"bin [A-Z]:\\\S{1,200}\.so\b|[A-Z]:\\\S{1,200}\\libbitsandbytes_\w+\.so\b"
 """Linux' library of bitsandbytes in a folder of Windows."""
 
-CUDA_LIB_MISSING = Cause(
-    id=LACKING,
-    place=(Layer.LIBRARIES, 60),
-    title="a CUDA library is missing",
-    means="torch's wheel takes its libraries from nvidia-* packages.",
-    proven_by="An nvidia-* package with missing files",
-    way_out="Reinstall it",
-    source="RECORD of the distribution",
-    explains=("torch-import-failed", "gpu-check-failed"),
-    but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
-    message=Message(
+CAUSES = (
+    Cause(
+        "cuda-lib-missing",
         title="{library} is missing or incomplete: programs that need it cannot load",
         plain="A CUDA library is missing or incomplete: programs that need it cannot load",
-        detail="The number in the names of cudart, cublas and nvrtc is the CUDA version of the "
+        means="The number in the names of cudart, cublas and nvrtc is the CUDA version of the "
         "program that needs them; other libraries have their own numbers: torch brings cuDNN 9 "
         "from 2.4 on, and brought cuDNN 8 before.",
         text="If an extension asks for it (the traceback names its file): install the extension's "
         "build for torch's CUDA. Else: install torch with its libraries. ",
+        proven_by="Files of an nvidia-* package are missing, or a program says so",
+        but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         way=paste.install_torch,
         cases=(
             Message(
-                where=(is_with_torch(LACKING),),
+                where=(_is_with_torch,),
                 text="torch works and has this library: add its folder to the program's library "
                 "path",
-                way=_beside_torch,
+                commands=_beside_torch,
             ),
             Message(
-                where=(is_undeclared(LACKING),),
+                where=(lambda context: bool(_undeclared(context)),),
                 text="torch's wheel for Jetson links this library but does not declare it: "
                 "install it, and add it to the loader's path (add the second line to your start "
                 "script too)",
-                way=of_a_jetson(LACKING),
+                commands=_of_a_jetson,
             ),
             Message(
                 having={"library": "^-lcuda$"},
@@ -112,200 +139,170 @@ CUDA_LIB_MISSING = Cause(
                 see=WHICH_CUDA,
             ),
             Message(
-                where=(is_anothers(LACKING),),
+                where=(_is_anothers,),
                 text="Not torch but another package needs it, built for another CUDA (the "
                 "traceback names its file): install its build for torch's CUDA, or rebuild it here",
                 look=(alike.TORCHS_CUDA,),
                 see=WHICH_CUDA,
             ),
         ),
-    ),
-    alike=(
-        Alike(
-            causes=("extension-not-built",), asks="python -m bitsandbytes", settled_by=("program",)
-        ),
-        Alike(
-            causes=("driver-missing",),
-            asks="nvidia-smi",
-            settled_by=("gpus", "driver"),
-        ),
-    ),
-    says=(
-        says(
-            "-lcuda",
-            rf"cannot find (?P<library>-lcuda)\b(?!rt).{{0,160}}?(?:{LINKS_AN_EXTENSION})",
-            by_the="linker",
-        ),
-        *(
+        alike={"python -m bitsandbytes": ("extension-not-built",)},
+        says=(
             says(
-                f"{verb} lib",
-                rf"\b(?:unable to|not able to|fail(?:s|ed)? to|cannot|can not|can't|could not|couldn't|does not|doesn't) {verb} (?P<library>{CUDAS_FILE})",
-                unless=r"\b(?:if|when|in case) (?:\S{1,20} ){0,4}(?:unable|cannot|can't|fails?)|could not load dynamic|/ld: ",
-            )
-            for verb in ("find", "open", "locate")
+                "-lcuda",
+                rf"cannot find (?P<library>-lcuda)\b(?!rt).{{0,160}}?(?:{LINKS_AN_EXTENSION})",
+                by_the="linker",
+            ),
+            says(
+                ("be found", "be loaded", "be located", "not found"),
+                r"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) (?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)",
+            ),
+            any_of(
+                {
+                    "could not load library": r"Could not load library (?P<library>libcudnn_\w{2,12}_(?:infer|train)\.so\.8)(?!\. Error)",
+                    "nvrtc-builtins": r"failed to open (?P<library>(?:lib)?nvrtc-builtins[\w.-]{0,30}?(?:\.dll|\.so[.\d]*))",
+                    "nvrtc64_": r"Could not (?:load|find)(?: module)? \W{1,2}(?P<library>nvrtc64_\w{2,12}\.dll)",
+                    "that paddle depends on is not configured": r"third-party dynamic library \((?P<library>[\w.;-]{3,60}?)\) that Paddle depends on is not configured",
+                    "is in your library path": r"Please make sure (?P<library>libcudnn\w*\.so[.\d]*|cu\w{3,30}\.dll) is in your library path",
+                    "could not locate": r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)",
+                    "unable to load any of": r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)",
+                    "failed to load library libonnxruntime": r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
+                },
+            ),
+            says(
+                "cannot load cudnn shared library",
+                library="cuDNN",
+            ),
+            says(
+                ".so",
+                rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|failed to map|file too short|set\(|\{{)\S",
+                unless="dlerror|Ignore above",
+            ),
+            says(
+                "dlerror: lib",
+                rf"(?<!; )\bdlerror: (?P<library>{CUDA_LIBRARY}\.so[.\d]*): cannot open",
+                unless="Ignore above|could not load dynamic",
+            ),
+            any_of(
+                {
+                    "required library version not found": r"Required library version not found: (?P<library>libbitsandbytes_\w+\.(?:so|dll))",
+                    "configured cuda binary not found": r"Configured CUDA binary not found at \S{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
+                },
+                module="bitsandbytes",
+            ),
+            says(
+                "bitsandbytes cuda binary",
+                r"Could not find the bitsandbytes CUDA binary.{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
+                module="bitsandbytes",
+                unless=CPU_PART,
+            ),
+            any_of(
+                {
+                    "cuda_setup: warning!": r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found",
+                    "cuda setup failed despite gpu being available": "",
+                },
+                unless=OF_LINUX,
+                module="bitsandbytes",
+            ),
+            says("could not load library", r"Could not load library (?P<library>cu\w+\.dll)"),
+            says(
+                "could not load library",
+                rf"{WHISPER}.{{0,900}}?{LOADS_CUDNN_8}",
+                module="ctranslate2",
+            ),
+            says(
+                "could not load library",
+                rf"{LOADS_CUDNN_8}.{{0,900}}?{WHISPER}",
+                module="ctranslate2",
+            ),
+            says(
+                ".so",
+                rf"(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*)[`'\"*]{{0,3}} ?(?:is |was |are |were |could |can)?(?:not (?:be )?found|n['o]t be found|is missing|missing\b|找不到|未找到|не найден)",
+                unless="dlerror|Ignore above|CUDA_SETUP|did not contain",
+            ),
+            says(
+                "providers_cuda",
+                r"LoadLibrary failed with error 126.{0,120}(?P<library>onnxruntime_providers_cuda\.dll)",
+                lacks="a DLL",
+            ),
+            says(
+                "trygetproviderinfo_cuda",
+                r"TryGetProviderInfo_CUDA\b.{0,300}?LoadLibrary failed with error 126",
+                library="onnxruntime_providers_cuda.dll",
+                lacks="a DLL",
+            ),
+            says(
+                "failed to load shared library",
+                r"Failed to load shared library '[^'\n]{1,200}?\.dll': Could not find module '[^'\n]{1,200}?(?P<library>(?:llama|ggml)[\w-]{0,20}\.dll)'",
+                module="llama-cpp-python",
+            ),
+            says(
+                "is it installed?",
+                r"Unable to load (?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|CUDA|NCCL)\. Is it installed\?",
+                module="jax",
+            ),
+            says(
+                "failed to load",
+                r"CuPy failed to load (?P<library>[\w.-]{4,60}\.(?:dll|so[.\d]*))",
+                module="cupy",
+            ),
+            any_of(
+                {
+                    "libnvvm": r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open",
+                    "failed to open nvvm": "",
+                },
+                library="libnvvm",
+                module="numba-cuda",
+            ),
+            says(
+                "nvrtc",
+                r"NvrtcSupportError|NVRTC cannot be loaded",
+                library="libnvrtc",
+                module="numba-cuda",
+            ),
+            says(
+                "which is missing",
+                r'providers_cuda\.dll"? which depends on "(?P<library>[\w.-]{4,60}\.dll)" which is missing',
+                module="onnxruntime",
+            ),
         ),
-        says(
-            "to load",
-            rf"\b(?:unable|fail(?:s|ed|ing)?|not able) to load (?:the )?[`'\"]?(?P<library>{CUDAS_FILE})",
-            unless=r"\b(?:if|when|in case) (?:\S{1,20} ){0,4}(?:unable|cannot|fails?)",
+        examples=(
+            "/usr/bin/ld: cannot find -lcuda: No such file or directory\ncollect2: error: ld returned 1 exit status\nninja: build stopped: subcommand failed.",
+            "cuSPARSE library cannot be found",
+            "Could not load library libcudnn_ops_infer.so.8",
+            "nvrtc: error: failed to open nvrtc-builtins64_131.dll. Make sure that it is installed correctly.",
+            'Could not load "nvrtc64_70.dll"',
+            "RuntimeError: (PreconditionNotMet) Cannot load cudnn shared library. Cannot invoke method cudnnGetVersion.",
+            "PreconditionNotMetError: The third-party dynamic library (cudnn64_7.dll) that Paddle depends on is not configured correctly. (error code is 126)",
+            "RuntimeError: CuPy failed to load libnvrtc.so.12: OSError",
+            "Configured CUDA binary not found at /x/site-packages/bitsandbytes/libbitsandbytes_cuda130.so",
+            "Dlerror: libcudnn.so.7: cannot open shared object file: No such file or directory;",
+            "RuntimeError: Required library version not found: libbitsandbytes_cuda130.so. Maybe you need to compile it from source?",
+            "Could not find the bitsandbytes CUDA binary at PosixPath('/x/libbitsandbytes_cuda128.so')",
+            "CUDA_SETUP: WARNING! libcudart.so not found in any environmental path. Searching in backup paths...",
+            "Could not load library cudnn_ops_infer64_8.dll. Error code 126",
+            "faster_whisper/transcribe.py\nCould not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object file",
+            "Could not load library libcudnn_ops_infer.so.8\nAborted: python3 whisper.py",
+            "Could not locate cudnn_ops64_9.dll. Please make sure it is in your library path!",
+            "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded",
+            "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}",
+            '[E:onnxruntime] LoadLibrary failed with error 126 "" when trying to load "C:\\x\\onnxruntime_providers_cuda.dll"',
+            "Failed to load library libonnxruntime_providers_cuda.so with error: libcublasLt.so.12: cannot open shared object file: No such file or directory",
+            "Please make sure libcudnn_ops_infer.so.8 is in your library path!",
+            'onnxruntime::TryGetProviderInfo_CUDA] onnxruntime::ProviderLibrary::Get FAIL : LoadLibrary failed with error 126 "" when trying to load',
+            "RuntimeError: Failed to load shared library 'C:\\v\\llama_cpp\\lib\\llama.dll': Could not find module 'C:\\v\\llama_cpp\\lib\\llama.dll' (or one of its dependencies)",
+            "RuntimeError: Unable to load cuSPARSE. Is it installed?",
+            "NvvmSupportError: libNVVM cannot be found. Do `conda install cudatoolkit`",
+            'Error loading "C:\\x\\onnxruntime_providers_cuda.dll" which depends on "cublasLt64_12.dll" which is missing.',
+            "CUDA Setup failed despite GPU being available. Please run the following command to get more information: python -m bitsandbytes",
+            "(cuda) <class 'numba.cuda.cudadrv.error.NvrtcSupportError'>: no reason given",
+            "ERROR: failed to open nvvm",
         ),
-        says(
-            ("be found", "be loaded", "be located", "not found"),
-            r"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) (?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)",
+        not_examples=(
+            "if it cannot find libcudnn.so.7, install it",
+            "if it can't open libcudnn.so.7, install it",
+            "when it fails to locate libcudart.so.11.0, set the path",
+            "a cuSPARSE library can be found",
         ),
-        *any_of(
-            {
-                "could not load library": r"Could not load library (?P<library>libcudnn_\w{2,12}_(?:infer|train)\.so\.8)(?!\. Error)",
-                "nvrtc-builtins": r"failed to open (?P<library>(?:lib)?nvrtc-builtins[\w.-]{0,30}?(?:\.dll|\.so[.\d]*))",
-                "nvrtc64_": r"Could not (?:load|find)(?: module)? \W{1,2}(?P<library>nvrtc64_\w{2,12}\.dll)",
-                "that paddle depends on is not configured": r"third-party dynamic library \((?P<library>[\w.;-]{3,60}?)\) that Paddle depends on is not configured",
-                "is in your library path": r"Please make sure (?P<library>libcudnn\w*\.so[.\d]*|cu\w{3,30}\.dll) is in your library path",
-                "could not locate": r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)",
-                "unable to load any of": r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)",
-                "failed to load library libonnxruntime": r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
-            },
-        ),
-        says(
-            "cannot load cudnn shared library",
-            library="cuDNN",
-        ),
-        says(
-            ".so",
-            rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|failed to map|file too short|set\(|\{{)\S",
-            unless="dlerror|Ignore above",
-        ),
-        says(
-            "dlerror: lib",
-            rf"(?<!; )\bdlerror: (?P<library>{CUDA_LIBRARY}\.so[.\d]*): cannot open",
-            unless="Ignore above|could not load dynamic",
-        ),
-        *any_of(
-            {
-                "required library version not found": r"Required library version not found: (?P<library>libbitsandbytes_\w+\.(?:so|dll))",
-                "configured cuda binary not found": r"Configured CUDA binary not found at \S{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
-            },
-            module="bitsandbytes",
-        ),
-        says(
-            "bitsandbytes cuda binary",
-            r"Could not find the bitsandbytes CUDA binary.{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
-            module="bitsandbytes",
-            unless=CPU_PART,
-        ),
-        *any_of(
-            {
-                "cuda_setup: warning!": r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found",
-                "cuda setup failed despite gpu being available": "",
-            },
-            unless=OF_LINUX,
-            module="bitsandbytes",
-        ),
-        says("could not load library", r"Could not load library (?P<library>cu\w+\.dll)"),
-        says(
-            "could not load library",
-            rf"{WHISPER}.{{0,900}}?{LOADS_CUDNN_8}",
-            module="ctranslate2",
-        ),
-        says(
-            "could not load library", rf"{LOADS_CUDNN_8}.{{0,900}}?{WHISPER}", module="ctranslate2"
-        ),
-        says(
-            ".so",
-            rf"(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*)[`'\"*]{{0,3}} ?(?:is |was |are |were |could |can)?(?:not (?:be )?found|n['o]t be found|is missing|missing\b|找不到|未找到|не найден)",
-            unless="dlerror|Ignore above|CUDA_SETUP|did not contain",
-        ),
-        says(
-            "providers_cuda",
-            r"LoadLibrary failed with error 126.{0,120}(?P<library>onnxruntime_providers_cuda\.dll)",
-            lacks="a DLL",
-        ),
-        says(
-            "trygetproviderinfo_cuda",
-            r"TryGetProviderInfo_CUDA\b.{0,300}?LoadLibrary failed with error 126",
-            library="onnxruntime_providers_cuda.dll",
-            lacks="a DLL",
-        ),
-        says(
-            "failed to load shared library",
-            r"Failed to load shared library '[^'\n]{1,200}?\.dll': Could not find module '[^'\n]{1,200}?(?P<library>(?:llama|ggml)[\w-]{0,20}\.dll)'",
-            module="llama-cpp-python",
-        ),
-        says(
-            ".dll",
-            r"\b(?P<library>(?:cudnn|cublas|cudart|cufft|curand|cusolver|cusparse|nvrtc)[\w ]{0,24}\.dll)[`'\"]? (?:is |was |are )?(?:missing|not found)\b",
-            unless=r"\b(?:if|when|in case|whether|make sure|no longer|never|not) (?:\w+ ){0,5}?[`'\"]?cu",
-        ),
-        says(
-            "is it installed?",
-            r"Unable to load (?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|CUDA|NCCL)\. Is it installed\?",
-            module="jax",
-        ),
-        says(
-            "failed to load",
-            r"CuPy failed to load (?P<library>[\w.-]{4,60}\.(?:dll|so[.\d]*))",
-            module="cupy",
-        ),
-        *any_of(
-            {
-                "libnvvm": r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open",
-                "failed to open nvvm": "",
-            },
-            library="libnvvm",
-            module="numba-cuda",
-        ),
-        says(
-            "nvrtc",
-            r"NvrtcSupportError|NVRTC cannot be loaded",
-            library="libnvrtc",
-            module="numba-cuda",
-        ),
-        says(
-            "which is missing",
-            r'providers_cuda\.dll"? which depends on "(?P<library>[\w.-]{4,60}\.dll)" which is missing',
-            module="onnxruntime",
-        ),
-    ),
-    examples=(
-        "/usr/bin/ld: cannot find -lcuda: No such file or directory\ncollect2: error: ld returned 1 exit status\nninja: build stopped: subcommand failed.",
-        "not able to find libcudnn.so.7",
-        "the app could not open libcudnn.so.8",
-        "unable to locate libcufft.so.10",
-        "cuSPARSE library cannot be found",
-        "CUDA image unable to load libcudnn_cnn.so",
-        "Could not load library libcudnn_ops_infer.so.8",
-        "nvrtc: error: failed to open nvrtc-builtins64_131.dll. Make sure that it is installed correctly.",
-        'Could not load "nvrtc64_70.dll"',
-        "RuntimeError: (PreconditionNotMet) Cannot load cudnn shared library. Cannot invoke method cudnnGetVersion.",
-        "PreconditionNotMetError: The third-party dynamic library (cudnn64_7.dll) that Paddle depends on is not configured correctly. (error code is 126)",
-        "RuntimeError: CuPy failed to load libnvrtc.so.12: OSError",
-        "Configured CUDA binary not found at /x/site-packages/bitsandbytes/libbitsandbytes_cuda130.so",
-        "Dlerror: libcudnn.so.7: cannot open shared object file: No such file or directory;",
-        "RuntimeError: Required library version not found: libbitsandbytes_cuda130.so. Maybe you need to compile it from source?",
-        "Could not find the bitsandbytes CUDA binary at PosixPath('/x/libbitsandbytes_cuda128.so')",
-        "CUDA_SETUP: WARNING! libcudart.so not found in any environmental path. Searching in backup paths...",
-        "Could not load library cudnn_ops_infer64_8.dll. Error code 126",
-        "faster_whisper/transcribe.py\nCould not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object file",
-        "Could not load library libcudnn_ops_infer.so.8\nAborted: python3 whisper.py",
-        "Could not locate cudnn_ops64_9.dll. Please make sure it is in your library path!",
-        "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded",
-        "RuntimeError: Library cublas64_12.dll is not found or cannot be loaded",
-        "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}",
-        '[E:onnxruntime] LoadLibrary failed with error 126 "" when trying to load "C:\\x\\onnxruntime_providers_cuda.dll"',
-        "Failed to load library libonnxruntime_providers_cuda.so with error: libcublasLt.so.12: cannot open shared object file: No such file or directory",
-        "Please make sure libcudnn_ops_infer.so.8 is in your library path!",
-        'onnxruntime::TryGetProviderInfo_CUDA] onnxruntime::ProviderLibrary::Get FAIL : LoadLibrary failed with error 126 "" when trying to load',
-        "RuntimeError: Failed to load shared library 'C:\\v\\llama_cpp\\lib\\llama.dll': Could not find module 'C:\\v\\llama_cpp\\lib\\llama.dll' (or one of its dependencies)",
-        "RuntimeError: Unable to load cuSPARSE. Is it installed?",
-        "NvvmSupportError: libNVVM cannot be found. Do `conda install cudatoolkit`",
-        'Error loading "C:\\x\\onnxruntime_providers_cuda.dll" which depends on "cublasLt64_12.dll" which is missing.',
-        "CUDA Setup failed despite GPU being available. Please run the following command to get more information: python -m bitsandbytes",
-        "(cuda) <class 'numba.cuda.cudadrv.error.NvrtcSupportError'>: no reason given",
-        "ERROR: failed to open nvvm",
-    ),
-    not_examples=(
-        "if it cannot find libcudnn.so.7, install it",
-        "if it can't open libcudnn.so.7, install it",
-        "when it fails to locate libcudart.so.11.0, set the path",
-        "a cuSPARSE library can be found",
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import NO_TORCH, UNINSTALLABLE, Layer
 from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import UV
 from gpusetup.messages.fragments import HOST, IF
@@ -29,171 +28,156 @@ ANSWERS = ("curl -sSI https://{host}/",)
 AT_WORK = r"(?:\b(?:pip|uv|conda|poetry)\b|\.whl\b|Installing collected|Collecting )"
 """Signs of an installer: programs unzip their own files too."""
 
-DOWNLOAD_HASH_MISMATCH = Cause(
-    id="download-hash-mismatch",
-    place=(Layer.INSTALL, 50),
-    title="a download does not match its hash",
-    means="The file was cut or changed during the download.",
-    proven_by="The installer's message",
-    not_when="pip-cache-disk-full: the disk cut it",
-    way_out="Clear the cache, download again",
-    source=UV,
-    explains=NO_TORCH,
-    message=Message(
-        title="The downloaded file does not match its hash: {file}",
-        plain="The downloaded file does not match its hash",
-        detail="The download was cut or altered on the way (a proxy, a full disk, a mirror "
-        "that is being updated), or a lock file names another build.",
-        text="Clear the installer's cache, then run the same installation once more; behind a "
-        "proxy or mirror try another network. Do not switch the check off",
-        commands=("pip cache purge",),
-    ),
-    says=any_of(
-        {
-            "do not match the hashes": r"DO NOT MATCH THE HASHES(?:.{0,260}?(?P<file>[\w.%+-]+\.whl))?",
-            "hash mismatch": r"Hash mismatch for `?(?P<file>[\w.=+-]+)",
-            "condaverificationerror": r"CondaVerificationError: The package for (?P<file>[\w.-]{2,60}) located at",
-            "checksummismatch": r"ChecksumMismatchError",
-            "bad crc-32": rf"{AT_WORK}.{{0,900}}?BadZipFile: Bad CRC-32|BadZipFile: Bad CRC-32 for file '(?:torch|nvidia|triton)",
-            "file is not a zip file": rf"{AT_WORK}.{{0,900}}?BadZipFile: File is not a zip file",
-            "is invalid": r"Wheel '[\w.-]{1,80}' located at [^\n]{3,240}?\.whl is invalid",
-        },
-    ),
-    examples=(
-        "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. torch from torch-2.1.0-cp311-cp311-linux_x86_64.whl",
-        "error: Hash mismatch for `torch==2.6.0+cu124`",
-        "ChecksumMismatchError: Conda detected a mismatch between the expected content and downloaded content",
-        "zipfile.BadZipFile: Bad CRC-32 for file 'torch/lib/libtorch_cuda.so'",
-        "$ uv pip install x.whl\nzipfile.BadZipFile: File is not a zip file",
-        "ERROR: Wheel 'llama-cpp-python-cuda' located at G:\\w\\llama_cpp_python_cuda-0.2.85-cp311-cp311-win_amd64.whl is invalid.",
-        "CondaVerificationError: The package for pytorch located at /x/pkgs/pytorch-2.1.0 appears to be corrupted.",
-    ),
-    not_examples=(
-        "zipfile.BadZipFile: File is not a zip file",
-        "zipfile.BadZipFile: Bad CRC-32 for file 'data.csv'",
-        "OSError: [Errno 28] No space left on device while save_checkpoint",
-        "the argument is invalid",
-    ),
-)
-
 FETCHING = (
     r"(?:\bpip[/\\]_(?:vendor|internal)|\bpip3? (?:install|download)\b|\bDownloading \S{1,80}\.whl)"
 )
 """Signs of pip at work near a message that any program prints."""
 
-DOWNLOAD_NETWORK_ERROR = Cause(
-    id="download-network-error",
-    place=(Layer.INSTALL, 40),
-    title="the index or file host cannot be reached or verified",
-    means="TLS, proxy, DNS, a clock that is wrong, a slow line.",
-    proven_by="The installer's connection error",
-    not_when="wrong-index: the server answers 403 or 404",
-    way_out="Network, proxy, clock; a mirror by --index",
-    source="messages of pip, urllib3, uv and conda",
-    explains=(*UNINSTALLABLE, "download-hash-mismatch", "python-no-wheel"),
-    message=Message(
+CAUSES = (
+    Cause(
+        "download-hash-mismatch",
+        title="The downloaded file does not match its hash: {file}",
+        plain="The downloaded file does not match its hash",
+        means="The download was cut or altered on the way (a proxy, a full disk, a mirror "
+        "that is being updated), or a lock file names another build.",
+        text="Clear the installer's cache, then run the same installation once more; behind a "
+        "proxy or mirror try another network. Do not switch the check off",
+        not_when="pip-cache-disk-full: the disk cut the file",
+        source=UV,
+        commands=("pip cache purge",),
+        says=any_of(
+            {
+                "do not match the hashes": r"DO NOT MATCH THE HASHES(?:.{0,260}?(?P<file>[\w.%+-]+\.whl))?",
+                "hash mismatch": r"Hash mismatch for `?(?P<file>[\w.=+-]+)",
+                "condaverificationerror": r"CondaVerificationError: The package for (?P<file>[\w.-]{2,60}) located at",
+                "checksummismatch": r"ChecksumMismatchError",
+                "bad crc-32": rf"{AT_WORK}.{{0,900}}?BadZipFile: Bad CRC-32|BadZipFile: Bad CRC-32 for file '(?:torch|nvidia|triton)",
+                "file is not a zip file": rf"{AT_WORK}.{{0,900}}?BadZipFile: File is not a zip file",
+                "is invalid": r"Wheel '[\w.-]{1,80}' located at [^\n]{3,240}?\.whl is invalid",
+            },
+        ),
+        examples=(
+            "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. torch from torch-2.1.0-cp311-cp311-linux_x86_64.whl",
+            "error: Hash mismatch for `torch==2.6.0+cu124`",
+            "ChecksumMismatchError: Conda detected a mismatch between the expected content and downloaded content",
+            "zipfile.BadZipFile: Bad CRC-32 for file 'torch/lib/libtorch_cuda.so'",
+            "$ uv pip install x.whl\nzipfile.BadZipFile: File is not a zip file",
+            "ERROR: Wheel 'llama-cpp-python-cuda' located at G:\\w\\llama_cpp_python_cuda-0.2.85-cp311-cp311-win_amd64.whl is invalid.",
+            "CondaVerificationError: The package for pytorch located at /x/pkgs/pytorch-2.1.0 appears to be corrupted.",
+        ),
+        not_examples=(
+            "zipfile.BadZipFile: File is not a zip file",
+            "zipfile.BadZipFile: Bad CRC-32 for file 'data.csv'",
+            "the argument is invalid",
+        ),
+    ),
+    Cause(
+        "download-network-error",
         title="{host} cannot be reached or verified",
         plain="The package index cannot be reached or verified",
-        detail="torch, CUDA and the driver are not the problem.",
+        means="TLS, a proxy, DNS, a wrong clock or a slow line stopped it. torch, CUDA and the driver are not the problem.",
         text=ANY_NETWORK + MIRROR,
+        not_when="wrong-index: the server answers 403 or 404",
+        source="messages of pip, urllib3, uv and conda",
+        explains=("python-no-wheel",),
         look=ANSWERS,
         see="show what the host answers",
         cases=tuple(
             Message(having={"how": how}, text=text + MIRROR, look=ANSWERS, see="ask the host")
             for how, text in NETWORK_WAYS.items()
         ),
-    ),
-    says=(
-        *any_of(
-            {
-                "remote end closed connection": r"\berror: Remote end closed connection without response",
-                "httpsconnectionpool": rf"HTTPSConnectionPool\(host='{HOST}', port=\d+\): (?P<how>Max retries|Read timed out)",
-                "condahttperror": r"CondaHTTPError: HTTP (?P<how>\w+)",
-                "registry.ollama.ai": r"registry\.ollama\.ai.{0,160}?(?:no such host|i/o timeout|connection (?:refused|reset)|TLS handshake|context deadline|server misbehaving|network is unreachable)",
-            },
+        says=(
+            any_of(
+                {
+                    "remote end closed connection": r"\berror: Remote end closed connection without response",
+                    "httpsconnectionpool": rf"HTTPSConnectionPool\(host='{HOST}', port=\d+\): (?P<how>Max retries|Read timed out)",
+                    "condahttperror": r"CondaHTTPError: HTTP (?P<how>\w+)",
+                    "registry.ollama.ai": r"registry\.ollama\.ai.{0,160}?(?:no such host|i/o timeout|connection (?:refused|reset)|TLS handshake|context deadline|server misbehaving|network is unreachable)",
+                },
+            ),
+            says(
+                "certificate",
+                r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|invalid peer certificate|CondaSSLError",
+                how="certificate",
+            ),
+            any_of(
+                {
+                    "timed out": rf"(?:ReadTimeoutError|ConnectTimeoutError|ReadTimeout)\W{{0,3}}(?:HTTPS?ConnectionPool\(host='{HOST}')?.{{0,240}}?timed out",
+                    "the read operation timed out": rf"{FETCHING}.{{0,1100}}?The read operation timed out|The read operation timed out.{{0,600}}?{FETCHING}",
+                    "network timeout": r"due to network timeout",
+                },
+                how="timeout",
+            ),
+            any_of(
+                {
+                    "cannot open url": r"cannot open URL '\S{0,40}(?:pytorch\.org|nvidia\.com|torch)\S{0,200}'",
+                    "newconnectionerror": r"NewConnectionError",
+                    "error sending request for url": rf"error sending request for url \(https?://{HOST}",
+                },
+                how="connection",
+            ),
+            any_of(
+                {
+                    "proxyerror": r"ProxyError|Cannot connect to proxy|Tunnel connection failed",
+                    "wrong_version_number": "",
+                },
+                how="proxy",
+            ),
+            any_of(
+                {
+                    "name resolution": r"Temporary failure in name resolution|NameResolutionError",
+                    "getaddrinfo failed": "",
+                    "dns error": "",
+                },
+                how="name",
+            ),
+            any_of(
+                {
+                    "connection broken": r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(",
+                    "connection reset by peer": r"Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer",
+                    "<urlopen error": r"<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]",
+                },
+                how="cut",
+            ),
+            says(
+                "failed to fetch",
+                rf"Failed to fetch: `https?://{HOST}",
+                unless=r"40[34] ",
+            ),
+            says(
+                (*("timed out", "timing out", "times out"),),
+                r"\b(?:pip3?|uv|conda) (?:keeps |kept |is |was |always )?tim(?:ed|ing|es) out\b|\b(?:downloads?|downloading)\b (?:[^\s.]{1,20} ){0,6}?(?:keeps |kept |is |was |always |just )?tim(?:ed|ing|es) out\b|\btim(?:ed|ing|es) out (?:while |when |during |in )(?:the )?download(?:s|ing)?\b",
+                unless=rf"{IF}(?:pip|uv|conda|the download)",
+                how="timeout",
+            ),
         ),
-        says(
-            "certificate",
-            r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|invalid peer certificate|CondaSSLError",
-            how="certificate",
+        examples=(
+            "error: Remote end closed connection without response",
+            "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate in certificate chain'))",
+            "pip._vendor.urllib3.exceptions.ReadTimeoutError: HTTPSConnectionPool(host='files.example.org', port=443): Read timed out.",
+            "NewConnectionError('<connection object>: Failed to establish a new connection: [Errno 111] Connection refused')",
+            "WARNING: Retrying after ProxyError('Cannot connect to proxy.', OSError('Tunnel connection failed: 407'))",
+            "Temporary failure in name resolution",
+            "socket.gaierror: [Errno 11001] getaddrinfo failed",
+            "error: client error (Connect): dns error: failed to lookup address information",
+            "error: error sending request for url (https://index.example.org/simple/torch/)",
+            "CondaHTTPError: HTTP 000 CONNECTION FAILED for url",
+            "error: Failed to download distribution due to network timeout. Try increasing UV_HTTP_TIMEOUT",
+            "ConnectionError: ('Connection broken: IncompleteRead(1234 bytes read, 5678 more expected)')",
+            "pip: ConnectionResetError(104, 'Connection reset by peer') for https://files.example.org/x.whl",
+            "error: <urlopen error [Errno 104] Connection reset by peer>",
+            "[SSL: WRONG_VERSION_NUMBER] wrong version number",
+            "error: Failed to fetch: `https://index.example.org/simple/numpy/`",
+            'File "/usr/lib/python3/dist-packages/pip/_vendor/urllib3/response.py", line 438\nTimeoutError: The read operation timed out',
+            "WARNING: Connection timed out while downloading.",
+            "! cannot open URL 'https://download.pytorch.org/libtorch/cu124/libtorch-win.zip'",
+            'Get "https://registry.ollama.ai/v2/x": dial tcp: lookup registry.ollama.ai: no such host',
         ),
-        *any_of(
-            {
-                "timed out": rf"(?:ReadTimeoutError|ConnectTimeoutError|ReadTimeout)\W{{0,3}}(?:HTTPS?ConnectionPool\(host='{HOST}')?.{{0,240}}?timed out",
-                "the read operation timed out": rf"{FETCHING}.{{0,1100}}?The read operation timed out|The read operation timed out.{{0,600}}?{FETCHING}",
-                "network timeout": r"due to network timeout",
-            },
-            how="timeout",
+        not_examples=(
+            "Remote end closed connection, fine",
+            "urllib.error.URLError: <urlopen error [Errno 2] No such file or directory>",
+            "queue: The read operation timed out",
+            "the connection timed out while waiting",
         ),
-        *any_of(
-            {
-                "cannot open url": r"cannot open URL '\S{0,40}(?:pytorch\.org|nvidia\.com|torch)\S{0,200}'",
-                "newconnectionerror": r"NewConnectionError",
-                "error sending request for url": rf"error sending request for url \(https?://{HOST}",
-            },
-            how="connection",
-        ),
-        *any_of(
-            {
-                "proxyerror": r"ProxyError|Cannot connect to proxy|Tunnel connection failed",
-                "wrong_version_number": "",
-            },
-            how="proxy",
-        ),
-        *any_of(
-            {
-                "name resolution": r"Temporary failure in name resolution|NameResolutionError",
-                "getaddrinfo failed": "",
-                "dns error": "",
-            },
-            how="name",
-        ),
-        *any_of(
-            {
-                "connection broken": r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(",
-                "connection reset by peer": r"Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer",
-                "<urlopen error": r"<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]",
-            },
-            how="cut",
-        ),
-        says(
-            "failed to fetch",
-            rf"Failed to fetch: `https?://{HOST}",
-            unless=r"40[34] ",
-        ),
-        says(
-            (*("timed out", "timing out", "times out"),),
-            r"\b(?:pip3?|uv|conda) (?:keeps |kept |is |was |always )?tim(?:ed|ing|es) out\b|\b(?:downloads?|downloading)\b (?:[^\s.]{1,20} ){0,6}?(?:keeps |kept |is |was |always |just )?tim(?:ed|ing|es) out\b|\btim(?:ed|ing|es) out (?:while |when |during |in )(?:the )?download(?:s|ing)?\b",
-            unless=rf"{IF}(?:pip|uv|conda|the download)",
-            how="timeout",
-        ),
-    ),
-    examples=(
-        "error: Remote end closed connection without response",
-        "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate in certificate chain'))",
-        "pip._vendor.urllib3.exceptions.ReadTimeoutError: HTTPSConnectionPool(host='files.example.org', port=443): Read timed out.",
-        "NewConnectionError('<connection object>: Failed to establish a new connection: [Errno 111] Connection refused')",
-        "WARNING: Retrying after ProxyError('Cannot connect to proxy.', OSError('Tunnel connection failed: 407'))",
-        "Temporary failure in name resolution",
-        "socket.gaierror: [Errno 11001] getaddrinfo failed",
-        "error: client error (Connect): dns error: failed to lookup address information",
-        "error: error sending request for url (https://index.example.org/simple/torch/)",
-        "CondaHTTPError: HTTP 000 CONNECTION FAILED for url",
-        "error: Failed to download distribution due to network timeout. Try increasing UV_HTTP_TIMEOUT",
-        "ConnectionError: ('Connection broken: IncompleteRead(1234 bytes read, 5678 more expected)')",
-        "pip: ConnectionResetError(104, 'Connection reset by peer') for https://files.example.org/x.whl",
-        "error: <urlopen error [Errno 104] Connection reset by peer>",
-        "[SSL: WRONG_VERSION_NUMBER] wrong version number",
-        "error: Failed to fetch: `https://index.example.org/simple/numpy/`",
-        'File "/usr/lib/python3/dist-packages/pip/_vendor/urllib3/response.py", line 438\nTimeoutError: The read operation timed out',
-        "WARNING: Connection timed out while downloading.",
-        "! cannot open URL 'https://download.pytorch.org/libtorch/cu124/libtorch-win.zip'",
-        'Get "https://registry.ollama.ai/v2/x": dial tcp: lookup registry.ollama.ai: no such host',
-    ),
-    not_examples=(
-        "Remote end closed connection, fine",
-        "urllib.error.URLError: <urlopen error [Errno 2] No such file or directory>",
-        "queue: The read operation timed out",
-        "the connection timed out while waiting",
     ),
 )

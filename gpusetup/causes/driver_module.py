@@ -2,245 +2,220 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import NO_DRIVER, Layer
 from gpusetup.causes.lenders import is_lent
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import answering, events
 from gpusetup.evidence.places import gpu_is_listed, in_windows_itself, in_wsl
 from gpusetup.fixes.kernel_module import ENROLL, REBOOT, load_fix, mok_command, with_headers
 from gpusetup.messages.fragments import IF
 from gpusetup.messages.row import any_of, says
-from gpusetup.model.finding import Fix
 from gpusetup.model.shell import lines
 
-DRIVER_NOT_LOADED = Cause(
-    id="driver-not-loaded",
-    lacks="gpu",
-    impossible=(gpu_is_listed, in_windows_itself, in_wsl, is_lent),
-    place=(Layer.DRIVER, 60),
-    title="the driver is installed, its kernel module is not loaded",
-    means="After a kernel update without a rebuilt module, with nouveau in the way, or a "
-    "module that Secure Boot refuses.",
-    proven_by="Libraries or a module on disk and no loaded module; NVML code 9",
-    not_when="driver-missing: nothing is installed",
-    way_out="Load or rebuild the module; keep nouveau away; reboot",
-    source='NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver '
-    'Installation Guide"',
-    explains=(*NO_DRIVER, "gpu-init-failed", "container-hook-failed"),
-    by_check=True,
-    message=Message(
+CAUSES = (
+    Cause(
+        "driver-not-loaded",
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
-        detail="Often after a kernel update for which no module was built; with nouveau in the "
-        "way; or Secure Boot loads no module whose key is not enrolled. doctor itself loads "
-        "nothing: if the driver loads on demand, run `nvidia-smi` once.",
-        way=lambda context, _: load_fix(context),
-    ),
-    says=(
-        *any_of(
-            {
-                "nvml error: driver not loaded": "",
-                "nvidia-driver-": r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver",
-                "adding custom device": r'adding custom device "/dev/nvidia(?:\d+|ctl)": no such file',
-            },
-            place="host",
+        means="Often no module was built after a kernel update, nouveau has the GPU, or Secure Boot loads no module whose key is not enrolled. doctor itself loads nothing: if the driver loads on demand, run `nvidia-smi` once.",
+        text="Load or rebuild the module, keep nouveau away from the GPU, or reboot",
+        proven_by="The driver's libraries or its module are on disk, and no module is loaded; NVML answers code 9",
+        not_when="driver-missing: nothing is installed",
+        source='NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver '
+        'Installation Guide"',
+        lacks="gpu",
+        explains=("container-hook-failed",),
+        impossible=(gpu_is_listed, in_windows_itself, in_wsl, is_lent),
+        by_check=True,
+        way=load_fix,
+        says=(
+            any_of(
+                {
+                    "nvml error: driver not loaded": "",
+                    "nvidia-driver-": r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver",
+                    "adding custom device": r'adding custom device "/dev/nvidia(?:\d+|ctl)": no such file',
+                },
+                place="host",
+            ),
+            any_of(
+                {
+                    "communicate with the nvidia driver": "",
+                    "driver not loaded": r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
+                    "driver is not loaded": r"NVIDIA (?:kernel )?driver is not loaded",
+                    "drivernotloaded": "",
+                    "kernel driver does not appear to be running": r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))",
+                    "the nvidia driver": r"\bnvidia-smi\b.{0,80}?\b(?:could not|couldn['\u2019]?t|cannot|can['\u2019]?t|unable to|not able to) (?:connect|talk|speak) (?:to|with) the NVIDIA driver",
+                    "nvidia-driver-": r"nvidia-driver-\d{3}[\w-]{0,14}\W{1,3}(?:won['\u2019]?t|will not|does(?: not|n['\u2019]?t)|fails to|cannot|can['\u2019]?t) load",
+                    "could not insert": r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
+                    "unable to load the kernel module": r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'",
+                },
+            ),
         ),
-        *any_of(
-            {
-                "communicate with the nvidia driver": "",
-                "driver not loaded": r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
-                "driver is not loaded": r"NVIDIA (?:kernel )?driver is not loaded",
-                "drivernotloaded": "",
-                "kernel driver does not appear to be running": r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))",
-                "the nvidia driver": r"\bnvidia-smi\b.{0,80}?\b(?:could not|couldn['\u2019]?t|cannot|can['\u2019]?t|unable to|not able to) (?:connect|talk|speak) (?:to|with) the NVIDIA driver",
-                "nvidia-driver-": r"nvidia-driver-\d{3}[\w-]{0,14}\W{1,3}(?:won['\u2019]?t|will not|does(?: not|n['\u2019]?t)|fails to|cannot|can['\u2019]?t) load",
-                "could not insert": r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
-                "unable to load the kernel module": r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'",
-            },
+        examples=(
+            'docker: error gathering device information while adding custom device "/dev/nvidiactl": no such file or directory',
+            "microk8s kubectl exec nvidia-driver-daemonset-x1 -c nvidia-driver-ctr -- nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
+            "pynvml.NVMLError_DriverNotLoaded: Driver Not Loaded",
+            "ERROR: NVIDIA driver is not loaded",
+            "E cuda_diagnostics: kernel driver does not appear to be running on this host (node-17): /proc/driver/nvidia/version does not exist",
+            "nvidia-driver-550-server won't load on kernel 6.8",
+            "it does not load (running `nvidia-smi` and it telling me it could not connect to the Nvidia driver)",
+            "modprobe: ERROR: could not insert 'nvidia': No such device",
+            "ERROR: Unable to load the kernel module 'nvidia-drm.ko'. This happens most frequently when",
         ),
-    ),
-    examples=(
-        'docker: error gathering device information while adding custom device "/dev/nvidiactl": no such file or directory',
-        "microk8s kubectl exec nvidia-driver-daemonset-x1 -c nvidia-driver-ctr -- nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
-        "pynvml.NVMLError_DriverNotLoaded: Driver Not Loaded",
-        "ERROR: NVIDIA driver is not loaded",
-        "E cuda_diagnostics: kernel driver does not appear to be running on this host (node-17): /proc/driver/nvidia/version does not exist",
-        "nvidia-driver-550-server won't load on kernel 6.8",
-        "it does not load (running `nvidia-smi` and it telling me it could not connect to the Nvidia driver)",
-        "modprobe: ERROR: could not insert 'nvidia': No such device",
-        "ERROR: Unable to load the kernel module 'nvidia-drm.ko'. This happens most frequently when",
-    ),
-    not_examples=(
-        "pod/nvidia-driver-daemonset-7 is Running",
-        "nvidia-driver-535 loads on kernel 6.8",
-        "nvidia-smi shows the NVIDIA driver",
-    ),
-)
-
-DRIVER_BUILD_FAILED = Cause(
-    id="driver-build-failed",
-    kind_of="driver-not-loaded",
-    place=(Layer.DRIVER, 50),
-    title="the driver's kernel module does not build",
-    means="dkms or NVIDIA's installer compiles it for each kernel; a kernel that is too "
-    "new for the driver, or missing headers, break the build.",
-    proven_by="dkms: bad return status for a module of nvidia; the installer's build step",
-    not_when="nvidia-smi lists the GPU, or the build that failed is not of NVIDIA's module",
-    way_out="Headers and a newer driver, or the previous kernel",
-    source="dkms's manual page; messages of nvidia-installer",
-    explains=(*NO_DRIVER, "driver-not-loaded", "gpu-init-failed"),
-    # No order: a text may list the GPU that it bought; one that answers has its driver shown too.
-    holds=(
-        lambda context: (
-            not (answering(context) and context.driver.version) and not context.torch.cuda_available
+        not_examples=(
+            "pod/nvidia-driver-daemonset-7 is Running",
+            "nvidia-driver-535 loads on kernel 6.8",
+            "nvidia-smi shows the NVIDIA driver",
         ),
     ),
-    message=Message(
+    Cause(
+        "driver-build-failed",
         title="The kernel module of driver {driver} was not built for kernel {kernel}",
         plain="The NVIDIA driver's kernel module was not built for the running kernel",
-        detail="Mostly the kernel is newer than the driver: each driver branch builds against the "
+        means="Mostly the kernel is newer than the driver: each driver branch builds against the "
         "kernels of its time. Else headers or a compiler (gcc, make) are missing (see make.log).",
         text="Install the headers of this kernel, and a driver release that is as new as the "
         "kernel (an old branch that a GPU needs: an older kernel); until then start the previous "
         "kernel",
-        way=lambda context, text: with_headers(context, text),
-    ),
-    stage="build",
-    says=(
-        *any_of(
-            {
-                "/var/lib/dkms/nvidia": (
-                    r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?"
-                    r"/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/"
+        proven_by="dkms reports a bad status for NVIDIA's module, or NVIDIA's installer fails while it builds",
+        not_when="nvidia-smi lists the GPU, or the build that failed is not of NVIDIA's module",
+        source="dkms's manual page; messages of nvidia-installer",
+        kind_of="driver-not-loaded",
+        stage="build",
+        # No order: a text may list the GPU that it bought; one that answers has its driver shown too.
+        where=(
+            lambda context: (
+                not (answering(context) and context.driver.version)
+                and not context.torch.cuda_available
+            ),
+        ),
+        commands=with_headers,
+        needs_root=True,
+        needs_reboot=True,
+        says=(
+            any_of(
+                {
+                    "/var/lib/dkms/nvidia": (
+                        r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?"
+                        r"/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/"
+                    ),
+                    "dkms autoinstall on": r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia",
+                    "nvidia-dkms-": r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
+                    "building dkms module": r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED",
+                    "dkms module": r"DKMS module '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'? failed to build",
+                    "make[": r"make\[\d\]: \*\*\* \[[^\]]{0,160}/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build[^\]]{0,80}\] \w{2,12} \d",
+                    ": error: ": r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ",
+                    "/var/cache/akmods/nvidia": r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log",
+                    "building and installing nvidia-": r"Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED",
+                    "building kernel modules": r'the step: "Building kernel modules"',
+                    "nvidia kernel module": r"ERROR: Unable to build the NVIDIA kernel module",
+                },
+            ),
+            says(
+                "autoinstall for kernel",
+                r"nvidia\b.{0,600}?dkms:? autoinstall for kernel:? (?P<kernel>[\w.+~-]{3,60}) failed|dkms:? autoinstall for kernel:? (?P<kernel2>[\w.+~-]{3,60}) failed.{0,400}?nvidia",
+                unless=r"amdgpu/|virtualbox|zfs/",
+            ),
+            any_of(
+                {
+                    "the development tool": r"ERROR: Unable to find the development tool \W?\w{2,5}",
+                    "not found": r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b",
+                },
+                why="compiler",
+            ),
+            says(
+                "kernel source tree",
+                r"ERROR: Unable to find the kernel source tree for the currently running kernel",
+                why="headers",
+            ),
+            says(
+                "kernel headers for kernel",
+                r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found",
+                why="headers",
+                unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]",
+            ),
+            says(
+                "dkms",
+                r"\b(?:nvidia|driver \d{3}\b|GeForce|[RG]TX \d{3,4}).{0,400}?(?:DKMS\b[^.\n]{0,30}?FAILS\b|FAILS\b[^.\n]{0,60}?\bDKMS\b(?! ?(?:status|build -m|install -m|remove|add)))|FAILS\b[^.\n]{0,60}?\bDKMS\b.{0,400}?\b(?:nvidia|driver \d{3}\b|GeForce)".replace(
+                    "FAILS",
+                    r"\b(?:br(?:eak|oke)\w{0,3}|fail\w{0,5}|disappear\w{0,2}|gone|missing|delet\w{2,3}|incompatible|not compatible|(?:can(?:no|')t|does(?: not|n't)|won't) build)",
                 ),
-                "dkms autoinstall on": r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia",
-                "nvidia-dkms-": r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
-                "building dkms module": r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED",
-                "dkms module": r"DKMS module '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'? failed to build",
-                "make[": r"make\[\d\]: \*\*\* \[[^\]]{0,160}/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build[^\]]{0,80}\] \w{2,12} \d",
-                ": error: ": r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ",
-                "/var/cache/akmods/nvidia": r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log",
-                "building and installing nvidia-": r"Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED",
-                "building kernel modules": r'the step: "Building kernel modules"',
-                "nvidia kernel module": r"ERROR: Unable to build the NVIDIA kernel module",
-            },
-        ),
-        says(
-            "autoinstall for kernel",
-            r"nvidia\b.{0,600}?dkms:? autoinstall for kernel:? (?P<kernel>[\w.+~-]{3,60}) failed|dkms:? autoinstall for kernel:? (?P<kernel2>[\w.+~-]{3,60}) failed.{0,400}?nvidia",
-            unless=r"amdgpu/|virtualbox|zfs/",
-        ),
-        *any_of(
-            {
-                "the development tool": r"ERROR: Unable to find the development tool \W?\w{2,5}",
-                "not found": r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b",
-            },
-            why="compiler",
-        ),
-        says(
-            "kernel source tree",
-            r"ERROR: Unable to find the kernel source tree for the currently running kernel",
-            why="headers",
-        ),
-        says(
-            "kernel headers for kernel",
-            r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found",
-            why="headers",
-            unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]",
-        ),
-        says(
-            "dkms",
-            r"\b(?:nvidia|driver \d{3}\b|GeForce|[RG]TX \d{3,4}).{0,400}?(?:DKMS\b[^.\n]{0,30}?FAILS\b|FAILS\b[^.\n]{0,60}?\bDKMS\b(?! ?(?:status|build -m|install -m|remove|add)))|FAILS\b[^.\n]{0,60}?\bDKMS\b.{0,400}?\b(?:nvidia|driver \d{3}\b|GeForce)".replace(
-                "FAILS",
-                r"\b(?:br(?:eak|oke)\w{0,3}|fail\w{0,5}|disappear\w{0,2}|gone|missing|delet\w{2,3}|incompatible|not compatible|(?:can(?:no|')t|does(?: not|n't)|won't) build)",
+                unless=rf"{IF}(?:the )?dkms|virtualbox|wi-?fi|wlan|\bvbox|\bzfs\b|broadcom|amdgpu|rtl\d|v4l2",
             ),
-            unless=rf"{IF}(?:the )?dkms|virtualbox|wi-?fi|wlan|\bvbox|\bzfs\b|broadcom|amdgpu|rtl\d|v4l2",
+        ),
+        examples=(
+            "Error! Bad return status for module build on kernel: 6.8.0-31-generic (x86_64)\nConsult /var/lib/dkms/nvidia/550.54.14/build/make.log for more information.",
+            "make[1]: *** [Makefile:1953: /var/lib/dkms/nvidia/535.183.01/build] Error 2",
+            "Error! One or more modules failed to install during autoinstall.\ndkms autoinstall on 6.5.0-15-generic/x86_64 failed for nvidia(10)",
+            "dpkg: error processing package nvidia-dkms-550 (--configure):",
+            "ERROR: Unable to find the development tool 'make' in your path; please make sure that you have the package 'make' installed.",
+            'ERROR: An error occurred while performing the step: "Building kernel modules". See /var/log/nvidia-installer.log for details.',
+            "ERROR: Unable to build the NVIDIA kernel module.",
+            "ERROR: Unable to find the kernel source tree for the currently running kernel. Please install the kernel-devel package.",
+            "Error! Your kernel headers for kernel 6.1.0-18-amd64 cannot be found at /lib/modules/6.1.0-18-amd64/build or /lib/modules/6.1.0-18-amd64/source.",
+            "Building DKMS module: nvidia-565.77... FAILED!",
+            "DKMS module 'nvidia-367.35' failed to build, please check /var/lib/dkms for errors in the log file.",
+            "nvidia/nv-procfs.c:1431:17: error: passing argument 4 of 'proc_create_data' from incompatible pointer type",
+            "akmodsbuild: see /var/cache/akmods/nvidia/565.77-1-for-6.13.5-200.fc41.x86_64.failed.log",
+            "Building and installing nvidia-kmod [FAILED]",
+            "nVidia 545.23.08 DKMS issue\ndkms: autoinstall for kernel: 6.1.76-x64v4-xanmod1 failed!",
+            "[ nvidia-modeset    ]  CXX  ../common/displayport/src/dp_list.cpp ↵ /bin/sh: line 1: g++: command not found",
+        ),
+        not_examples=(
+            "Building DKMS module: nvidia-565.77... done.",
+            "DKMS module 'nvidia-367.35' already added, skipping.",
+            "make[2]: *** [Makefile:224: __sub-make] Error 2",
+            "kernels/nv-like.cu:12:3: error: expected a ;",
         ),
     ),
-    examples=(
-        "Error! Bad return status for module build on kernel: 6.8.0-31-generic (x86_64)\nConsult /var/lib/dkms/nvidia/550.54.14/build/make.log for more information.",
-        "make[1]: *** [Makefile:1953: /var/lib/dkms/nvidia/535.183.01/build] Error 2",
-        "Error! One or more modules failed to install during autoinstall.\ndkms autoinstall on 6.5.0-15-generic/x86_64 failed for nvidia(10)",
-        "dpkg: error processing package nvidia-dkms-550 (--configure):",
-        "ERROR: Unable to find the development tool 'make' in your path; please make sure that you have the package 'make' installed.",
-        'ERROR: An error occurred while performing the step: "Building kernel modules". See /var/log/nvidia-installer.log for details.',
-        "ERROR: Unable to build the NVIDIA kernel module.",
-        "ERROR: Unable to find the kernel source tree for the currently running kernel. Please install the kernel-devel package.",
-        "Error! Your kernel headers for kernel 6.1.0-18-amd64 cannot be found at /lib/modules/6.1.0-18-amd64/build or /lib/modules/6.1.0-18-amd64/source.",
-        "Building DKMS module: nvidia-565.77... FAILED!",
-        "DKMS module 'nvidia-367.35' failed to build, please check /var/lib/dkms for errors in the log file.",
-        "nvidia/nv-procfs.c:1431:17: error: passing argument 4 of 'proc_create_data' from incompatible pointer type",
-        "akmodsbuild: see /var/cache/akmods/nvidia/565.77-1-for-6.13.5-200.fc41.x86_64.failed.log",
-        "Building and installing nvidia-kmod [FAILED]",
-        "nVidia 545.23.08 DKMS issue\ndkms: autoinstall for kernel: 6.1.76-x64v4-xanmod1 failed!",
-        "[ nvidia-modeset    ]  CXX  ../common/displayport/src/dp_list.cpp ↵ /bin/sh: line 1: g++: command not found",
-    ),
-    not_examples=(
-        "Building DKMS module: nvidia-565.77... done.",
-        "DKMS module 'nvidia-367.35' already added, skipping.",
-        "make[2]: *** [Makefile:224: __sub-make] Error 2",
-        "kernels/nv-like.cu:12:3: error: expected a ;",
-    ),
-)
-
-SECURE_BOOT_REJECTED = Cause(
-    id="secure-boot-rejected",
-    place=(Layer.DRIVER, 30),
-    title="Secure Boot rejects the kernel module",
-    means="The module's signature is by a key that the firmware does not know.",
-    proven_by="The kernel log says `Key was rejected by service`",
-    not_when="A module that is not there at all",
-    way_out="Enroll the key (mokutil) or switch Secure Boot off",
-    source="Linux kernel, module signing",
-    explains=(*NO_DRIVER, "driver-missing", "driver-not-loaded"),
-    holds=(
-        lambda context: not answering(context),
-        lambda context: any(
-            "nvidia" in event.values.get("module", "nvidia")
-            for event in events(context, "secure-boot-rejected")
-        ),
-    ),
-    message=Message(
+    Cause(
+        "secure-boot-rejected",
         title="Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
+        means="The firmware does not know the key that signed the module.",
         text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or switch Secure Boot off in the firmware",
-        way=lambda context, text: Fix(
-            text=text,
-            commands=(*mok_command(context), *lines(REBOOT)),
-            needs_root=True,
-            needs_reboot=True,
-        ),
-    ),
-    says=(
-        *any_of(
-            {
-                "nvidia module": r"\bsecure ?boot\b.{0,300}?\bsigned NVIDIA module (?:is )?(?:fail(?:s|ed|ing)|refus\w{1,4}) to load",
-                "sig_enforce=1": r"module\.sig_enforce=1.{0,200}?nvidia.{0,60}?(?:reject|refus|not load)",
-                " reject": r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject",
-                "signed kernel module failed to load": r"The signed kernel module failed to load",
-            },
-        ),
-        says(
-            (
-                *("secure boot", "secureboot", "secure-boot"),
-                *("not accepted", "not trusted", "rejected", "refused"),
+        proven_by="The kernel log says `Key was rejected by service`",
+        not_when="driver-not-loaded: no module is there at all",
+        source="Linux kernel, module signing",
+        where=(
+            lambda context: not answering(context),
+            lambda context: any(
+                "nvidia" in event.values.get("module", "nvidia")
+                for event in events(context, "secure-boot-rejected")
             ),
-            r"\b(?:nvidia|driver|modules?)\b[^.\n]{0,80}?\b(?:\w*(?:not|n't|nt)|fails? to|refus\w{1,4} to|unable to) (?:be )?(?:loaded|load|accepted)\b[^.\n]{0,40}?\b(?:because of|due to|thanks to|by|under|with) secure[- ]?boot\b"
-            r"|\bMOK\b.{0,500}?\b(?:NVIDIA|DKMS) (?:\w+ ){0,3}modules? (?:are|is|were|was|get) (?:\w+ )?(?:not (?:being )?(?:accepted|trusted)|rejected|refused)\b",
-            unless=rf"{IF}(?:the )?(?:nvidia|driver|module|secure|dkms)|secure[- ]?boot (?:is )?(?:off|disabled)",
         ),
-    ),
-    examples=(
-        "The kernel module is not signed by a key that is trusted by the Linux kernel.",
-        "Loading of unsigned module is rejected",
-        "I use secure boot, and with the new kernel the signed nVidia module is failing to load",
-        "ERROR: The signed kernel module failed to load because the kernel does not trust any key",
-        "with module.sig_enforce=1 the modules nvidia and nvidia_drm are rejected",
-        "nvidia module keys are rejected by the kernel",
-        "now the system boots but my nvidia driver cant load because of secure boot",
-    ),
-    not_examples=(
-        "with secure boot the signed nvidia module loads",
-        "a module with unavailable keys",
-        "module.sig_enforce=1 is set and nvidia loads",
-        "nvidia module keys are enrolled",
+        commands=lambda context: (*mok_command(context), *lines(REBOOT)),
+        needs_root=True,
+        needs_reboot=True,
+        says=(
+            any_of(
+                {
+                    "nvidia module": r"\bsecure ?boot\b.{0,300}?\bsigned NVIDIA module (?:is )?(?:fail(?:s|ed|ing)|refus\w{1,4}) to load",
+                    "sig_enforce=1": r"module\.sig_enforce=1.{0,200}?nvidia.{0,60}?(?:reject|refus|not load)",
+                    " reject": r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject",
+                    "signed kernel module failed to load": r"The signed kernel module failed to load",
+                },
+            ),
+            says(
+                (
+                    *("secure boot", "secureboot", "secure-boot"),
+                    *("not accepted", "not trusted", "rejected", "refused"),
+                ),
+                r"\b(?:nvidia|driver|modules?)\b[^.\n]{0,80}?\b(?:\w*(?:not|n't|nt)|fails? to|refus\w{1,4} to|unable to) (?:be )?(?:loaded|load|accepted)\b[^.\n]{0,40}?\b(?:because of|due to|thanks to|by|under|with) secure[- ]?boot\b"
+                r"|\bMOK\b.{0,500}?\b(?:NVIDIA|DKMS) (?:\w+ ){0,3}modules? (?:are|is|were|was|get) (?:\w+ )?(?:not (?:being )?(?:accepted|trusted)|rejected|refused)\b",
+                unless=rf"{IF}(?:the )?(?:nvidia|driver|module|secure|dkms)|secure[- ]?boot (?:is )?(?:off|disabled)",
+            ),
+        ),
+        examples=(
+            "The kernel module is not signed by a key that is trusted by the Linux kernel.",
+            "Loading of unsigned module is rejected",
+            "I use secure boot, and with the new kernel the signed nVidia module is failing to load",
+            "ERROR: The signed kernel module failed to load because the kernel does not trust any key",
+            "with module.sig_enforce=1 the modules nvidia and nvidia_drm are rejected",
+            "nvidia module keys are rejected by the kernel",
+            "now the system boots but my nvidia driver cant load because of secure boot",
+        ),
+        not_examples=(
+            "with secure boot the signed nvidia module loads",
+            "module.sig_enforce=1 is set and nvidia loads",
+            "nvidia module keys are enrolled",
+        ),
     ),
 )

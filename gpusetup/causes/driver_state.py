@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.layers import SILENCE, Layer
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import driver_answers, events, in_container
 from gpusetup.evidence.places import IN_A_CONTAINER
-from gpusetup.fixes import drivers, paste
+from gpusetup.fixes import drivers
 from gpusetup.messages.row import any_of, says
-from gpusetup.model.finding import Fix, Severity
-from gpusetup.model.frozen import replace
-from gpusetup.model.shell import lines
+from gpusetup.model.finding import Severity
 
 HERE = Message(
     where=(IN_A_CONTAINER,),
@@ -20,143 +17,120 @@ HERE = Message(
     needs_root=True,
 )
 
-OTHER = Message(
-    text="Reboot; if it stays, reinstall the driver",
-    commands=("sudo reboot",),
-    look=(alike.KERNEL_LOG,),
-    see="read the system's log first",
-    needs_root=True,
-    needs_reboot=True,
-    cases=(HERE,),
-)
+NEW = r"(?:RTX 50[5-9]0|RTX PRO \d{4} Blackwell)"
+INSTALLED = r"(?:install(?:ed|ing|er|ation)?|reboot|driver)\b"
 
-DRIVER_DOES_NOT_ANSWER = Cause(
-    id="driver-does-not-answer",
-    symptom=True,
-    place=(Layer.DRIVER, 110),
-    title="a call to the driver hung or crashed",
-    means="A library of the driver crashed or did not come back: a GPU that stopped, or a"
-    " driver half updated. The finding names the call and the GPU where it stopped.",
-    proven_by="The process that asked ran out of time, or a signal ended it",
-    not_when="driver-slow: it answered within --timeout",
-    way_out="Kernel log, reboot",
-    source="gpusetup asks in children with a time limit",
-    explains=("gpu-does-not-answer", "cuda-misses-gpu"),
-    by_check=True,
-    message=replace(
-        OTHER,
+CAUSES = (
+    Cause(
+        "driver-does-not-answer",
         title="{asked}: {problem}",
         plain="The driver does not answer",
-        detail="A driver call that hangs or crashes is mostly a GPU that stopped working, or a "
-        "driver half updated.",
+        means="A GPU that stopped, or a driver that was half updated, makes a library of the driver crash or hang.",
         text="Reboot; if it only takes long to start its GPUs, wait longer (--timeout 120)",
+        proven_by="The process that asked ran out of time, or a signal ended it",
+        not_when="driver-slow: it answered within --timeout",
+        source="gpusetup asks in children with a time limit",
+        symptom=True,
+        explains=(
+            "gpu-does-not-answer",
+            "cuda-misses-gpu",
+        ),
+        by_check=True,
+        examples=(
+            "INFO: task python3:4120 blocked for more than 122 seconds.\n      Tainted: P           OE      6.8.0-45-generic\nCall Trace:\n os_acquire_rwlock_write+0x35/0x70 [nvidia]",
+        ),
+        cases=(HERE,),
+        see="read the system's log first",
+        look=(alike.KERNEL_LOG,),
+        commands=("sudo reboot",),
     ),
-    examples=(
-        "INFO: task python3:4120 blocked for more than 122 seconds.\n      Tainted: P           OE      6.8.0-45-generic\nCall Trace:\n os_acquire_rwlock_write+0x35/0x70 [nvidia]",
-    ),
-)
-
-GPU_DOES_NOT_ANSWER = Cause(
-    id="gpu-does-not-answer",
-    symptom=True,
-    place=(Layer.DRIVER, 130),
-    title="one GPU does not answer properly",
-    means="The driver lists the GPU but cannot read it, or reads impossible values.",
-    proven_by="NVML's error for the GPU, its memory, temperature or power; CUDA's for its name",
-    not_when="gpu-fell-off-bus: NVML says that it is lost; a value that no GPU here has",
-    way_out="Kernel log, reset or reboot; leave the GPU out until then",
-    source="NVML API reference, nvmlReturn_t",
-    explains=("cuda-misses-gpu",),
-    events=("gpu-not-listed",),
-    holds=(lambda c: any("CUDA" in e.values.get("why", "") for e in events(c, "gpu-not-listed")),),
-    message=replace(
-        OTHER,
+    Cause(
+        "gpu-does-not-answer",
         title="GPU {place} by slot ({bus}) is not among the GPUs that {asked} lists, although "
         "{why}",
-        plain="A GPU is not among those that the driver lists",
+        plain="A GPU does not answer properly",
+        means="The driver lists the GPU but cannot read it, or reads impossible values.",
         text="Reboot; until then leave this GPU out (CUDA_VISIBLE_DEVICES)",
-    ),
-)
-
-NVML_INIT_FAILED = Cause(
-    id="nvml-init-failed",
-    symptom=True,
-    place=(Layer.DRIVER, 120),
-    title="the driver's NVML does not start, or cannot list the GPUs",
-    means="The kernel driver is loaded but refuses; nvidia-smi and NCCL fail too.",
-    proven_by="What nvmlInit or nvmlDeviceGetCount answers; 9, 12 and 13 although the "
-    "module is loaded or CUDA starts; an impossible version",
-    not_when="Codes with another cause: 4, 8, 10, 11, 14, 15, 16, 17, 18",
-    way_out="Kernel log, reboot",
-    source="NVML API reference, nvmlReturn_t",
-    holds=(
-        lambda context: (
-            bool(events(context, "nvml-init-failed"))
-            or not (in_container(context) or driver_answers(context))
+        proven_by="NVML gives an error for the GPU, its memory, temperature or power, or CUDA for its name",
+        not_when="gpu-fell-off-bus: NVML says that the GPU is lost",
+        source="NVML API reference, nvmlReturn_t",
+        symptom=True,
+        explains=("cuda-misses-gpu",),
+        events=("gpu-not-listed",),
+        where=(
+            lambda c: any("CUDA" in e.values.get("why", "") for e in events(c, "gpu-not-listed")),
         ),
-        lambda context: not context.other_host,
+        cases=(HERE,),
+        see="read the system's log first",
+        look=(alike.KERNEL_LOG,),
+        commands=("sudo reboot",),
     ),
-    message=replace(
-        OTHER,
+    Cause(
+        "nvml-init-failed",
         title="NVML starts but cannot tell its {field}: {problem}",
         plain="The driver's NVML does not start: it answers an unknown error (code 999)",
-        detail="On a host often the device nodes or nvidia_uvm are in a bad state (after suspend "
+        means="On a host often the device nodes or nvidia_uvm are in a bad state (after suspend "
         "or an update of the driver); in a container its device rules are gone.",
-    ),
-    alike=(
-        Alike(
-            causes=("container-nvml-lost", "uvm-missing", "cuda-unknown-error"), asks="nvidia-smi"
+        text="Reboot; if it stays, reinstall the driver",
+        proven_by="nvmlInit or nvmlDeviceGetCount answers an error, also 9, 12 and 13 if the module is loaded or CUDA starts",
+        not_when="The codes 4, 8, 10, 11 and 14 to 18 have their own causes",
+        source="NVML API reference, nvmlReturn_t",
+        symptom=True,
+        where=(
+            lambda context: (
+                bool(events(context, "nvml-init-failed"))
+                or not (in_container(context) or driver_answers(context))
+            ),
+            lambda context: not context.other_host,
         ),
+        alike={
+            "nvidia-smi": (
+                "container-nvml-lost",
+                "uvm-missing",
+                "cuda-unknown-error",
+            )
+        },
+        cases=(HERE,),
+        see="read the system's log first",
+        look=(alike.KERNEL_LOG,),
+        commands=("sudo reboot",),
     ),
-)
-
-DRIVER_SLOW = Cause(
-    id="driver-slow",
-    severity=Severity.WARNING,
-    title="the driver took long to answer",
-    means="Without persistence mode the driver restarts every GPU for each program: 10"
-    " to 30 s on a big node.",
-    proven_by="An answer after more than 5 s",
-    way_out="Enable nvidia-persistenced",
-    source='NVIDIA, "Driver Persistence"',
-    by_check=True,
-    message=Message(
+    Cause(
+        "driver-slow",
+        severity=Severity.WARNING,
         title="The driver took {seconds} s to answer",
+        plain="The driver took long to answer",
+        means="Without persistence mode the driver restarts every GPU for each program: 10"
+        " to 30 s on a big node.",
         text="Keep the driver loaded between programs; if it is loaded, look at the machine's "
         "load and at the kernel's log",
+        proven_by="The driver answered after more than 5 s",
+        source='NVIDIA, "Driver Persistence"',
+        by_check=True,
         commands=("sudo systemctl enable --now nvidia-persistenced",),
-        needs_root=True,
     ),
-)
-
-NVML_MISMATCH = Cause(
-    id="nvml-mismatch",
-    place=(Layer.DRIVER, 70),
-    title="the kernel module and the driver libraries have different versions",
-    means="The packages were updated while the old module stayed in memory.",
-    proven_by="NVML code 18, or two versions read",
-    not_when="WSL, where the two have different versions",
-    way_out="Reboot",
-    source="NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH)",
-    explains=(
-        *SILENCE,
-        "libcuda-driver-mismatch",
-        "forward-compat-unsupported",
-        "container-hook-failed",
-    ),
-    by_check=True,
-    message=Message(
+    Cause(
+        "nvml-mismatch",
         title="The kernel module and the driver libraries have different versions",
-        detail="Usually the driver's packages were updated while the old module stayed loaded.",
+        means="Usually the driver's packages were updated while the old module stayed loaded.",
         text="If no job runs on the host, reboot it, or unload and load the nvidia modules, so "
         "that both have the same version. If others run this machine, tell them (a container: "
         "restart it, and keep driver packages out of its image)",
+        proven_by="NVML answers code 18, or the two versions differ",
+        not_when="WSL: the two versions always differ there",
+        source="NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH)",
+        explains=(
+            "driver-does-not-answer",
+            "gpu-does-not-answer",
+            "cuda-misses-gpu",
+            "forward-compat-unsupported",
+            "container-hook-failed",
+        ),
+        by_check=True,
         commands=("sudo reboot",),
         look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
         see="if a reboot changed nothing, check which module is on the disk (reinstall the "
         "driver's module and libraries if its version is the old one)",
-        needs_root=True,
-        needs_reboot=True,
         cases=(
             Message(
                 where=(IN_A_CONTAINER,),
@@ -164,55 +138,38 @@ NVML_MISMATCH = Cause(
                 "remove driver packages from the image",
             ),
         ),
-    ),
-    says=any_of(
-        {
-            "library version mismatch": r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
-            "nvml/rm version mismatch": "",
-            "does not match dso version": r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
-        },
-    ),
-    examples=(
-        "Failed to initialize NVML: Driver/library version mismatch",
-        "NVML: NVML/RM version mismatch",
-        "NVRM: kernel version 535.54.03 does not match DSO version 535.86.10 -- cannot continue",
-    ),
-)
-
-GPU_INIT_FAILED = Cause(
-    id="gpu-init-failed",
-    place=(Layer.DRIVER, 90),
-    title="the driver is loaded but cannot start the GPU",
-    means="RmInitAdapter failed: firmware, power, seating, address space, or a GPU that "
-    "the driver does not support.",
-    proven_by="The module is bound to the GPU but does not list it, or the kernel log says so",
-    not_when="A GPU that fell off the bus later",
-    way_out="Full power-off; the right driver flavour",
-    source="messages of NVIDIA's open kernel modules",
-    explains=("uvm-missing",),
-    alike=(
-        Alike(
-            causes=("gpu-fell-off-bus", "gpu-not-supported-by-driver", "device-permission"),
-            asks=alike.KERNEL_LOG,
-            settled_by=("program",),
+        says=any_of(
+            {
+                "library version mismatch": r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
+                "nvml/rm version mismatch": "",
+                "does not match dso version": r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
+            },
+        ),
+        examples=(
+            "Failed to initialize NVML: Driver/library version mismatch",
+            "NVML: NVML/RM version mismatch",
+            "NVRM: kernel version 535.54.03 does not match DSO version 535.86.10 -- cannot continue",
         ),
     ),
-    by_check=True,
-    message=Message(
+    Cause(
+        "gpu-init-failed",
         title="The driver is loaded but cannot start {who}",
-        detail="The kernel log (`sudo dmesg | grep -i nvrm`) holds the reason: a GPU that the "
+        plain="The driver is loaded but cannot start the GPU",
+        means="The kernel log (`sudo dmesg | grep -i nvrm`) holds the reason: a GPU that the "
         "driver does not support, power or seating, firmware (GSP), or too little PCI address "
         "space. A cluster job without a GPU request sees none either: request one first "
         "(Slurm: --gres=gpu:1).",
         text="Shut the machine down fully and start it again; if that does not help, reinstall the "
         "driver (open or closed modules, as the GPU needs)",
-        way=lambda context, text: Fix(
-            text=text,
-            commands=drivers.driver_commands(context),
-            looks=paste.look("see first what the kernel says", *lines("sudo dmesg | grep -i nvrm")),
-            needs_root=True,
-            needs_reboot=True,
-        ),
+        proven_by="The module is bound to the GPU but does not list it, or the kernel log says so",
+        not_when="gpu-fell-off-bus: the GPU worked at first",
+        source="messages of NVIDIA's open kernel modules",
+        by_check=True,
+        commands=drivers.driver_commands,
+        look=("sudo dmesg | grep -i nvrm",),
+        see="see first what the kernel says",
+        needs_root=True,
+        needs_reboot=True,
         cases=(
             Message(
                 having={"lacks": ""},
@@ -226,46 +183,32 @@ GPU_INIT_FAILED = Cause(
                 needs_reboot=True,
             ),
         ),
-    ),
-    examples=(
-        "dmesg shows RmInitAdapter failed! on the board",
-        "NVRM: GPU 0000:0a:00.0: Failed to copy vbios to system memory.",
-        "NVRM: kgspBootstrap_GH100: GSP-FMC reported an error while attempting to boot GSP",
-        "NVRM: None of the NVIDIA devices were probed.",
-    ),
-    not_examples=(
-        "RmInitAdapter succeeded",
-        "attempting to boot GSP",
-    ),
-)
-
-NEW = r"(?:RTX 50[5-9]0|RTX PRO \d{4} Blackwell)"
-INSTALLED = r"(?:install(?:ed|ing|er|ation)?|reboot|driver)\b"
-
-GPU_NOT_SUPPORTED_BY_DRIVER = Cause(
-    id="gpu-not-supported-by-driver",
-    kind_of="gpu-init-failed",
-    place=(Layer.DRIVER, 80),
-    title="the loaded driver does not know the GPU",
-    means="Old GPUs stop at an old driver branch; GPUs before Turing need the closed modules,"
-    " from Blackwell on the open ones.",
-    proven_by="The kernel log says that the GPU is not supported or legacy",
-    way_out="Install the branch and modules that the GPU needs",
-    source='NVIDIA, "Driver Installation Guide"; the catalog\'s table of last branches',
-    explains=("gpu-init-failed", "driver-not-loaded"),
-    alike=(
-        Alike(
-            causes=("driver-not-loaded", "gpu-init-failed"),
-            asks=alike.KERNEL_LOG,
-            settled_by=("program",),
+        alike={
+            alike.KERNEL_LOG: (
+                "gpu-fell-off-bus",
+                "gpu-not-supported-by-driver",
+                "device-permission",
+            )
+        },
+        examples=(
+            "dmesg shows RmInitAdapter failed! on the board",
+            "NVRM: GPU 0000:0a:00.0: Failed to copy vbios to system memory.",
+            "NVRM: kgspBootstrap_GH100: GSP-FMC reported an error while attempting to boot GSP",
+            "NVRM: None of the NVIDIA devices were probed.",
         ),
     ),
-    by_check=True,
-    message=Message(
+    Cause(
+        "gpu-not-supported-by-driver",
         title="The loaded driver does not support {gpus}",
-        detail="GPUs before Turing need the closed kernel modules, from Blackwell on the open "
+        plain="The loaded driver does not know the GPU",
+        means="GPUs before Turing need the closed kernel modules, from Blackwell on the open "
         "ones; old GPUs stop at an old driver branch.",
         text="Install the driver branch and modules that this GPU needs",
+        proven_by="The kernel log says that the GPU is not supported or legacy",
+        source='NVIDIA, "Driver Installation Guide"; the catalog\'s table of last branches',
+        kind_of="gpu-init-failed",
+        explains=("driver-not-loaded",),
+        by_check=True,
         way=drivers.driver,
         cases=(
             Message(
@@ -288,20 +231,26 @@ GPU_NOT_SUPPORTED_BY_DRIVER = Cause(
                 way=drivers.driver,
             ),
         ),
-    ),
-    says=(
-        says(
-            "black screen",
-            rf"{NEW}\b.{{0,900}}?\b{INSTALLED}.{{0,300}}?black screen|black screen.{{0,300}}?\b{INSTALLED}.{{0,900}}?\b{NEW}\b",
-            unless=r"open(?:-source)? (?:kernel )?modules?|nvidia-open|-open\b|Windows 1[01]",
-            driver="closed",
-            said="in words",
+        alike={
+            alike.KERNEL_LOG: (
+                "driver-not-loaded",
+                "gpu-init-failed",
+            )
+        },
+        says=(
+            says(
+                "black screen",
+                rf"{NEW}\b.{{0,900}}?\b{INSTALLED}.{{0,300}}?black screen|black screen.{{0,300}}?\b{INSTALLED}.{{0,900}}?\b{NEW}\b",
+                unless=r"open(?:-source)? (?:kernel )?modules?|nvidia-open|-open\b|Windows 1[01]",
+                driver="closed",
+                said="in words",
+            ),
         ),
+        examples=(
+            "NVRM: nvidia.ko because it does not include the required GPU\nNVRM: System Processor (GSP).",
+            "NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",
+            "After I installed driver 575 for my RTX 5060 the reboot gives a black screen",
+        ),
+        not_examples=("GTX 1060: black screen of a game",),
     ),
-    examples=(
-        "NVRM: nvidia.ko because it does not include the required GPU\nNVRM: System Processor (GSP).",
-        "NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",
-        "After I installed driver 575 for my RTX 5060 the reboot gives a black screen",
-    ),
-    not_examples=("GTX 1060: black screen of a game",),
 )

@@ -4,214 +4,34 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.causes.layers import BROKEN_TORCH, Layer
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import PIP
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste
 from gpusetup.messages.row import any_of, says
-from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.finding import Severity
+from gpusetup.model.shell import Lines
 
 
-def _for_the_target(context: RuleContext, text: str) -> Fix:
+def _for_the_target(context: RuleContext) -> Lines:
     said = events(context, "conda-cuda-virtual-missing")[0].values.get("needed", "")
     needed = re.search(r"\d+(\.\d+)?", said)
     cuda = needed[0] if needed else context.driver.cuda or "12"
-    return Fix(text=text, commands=(paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),))
+    return (paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),)
 
 
-CONDA_CUDA_VIRTUAL_MISSING = Cause(
-    id="conda-cuda-virtual-missing",
-    place=(Layer.INSTALL, 120),
-    title="conda does not see CUDA",
-    means="CONDA_OVERRIDE_CUDA is empty: the virtual package __cuda is absent, and CPU "
-    "builds are chosen.",
-    proven_by="The variable",
-    way_out="Unset it, or name the driver's CUDA",
-    source="conda documentation, virtual packages",
-    explains=("resolver-conflict",),
-    message=Message(
-        title="conda sees no CUDA driver here (the virtual package __cuda is missing), and the build "
-        "needs one",
-        detail="The machine that solves need not be the one that computes.",
-        text="On a host without a GPU (an image build, a login node) say which CUDA the target "
-        "supports; else install the driver",
-        way=_for_the_target,
-    ),
-    says=(
-        says(
-            "__cuda",
-            r"nothing provides (?:requested )?(?P<needed>__cuda(?: \S{1,12})?) needed by",
-        ),
-        says(
-            "__cuda",
-            r"(?P<needed>__cuda(?: ?[\d.*<>=]{1,10})?)[ ,`'\"]{1,3}(?:which |that )?(?:is missing on the system|is missing|cannot be installed)",
-        ),
-        says(
-            "__cuda",
-            r"(?:virtual package|no candidates were found for|feature:/?\S{0,20}::) ?[`'\"]?(?P<needed>__cuda(?!==\d+\.\d+=0)(?: ?[=<>]{1,2} ?[\w.*]+)?)|(?P<needed2>__cuda(?: [\w.*<>=]{1,12})?), for which no candidates were found",
-        ),
-        says("__cuda", r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system"),
-        says("__cuda", r"MatchSpec\(\"(?P<needed>__cuda\S{0,12})\"\)"),
-    ),
-    examples=(
-        "nothing provides __cuda needed by pytorch-gpu-2.1.0",
-        "pytorch requires __cuda >=12, which is missing on the system",
-        "the virtual package __cuda >=12 does not hold",
-        'could not satisfy MatchSpec("__cuda")',
-    ),
-)
-
-
-def _add_pip(context: RuleContext, text: str) -> Fix:
+def _add_pip(context: RuleContext) -> Lines:
     words = ("uv", "pip", "install", "--python", paste.python(context), "pip")
-    return Fix(text=text, commands=(paste.command(context, *words),))
+    return (paste.command(context, *words),)
 
 
-def _elsewhere(context: RuleContext, text: str) -> Fix:
-    return Fix(text=text, commands=(paste.into_new_environment(context),))
-
-
-PIP_MISSING = Cause(
-    id="pip-missing",
-    place=(Layer.INSTALL, 80),
-    title="the environment has no pip",
-    means="`pip install` would install elsewhere.",
-    proven_by="No pip in the target",
-    way_out="uv, or ensurepip",
-    source="Python documentation, venv",
-    explains=("torch-missing",),
-    message=Message(
-        title="The target environment has no pip: `pip install` would install elsewhere",
-        text="Use uv (as gpusetup does), or add pip",
-        way=_add_pip,
-    ),
-    says=any_of(
-        {
-            "no module named": r"No module named ['\"]?pip\b['\"]?(?!\.)",
-            "not found": r"\bpip3?: (?:command )?not found|command not found: pip3?\b",
-            "' is not recognized": r"'pip3?' is not recognized",
-            "pip": r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b",
-        },
-    ),
-    examples=(
-        "/usr/bin/python3: No module named pip",
-        "bash: pip: command not found",
-        "'pip' is not recognized as an internal or external command",
-        "RUN python3 -m pip install torch says that the module pip is not installed",
-    ),
-    not_examples=("the package pip is not the newest",),
-)
-
-CONDA_MISSING = Cause(
-    id="conda-missing",
-    severity=Severity.WARNING,
-    place=(Layer.LOSSES, 90),
-    title="conda is not installed",
-    means="A guide's line asks for conda, which is not installed or not on PATH.",
-    proven_by="The shell does not find conda",
-    not_when="`conda activate` asks for `conda init`",
-    way_out="uv, which needs no conda, or Miniforge",
-    source="conda-forge, Miniforge's README",
-    message=Message(
-        title="conda is not installed, or not on PATH",
-        text="You do not need conda: gpusetup makes an environment with uv. If you want conda, "
-        "install Miniforge (https://conda-forge.org/download/), then open its Miniforge Prompt "
-        "(Windows) or a new shell",
-        commands=("gpusetup install --venv .venv",),
-    ),
-    says=(
-        says(
-            "conda",
-            r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found"
-            r"|command not found: conda(?![\w-])",
-        ),
-    ),
-    examples=("'conda' is not recognized as an internal or external command,",),
-    not_examples=(
-        "'miniconda' is not recognized as an internal or external command",
-        "zsh: command not found: conda-build",
-    ),
-)
-
-EXTERNALLY_MANAGED = Cause(
-    id="externally-managed",
-    place=(Layer.INSTALL, 90),
-    title="the system's own Python",
-    means="pip must not change it.",
-    proven_by="EXTERNALLY-MANAGED",
-    way_out="A virtual environment",
-    source="PEP 668",
-    explains=("torch-missing",),
-    message=Message(
-        title="This Python belongs to the operating system: pip may not install there",
-        text="Make an environment and install there",
-        way=_elsewhere,
-    ),
-    says=(says("externally-managed-environment"),),
-    examples=("error: externally-managed-environment",),
-)
-
-SITE_NOT_WRITABLE = Cause(
-    id="site-not-writable",
-    place=(Layer.INSTALL, 100),
-    title="this user may not install there",
-    means="Another user's environment.",
-    proven_by="No write permission",
-    way_out="Your own environment",
-    source="the file system",
-    explains=("torch-missing",),
-    message=Message(
-        title="The installer has no write permission for {path}",
-        plain="The installer has no write permission in the environment",
-        text="Make your own environment and install there; end programs that use the files",
-        way=_elsewhere,
-    ),
-    says=any_of(
-        {
-            "errno 13": r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'",
-            "winerror 5": r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'",
-        },
-    ),
-    examples=(
-        "ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/python3/dist-packages/numpy'",
-        "ERROR: [WinError 5] Access is denied: 'C:\\venv\\Lib\\site-packages\\torch\\lib\\c10.dll'",
-    ),
-)
-
-NO_TARGET = Cause(
-    id="no-target",
-    severity=Severity.NOTE,
-    title="no Python environment was named",
-    means="gpusetup does not judge its own tool environment.",
-    proven_by="No target",
-    way_out="--python PATH",
-    source="gpusetup",
-    by_check=True,
-    message=Message(
-        title="No Python environment was named: torch was not looked for",
-        text="Activate an environment, or name one with `--python PATH`",
-    ),
-)
-
-STALE_ENVIRONMENT = Cause(
-    id="stale-environment",
-    severity=Severity.WARNING,
-    title="the activated environment no longer exists",
-    means="VIRTUAL_ENV names a folder that is no environment.",
-    proven_by="The variable",
-    way_out="Activate the environment again",
-    source="Python documentation, venv",
-    message=Message(
-        title="{variable} names {path}, which is no environment",
-        text="doctor looked at another interpreter: activate it again",
-    ),
-)
+def _elsewhere(context: RuleContext) -> Lines:
+    return (paste.into_new_environment(context),)
 
 
 def _does_no_harm(context: RuleContext) -> bool:
     """No order: a text quotes the file because an import failed; live it may do no harm."""
-    said = events(context, MODULE_SHADOWED.id)
+    said = events(context, "module-shadowed")
     ours = any(e.values.get("module", "").startswith("torch") for e in said)
     return not (ours or context.torch.import_error or is_report(context))
 
@@ -229,100 +49,220 @@ NAMES = (
 STDLIB = "(?:" + "|".join(sorted(NAMES.split(), key=len, reverse=True)) + ")"
 """Modules that torch's import needs: a file of that name in the working folder hides them."""
 
-MODULE_SHADOWED = Cause(
-    id="module-shadowed",
-    place=(Layer.PROCESS, 10),
-    title="a local file hides a module that torch imports",
-    means="Python looks in the working folder first.",
-    proven_by="A file or folder of such a name there",
-    way_out="Rename it",
-    source="Python documentation, sys.path",
-    explains=(*BROKEN_TORCH, "torch-missing", "torch-half-installed"),
-    events=("backport-in-the-way", "module-shadowed"),
-    message=Message(
+CAUSES = (
+    Cause(
+        "conda-cuda-virtual-missing",
+        title="conda sees no CUDA driver here (the virtual package __cuda is missing), and the build "
+        "needs one",
+        means="Without the virtual package __cuda conda chooses CPU builds. The machine that solves need not be the one that computes.",
+        text="On a host without a GPU (an image build, a login node) say which CUDA the target "
+        "supports; else install the driver",
+        proven_by="CONDA_OVERRIDE_CUDA is empty, or conda says so",
+        source="conda documentation, virtual packages",
+        commands=_for_the_target,
+        says=(
+            says(
+                "__cuda",
+                r"nothing provides (?:requested )?(?P<needed>__cuda(?: \S{1,12})?) needed by",
+            ),
+            says(
+                "__cuda",
+                r"(?P<needed>__cuda(?: ?[\d.*<>=]{1,10})?)[ ,`'\"]{1,3}(?:which |that )?(?:is missing on the system|is missing|cannot be installed)",
+            ),
+            says(
+                "__cuda",
+                r"(?:virtual package|no candidates were found for|feature:/?\S{0,20}::) ?[`'\"]?(?P<needed>__cuda(?!==\d+\.\d+=0)(?: ?[=<>]{1,2} ?[\w.*]+)?)|(?P<needed2>__cuda(?: [\w.*<>=]{1,12})?), for which no candidates were found",
+            ),
+            says(
+                "__cuda", r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system"
+            ),
+            says("__cuda", r"MatchSpec\(\"(?P<needed>__cuda\S{0,12})\"\)"),
+        ),
+        examples=(
+            "nothing provides __cuda needed by pytorch-gpu-2.1.0",
+            "pytorch requires __cuda >=12, which is missing on the system",
+            "the virtual package __cuda >=12 does not hold",
+            'could not satisfy MatchSpec("__cuda")',
+        ),
+    ),
+    Cause(
+        "pip-missing",
+        title="The target environment has no pip: `pip install` would install elsewhere",
+        text="Use uv (as gpusetup does), or add pip",
+        proven_by="The target has no pip",
+        source="Python documentation, venv",
+        commands=_add_pip,
+        says=any_of(
+            {
+                "no module named": r"No module named ['\"]?pip\b['\"]?(?!\.)",
+                "not found": r"\bpip3?: (?:command )?not found|command not found: pip3?\b",
+                "' is not recognized": r"'pip3?' is not recognized",
+                "pip": r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b",
+            },
+        ),
+        examples=(
+            "/usr/bin/python3: No module named pip",
+            "bash: pip: command not found",
+            "'pip' is not recognized as an internal or external command",
+            "RUN python3 -m pip install torch says that the module pip is not installed",
+        ),
+        not_examples=("the package pip is not the newest",),
+    ),
+    Cause(
+        "conda-missing",
+        severity=Severity.WARNING,
+        title="conda is not installed, or not on PATH",
+        means="A guide's line asks for conda.",
+        text="You do not need conda: gpusetup makes an environment with uv. If you want conda, "
+        "install Miniforge (https://conda-forge.org/download/), then open its Miniforge Prompt "
+        "(Windows) or a new shell",
+        proven_by="The shell does not find conda",
+        not_when="`conda activate` asks for `conda init`: conda is there",
+        source="conda-forge, Miniforge's README",
+        commands=("gpusetup install --venv .venv",),
+        says=(
+            says(
+                "conda",
+                r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found"
+                r"|command not found: conda(?![\w-])",
+            ),
+        ),
+        examples=("'conda' is not recognized as an internal or external command,",),
+        not_examples=(
+            "'miniconda' is not recognized as an internal or external command",
+            "zsh: command not found: conda-build",
+        ),
+    ),
+    Cause(
+        "externally-managed",
+        title="This Python belongs to the operating system: pip may not install there",
+        means="Its packages are the distribution's, and pip would break them.",
+        text="Make an environment and install there",
+        proven_by="Its folder has a file EXTERNALLY-MANAGED",
+        source="PEP 668",
+        commands=_elsewhere,
+        says=(says("externally-managed-environment"),),
+        examples=("error: externally-managed-environment",),
+    ),
+    Cause(
+        "site-not-writable",
+        title="The installer has no write permission for {path}",
+        plain="The installer has no write permission in the environment",
+        means="The environment belongs to another user, or a program uses its files.",
+        text="Make your own environment and install there; end programs that use the files",
+        proven_by="This user cannot write there",
+        commands=_elsewhere,
+        says=any_of(
+            {
+                "errno 13": r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'",
+                "winerror 5": r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'",
+            },
+        ),
+        examples=(
+            "ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/python3/dist-packages/numpy'",
+            "ERROR: [WinError 5] Access is denied: 'C:\\venv\\Lib\\site-packages\\torch\\lib\\c10.dll'",
+        ),
+    ),
+    Cause(
+        "no-target",
+        severity=Severity.NOTE,
+        title="No Python environment was named: torch was not looked for",
+        means="gpusetup does not judge its own tool environment.",
+        text="Activate an environment, or name one with `--python PATH`",
+        proven_by="Neither an option nor an active environment names a target",
+        by_check=True,
+    ),
+    Cause(
+        "stale-environment",
+        severity=Severity.WARNING,
+        title="{variable} names {path}, which is no environment",
+        plain="The activated environment no longer exists",
+        text="doctor looked at another interpreter: activate it again",
+        proven_by="VIRTUAL_ENV names a folder that is no environment",
+        source="Python documentation, venv",
+    ),
+    Cause(
+        "module-shadowed",
         title="{path} hides the module {module} from programs started in this folder",
         plain="A local file hides a module from programs started in this folder",
+        means="Python looks in the working folder first.",
         text="Rename it (and delete its __pycache__), or start Python in another folder",
+        proven_by="The folder holds a file or a folder with the module's name",
+        source="Python documentation, sys.path",
+        stage="import",
+        explains=(
+            "torch-sees-no-gpu",
+            "torch-import-failed",
+            "gpu-check-failed",
+            "cuda-lib-missing",
+            "torch-missing",
+            "torch-half-installed",
+        ),
+        events=("backport-in-the-way", "module-shadowed"),
         cases=(
             Message(
                 having={"package": ""},
                 title="The package {package} hides Python's own module {module}",
-                detail="It is a backport for old Pythons and breaks newer ones.",
+                means="It is a backport for old Pythons and breaks newer ones.",
                 text="Remove it",
                 commands=("pip uninstall -y {package}",),
             ),
-            Message(where=(_does_no_harm,), severity=Severity.WARNING),
+            Message(where=(_does_no_harm,), only=Severity.WARNING),
+        ),
+        alike={
+            'python -c "import torch; print(torch.__file__, torch.__path__)"': (
+                "torch-half-installed",
+            )
+        },
+        says=(
+            any_of(
+                {
+                    "circular import": rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",
+                    "cannot import name": rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)",
+                    "consider renaming": r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name",
+                },
+            ),
+            any_of(
+                {
+                    "torch/_c": r"loaded the `torch/_C` folder of the PyTorch repository",
+                    "no module named": r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b",
+                    "torch/__init__.py in <module>": r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b",
+                    "name '_c' is not defined": r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined",
+                    "from a clone of the git repo": r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?",
+                    "(unknown location)": r"cannot import name '\w+' from 'torch\._C' \(unknown location\)",
+                    "module 'torch' has no attribute": r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'",
+                },
+                module="torch",
+            ),
+        ),
+        examples=(
+            "AttributeError: partially initialized module 'torch' has no attribute 'nn' (most likely due to a circular import)",
+            "ImportError: cannot import name 'Queue' from 'multiprocessing' (/home/u/proj/multiprocessing.py)",
+            "AttributeError: module 'random' has no attribute 'randint' (consider renaming '/home/u/random.py' since it has the same name as the standard library module named 'random')",
+            "It appears that PyTorch has loaded the `torch/_C` folder of the PyTorch repository rather than the C extensions",
+            "File \"/home/u/pytorch/torch/__init__.py\", line 237, in <module>\nModuleNotFoundError: No module named 'torch._C'",
+            "/home/u/pytorch/torch/__init__.py in <module>\n    9 from torch._C import *\nModuleNotFoundError: No module named 'torch._C'",
+            "File \"/home/u/pytorch/torch/__init__.py\", line 465, in <module>\nNameError: name '_C' is not defined",
+            "ImportError: You are importing PyTorch from a clone of the git repo: /home/u/pytorch",
+            "ImportError: cannot import name '_initExtension' from 'torch._C' (unknown location)",
         ),
     ),
-    stage="import",
-    alike=(
-        Alike(
-            causes=("torch-half-installed",),
-            asks='python -c "import torch; print(torch.__file__, torch.__path__)"',
-            settled_by=("program",),
-        ),
-    ),
-    says=(
-        *any_of(
-            {
-                "circular import": rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",
-                "cannot import name": rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)",
-                "consider renaming": r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name",
-            },
-        ),
-        *any_of(
-            {
-                "torch/_c": r"loaded the `torch/_C` folder of the PyTorch repository",
-                "no module named": r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b",
-                "torch/__init__.py in <module>": r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b",
-                "name '_c' is not defined": r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined",
-                "from a clone of the git repo": r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?",
-                "(unknown location)": r"cannot import name '\w+' from 'torch\._C' \(unknown location\)",
-                "module 'torch' has no attribute": r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'",
-            },
-            module="torch",
-        ),
-    ),
-    examples=(
-        "AttributeError: partially initialized module 'torch' has no attribute 'nn' (most likely due to a circular import)",
-        "ImportError: cannot import name 'Queue' from 'multiprocessing' (/home/u/proj/multiprocessing.py)",
-        "AttributeError: module 'random' has no attribute 'randint' (consider renaming '/home/u/random.py' since it has the same name as the standard library module named 'random')",
-        "It appears that PyTorch has loaded the `torch/_C` folder of the PyTorch repository rather than the C extensions",
-        "File \"/home/u/pytorch/torch/__init__.py\", line 237, in <module>\nModuleNotFoundError: No module named 'torch._C'",
-        "/home/u/pytorch/torch/__init__.py in <module>\n    9 from torch._C import *\nModuleNotFoundError: No module named 'torch._C'",
-        "File \"/home/u/pytorch/torch/__init__.py\", line 465, in <module>\nNameError: name '_C' is not defined",
-        "ImportError: You are importing PyTorch from a clone of the git repo: /home/u/pytorch",
-        "ImportError: cannot import name '_initExtension' from 'torch._C' (unknown location)",
-    ),
-)
-
-INSTALLED_BY_TWO = Cause(
-    id="installed-by-two",
-    place=(Layer.INSTALL, 110),
-    title="pip cannot remove what another installer installed",
-    means="distutils and conda packages have no RECORD that pip could follow.",
-    proven_by="pip's word",
-    way_out="A fresh environment",
-    source=PIP,
-    message=Message(
+    Cause(
+        "installed-by-two",
         title="pip cannot remove {name}: conda or the distribution installed it",
         plain="pip cannot remove a package that conda or the distribution installed",
+        means="distutils and conda packages have no RECORD that pip could follow.",
         text="Remove it with the tool that installed it, or make a fresh environment",
+        source=PIP,
         commands=("gpusetup install --venv .venv",),
-    ),
-    says=(
-        says(
-            "cannot uninstall",
-            r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project",
+        says=(
+            says(
+                "cannot uninstall",
+                r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project",
+            ),
         ),
-    ),
-    examples=(
-        "ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine",
-    ),
-    not_examples=(
-        "the python ABI tag of a wheel; no wheels are available with a matching python of ours or with a matching platform shoe",
-        "requires a different python snake; python implementation tags",
-        "a tools.nnwrap folder; x.whl is a supported wheel",
-        "wheel for the current platform is built; a matching platform tag; unable to find installation candidates' names; only has wheels for the following platform of trucks",
+        examples=(
+            "ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine",
+        ),
     ),
 )

@@ -4,41 +4,28 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.extensions import BUILD_CACHE, BUILD_CACHE_ON_WINDOWS
-from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import CPP_EXTENSION
-from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
 from gpusetup.fixes.distributions import anew
-from gpusetup.messages.fragments import COMPILED_MODULE, CPU_PART, IF, LIBRARY
+from gpusetup.messages.fragments import COMPILED_MODULE, CPU_PART
 from gpusetup.messages.row import any_of, says
-from gpusetup.model.finding import Fix
 
-
-def _architectures(context: RuleContext, text: str) -> Fix:
-    return Fix(text=text, commands=paste.build_for(context))
-
-
-EXTENSION_NOT_BUILT = Cause(
-    id="extension-not-built",
-    place=(Layer.LIBRARIES, 90),
-    title="the compiled part of an extension is missing",
-    means="Its Python files import but its operators do not: the build failed or was skipped, "
-    "or torch's build cache holds half a build.",
-    proven_by="The import names the compiled module (._C, ._ext), or a file of "
-    "torch_extensions that is not there",
-    not_when="extension-abi-mismatch: it exists but was built for another torch; "
-    "module-missing: the package as a whole",
-    way_out="A wheel with operators, a build that sees nvcc and the GPU; an empty cache",
-    source="mmcv, detectron2 and GroundingDINO documentation, installation; " + CPP_EXTENSION,
-    message=Message(
+CAUSES = (
+    Cause(
+        "extension-not-built",
         title="The compiled part of {module} is missing",
         plain="The compiled part of an extension is missing",
-        detail="Its build failed or was skipped (no compiler, no toolkit, no visible GPU), or a "
+        means="Its build failed or was skipped (no compiler, no toolkit, no visible GPU), or a "
         "variant without compiled operators is installed.",
         text="Rebuild it with the nvcc of torch's CUDA and a visible GPU (or set "
         "TORCH_CUDA_ARCH_LIST to its architecture), and read the build's output",
-        way=anew("extension-not-built"),
+        proven_by="The import names the compiled module (._C, ._ext), or a file of torch_extensions is not there",
+        not_when="extension-abi-mismatch: it exists but was built for another torch",
+        source="mmcv, detectron2 and GroundingDINO documentation, installation; " + CPP_EXTENSION,
+        commands=anew("extension-not-built"),
+        look=(alike.TORCHS_CUDA,),
+        see="see which CUDA torch has",
         cases=(
             Message(
                 having={"module": "^mmcv$"},
@@ -70,145 +57,120 @@ EXTENSION_NOT_BUILT = Cause(
                 for having in ({"cache": ""}, {"module": "_plugin$"})
             ),
         ),
-    ),
-    says=(
-        *any_of(
-            {
-                "not compiled with": r"RuntimeError: Not compiled with (?:CUDA|GPU) support",
-                "is not defined": r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined",
-                "not implemented on the cpu": r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU",
-                "'nonetype' object has no attribute '": r"'NoneType' object has no attribute '(?P<module>causal_conv1d|selective_scan|CameraModelType)\w*'",
-                "requires the cuda flash attention extensions": r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions",
-                "dll load failed while importing": r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b",
-                "is not built correctly": r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly",
-                "no module named": r"""(?x)
+        says=(
+            any_of(
+                {
+                    "not compiled with": r"RuntimeError: Not compiled with (?:CUDA|GPU) support",
+                    "is not defined": r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined",
+                    "not implemented on the cpu": r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU",
+                    "'nonetype' object has no attribute '": r"'NoneType' object has no attribute '(?P<module>causal_conv1d|selective_scan|CameraModelType)\w*'",
+                    "requires the cuda flash attention extensions": r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions",
+                    "dll load failed while importing": r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b",
+                    "is not built correctly": r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly",
+                    "no module named": r"""(?x)
         No\ module\ named\ ['\"]?
         (?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})
         (?:\.\w{1,40}){0,4}\.(?:_C|_ext|_cuda|_CUDA|core_cc|_kernels|cuda_ext)\b
         """,
-                "cannot import name": r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})",
-                "name '_c' is not defined": r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined",
-                "torch_extensions": r"""(?x)
+                    "cannot import name": r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})",
+                    "name '_c' is not defined": r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined",
+                    "torch_extensions": r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ cannot\ open\ shared\ object\ file
         """,
-            },
+                },
+            ),
+            says(
+                "name '_c' is not defined",
+                r"NameError: (?:global )?name '_C' is not defined",
+                unless=r"torch[/\\]__init__\.py|groundingdino|grounding_dino",
+            ),
+            says(
+                "_opnamespace",
+                r"'_OpNamespace' '_(?:C|moe_C|vllm_fa\d_C|C_cache_ops)' object has no attribute '\w{2,60}'",
+                module="vllm._C",
+            ),
+            says(
+                "import sgl_kernel",
+                r"Can ?not import sgl_kernel\. Please check your installation",
+                module="sgl_kernel",
+            ),
+            any_of(
+                {
+                    "turbomind engine is not installed": r"Fallback to pytorch engine because turbomind engine is not installed correctly",
+                },
+                module="turbomind",
+            ),
+            says(
+                "mmcv cuda compiler: not available",
+                r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available",
+                module="mmcv",
+            ),
+            says("no module named", rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b"),
+            says(
+                "libbitsandbytes_cpu",
+                CPU_PART,
+                module="bitsandbytes",
+            ),
+            says(
+                "ds_opt_adam",
+                r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'",
+                module="deepspeed",
+            ),
+            says(
+                "is not defined",
+                r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined",
+                module="exllamav2",
+            ),
         ),
-        says(
-            "name '_c' is not defined",
-            r"NameError: (?:global )?name '_C' is not defined",
-            unless=r"torch[/\\]__init__\.py|groundingdino|grounding_dino",
+        examples=(
+            "NameError: name 'autogptq_cuda_256' is not defined",
+            "RuntimeError: Not compiled with CUDA support",
+            "NameError: name '_C' is not defined",
+            "RuntimeError: Not implemented on the CPU",
+            "AttributeError: 'NoneType' object has no attribute 'causal_conv1d_fwd'",
+            "AttributeError: '_OpNamespace' '_C' object has no attribute 'rms_norm'",
+            "ImportError: Can not import sgl_kernel. Please check your installation.",
+            "lmdeploy - WARNING - Fallback to pytorch engine because turbomind engine is not installed correctly.",
+            "ImportError: vllm.vllm_flash_attn requires the CUDA flash attention extensions (_vllm_fa2_C or _vllm_fa3_C). On ROCm, use upstream flash_attn.",
+            "ImportError: DLL load failed while importing upfirdn2d_plugin: The specified module could not be found.",
+            "sys.platform: linux\nCUDA available: True\nMMCV: 1.7.1\nMMCV Compiler: GCC 9.4\nMMCV CUDA Compiler: not available",
+            "ImportError: cannot import name '_C' from 'detectron2' (/x/detectron2/__init__.py)",
+            "File \"/x/groundingdino/models/ms_deform_attn.py\", line 53\nNameError: name '_C' is not defined",
+            "ImportError: /home/u/.cache/torch_extensions/py311_cu124/fused_adam/fused_adam.so: cannot open shared object file: No such file or directory",
+            "detectron2._C           failed to import. detectron2 is not built correctly",
+            "Could not load the native library: /srv/bnb/libbitsandbytes_cpu.so: cannot open shared object file",
+            "NameError: name 'exllamav2_ext' is not defined",
+            "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'",
         ),
-        says(
-            "_opnamespace",
-            r"'_OpNamespace' '_(?:C|moe_C|vllm_fa\d_C|C_cache_ops)' object has no attribute '\w{2,60}'",
-            module="vllm._C",
-        ),
-        says(
+        not_examples=(
+            "it is not compiled with anything",
+            "it is not implemented on the CPU yet",
+            "'_OpNamespace' 'mylib' object has an attribute 'f'",
             "import sgl_kernel",
-            r"Can ?not import sgl_kernel\. Please check your installation",
-            module="sgl_kernel",
-        ),
-        *any_of(
-            {
-                "turbomind engine is not installed": r"Fallback to pytorch engine because turbomind engine is not installed correctly",
-            },
-            module="turbomind",
-        ),
-        says(
-            "mmcv cuda compiler: not available",
-            r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available",
-            module="mmcv",
-        ),
-        says("no module named", rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b"),
-        says(
-            "libbitsandbytes_cpu",
-            CPU_PART,
-            module="bitsandbytes",
-        ),
-        says(
-            "ds_opt_adam",
-            r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'",
-            module="deepspeed",
-        ),
-        says(
-            "is not defined",
-            r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined",
-            module="exllamav2",
-        ),
-        says(
-            "wheel",
-            rf"\bwheels? for (?P<module>{LIBRARY}) (?:are|is|were|was)(?:n't| not) (?:actually |really )?(?:built|compiled) (?:against|with|for) (?:CUDA|GPU)",
-            unless=rf"{IF}(?:the )?wheels?",
         ),
     ),
-    examples=(
-        "NameError: name 'autogptq_cuda_256' is not defined",
-        "RuntimeError: Not compiled with CUDA support",
-        "NameError: name '_C' is not defined",
-        "RuntimeError: Not implemented on the CPU",
-        "AttributeError: 'NoneType' object has no attribute 'causal_conv1d_fwd'",
-        "AttributeError: '_OpNamespace' '_C' object has no attribute 'rms_norm'",
-        "ImportError: Can not import sgl_kernel. Please check your installation.",
-        "lmdeploy - WARNING - Fallback to pytorch engine because turbomind engine is not installed correctly.",
-        "ImportError: vllm.vllm_flash_attn requires the CUDA flash attention extensions (_vllm_fa2_C or _vllm_fa3_C). On ROCm, use upstream flash_attn.",
-        "ImportError: DLL load failed while importing upfirdn2d_plugin: The specified module could not be found.",
-        "sys.platform: linux\nCUDA available: True\nMMCV: 1.7.1\nMMCV Compiler: GCC 9.4\nMMCV CUDA Compiler: not available",
-        "ImportError: cannot import name '_C' from 'detectron2' (/x/detectron2/__init__.py)",
-        "File \"/x/groundingdino/models/ms_deform_attn.py\", line 53\nNameError: name '_C' is not defined",
-        "ImportError: /home/u/.cache/torch_extensions/py311_cu124/fused_adam/fused_adam.so: cannot open shared object file: No such file or directory",
-        "detectron2._C           failed to import. detectron2 is not built correctly",
-        "Could not load the native library: /srv/bnb/libbitsandbytes_cpu.so: cannot open shared object file",
-        "NameError: name 'exllamav2_ext' is not defined",
-        "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'",
-        "your prebuilt wheels for pytorch3d are not actually built against cuda",
-    ),
-    not_examples=(
-        "it is not compiled with anything",
-        "it is not implemented on the CPU yet",
-        "'_OpNamespace' 'mylib' object has an attribute 'f'",
-        "import sgl_kernel",
-    ),
-)
-
-BUILD_WITHOUT_GPU = Cause(
-    id="build-without-gpu",
-    place=(Layer.INSTALL, 210),
-    title="an extension is built on a machine where torch sees no GPU",
-    means="torch takes the architectures to build from the GPUs, and there is none.",
-    proven_by="_get_cuda_arch_flags ends in IndexError",
-    not_when="cuda-toolkit-missing; a build that failed in the compiler",
-    way_out="TORCH_CUDA_ARCH_LIST",
-    source=CPP_EXTENSION + ", _get_cuda_arch_flags",
-    message=Message(
+    Cause(
+        "build-without-gpu",
         title="torch sees no GPU, so it cannot choose the architecture of the extension",
-        detail="As in `docker build`, on a login node, or under a driver that does not answer. "
-        "Without TORCH_CUDA_ARCH_LIST torch builds for the GPUs that it sees.",
+        means="In `docker build`, on a login node and under a driver that does not answer torch sees none, and without TORCH_CUDA_ARCH_LIST it builds for the GPUs that it sees.",
         text="Set TORCH_CUDA_ARCH_LIST to the architectures of the target GPUs "
         "(torch.cuda.get_device_capability() prints it there)",
-        way=_architectures,
-    ),
-    stage="build",
-    says=(
-        *any_of(
-            {
-                "cuda_architectures is set to": r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
-                "_get_cuda_arch_flags": r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
-            },
+        proven_by="_get_cuda_arch_flags ends in IndexError",
+        not_when="cuda-toolkit-missing: the build finds no nvcc",
+        source=CPP_EXTENSION + ", _get_cuda_arch_flags",
+        stage="build",
+        commands=paste.build_for,
+        says=(
+            any_of(
+                {
+                    "cuda_architectures is set to": r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
+                    "_get_cuda_arch_flags": r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
+                },
+            ),
         ),
-        says(
-            (*("docker build", "docker image build", "falling back to multiple"),),
-            r"\bis_available\b[^\n]{0,80}?\b(?:false|no GPU)\b[^.\n]{0,60}?\b(?:during|in|at|while|inside)(?: an?| the)? docker (?:image )?build\b|\b(?:during|in|at|while|inside)(?: an?| the)? docker (?:image )?build\b[^.\n]{0,80}?\b(?:false|no GPU|GPU is not)\b|CUDA not available\. Falling back to multiple architectures",
-            unless=r"--gpus|\bdocker run\b",
+        examples=(
+            "File \"/x/torch/utils/cpp_extension.py\", line 1780, in _get_cuda_arch_flags\n    arch_list[-1] += '+PTX'\nIndexError: list index out of range",
         ),
-    ),
-    examples=(
-        "File \"/x/torch/utils/cpp_extension.py\", line 1780, in _get_cuda_arch_flags\n    arch_list[-1] += '+PTX'\nIndexError: list index out of range",
-        "during a docker build, this runtime check always returns false (no GPU access)",
-    ),
-    not_examples=(
-        "docker build works",
-        "the docker image build is slow",
-        "falling back to multiple workers",
     ),
 )

@@ -6,8 +6,8 @@ import re
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
-from gpusetup.causes.layers import COMPANIONS, Layer
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.layers import COMPANIONS
+from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import CPP_EXTENSION
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
 from gpusetup.evidence.places import is_beside_torch
@@ -15,7 +15,6 @@ from gpusetup.fixes import paste
 from gpusetup.fixes.distributions import anew, built_anew
 from gpusetup.messages.fragments import COMPILED_MODULE, LIBRARY, MAYBE, TORCH_LIBRARY, TORCH_SYMBOL
 from gpusetup.messages.row import any_of, says
-from gpusetup.model.finding import Fix
 from gpusetup.model.machine import Event, Events
 from gpusetup.model.versions import Capability
 
@@ -23,83 +22,9 @@ BUILD_CACHE = "rm -rf ~/.cache/torch_extensions"
 
 BUILD_CACHE_ON_WINDOWS = r"Remove-Item -Recurse -Force $env:LOCALAPPDATA\torch_extensions"
 
-EXTENSION_TOO_OLD_FOR_TORCH = Cause(
-    id="extension-too-old-for-torch",
-    place=(Layer.INSTALL, 230),
-    title="a package includes a header that torch no longer has",
-    means="torch 1.11 removed THC; older extensions include it.",
-    proven_by="The compiler does not find THC/...",
-    not_when="cuda-toolkit-missing: a header of CUDA is missing",
-    way_out="The package's newer release, or an older torch",
-    source="release notes of torch 1.11, removed headers",
-    message=Message(
-        title="The package's sources include {header}, which torch no longer has",
-        plain="The package's sources include a header that torch no longer has",
-        detail="torch 1.11 removed the headers of THC; ATen and c10 took their place.",
-        text="Use a newer release or a fork of the package, or build it in an "
-        "environment with torch 1.10 or older",
-        look=(alike.TORCHS_CUDA,),
-        see="check which torch is installed",
-    ),
-    stage="build",
-    says=any_of(
-        {
-            "thc/": r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
-            "deprecatedtypeproperties": r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to",
-            "was not declared in this scope": r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope",
-            'identifier "': r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined",
-        },
-    ),
-    examples=(
-        "fatal error: THC/THC.h: No such file or directory",
-        'error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists',
-        "error: 'AT_CHECK' was not declared in this scope",
-        'error: identifier "AT_CHECK" is undefined',
-    ),
-    not_examples=(
-        "warning: at::DeprecatedTypeProperties is deprecated",
-        "error: 'my_name' was not declared in this scope",
-        'error: identifier "my_name" is undefined',
-    ),
-)
-
 OLD_CARD = r"(?:V100|T4|P100|P40|(?:GTX ?)?(?:10[5-8]0|16[5-6]0)(?: ?Ti)?|(?:RTX ?)?20[5-8]0(?: ?Ti)?|Volta|Turing|Pascal)"
 
 FLASH = r"flash[-_ ]?att(?:ention|en|n)?(?:[- ]?2)?"
-
-GPU_TOO_OLD_FOR_FLASH_ATTENTION = Cause(
-    id="gpu-too-old-for-flash-attention",
-    place=(Layer.LIBRARIES, 120),
-    title="FlashAttention does not support this GPU",
-    means="Version 2 needs Ampere (8.0), version 1 Turing (7.5).",
-    proven_by="Its own message",
-    not_when="extension-arch-mismatch: it supports the GPU but was not built for it",
-    way_out="torch's own attention",
-    source="FlashAttention's README and csrc/flash_attn/flash_api.cpp",
-    message=Message(
-        title="FlashAttention supports {needs} GPUs and newer, and the GPU that ran it is older",
-        plain="FlashAttention supports Ampere GPUs and newer, and the GPU that ran it is older",
-        text='Let torch\'s own attention compute instead: attn_implementation="sdpa" in '
-        "transformers, flash_attn: false or no --flash-attn in trainers; the package itself "
-        "may go (its last series 1, `flash-attn<2`, supports Turing)",
-        commands=("pip uninstall -y flash-attn",),
-    ),
-    stage="first-kernel",
-    says=(
-        says(
-            "flashattention only supports",
-            r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
-        ),
-        says(
-            ("flash",),
-            rf"\b{FLASH} (?:is |are )?(?:not|n't|un)[- ]?(?:be )?(?:support(?:ed)?|compatible|available|usable) (?:on|by|with|for) (?:the |my |a |an )?(?:\w+ )?{OLD_CARD}\b"
-            rf"|\b{OLD_CARD}s? (?:gpus? )?(?:does(?: not|n't)|do(?: not|n't)|cannot|can't) (?:support|run|use) {FLASH}|{OLD_CARD} ?(?:显卡)?(?:不支持|不兼容) ?{FLASH}",
-            unless=r"\b(?:if|since|because) flash|\bflash_attn_2_cuda|undefined symbol",
-            needs="Ampere",
-        ),
-    ),
-    examples=("flash attention is not supported on V100",),
-)
 
 
 def _is_for_intel(context: RuleContext) -> bool:
@@ -108,7 +33,7 @@ def _is_for_intel(context: RuleContext) -> bool:
 
 def _is_no_companions(context: RuleContext) -> bool:
     """Or torchvision or torchaudio may be what loads the one library that is named."""
-    said = [event.values for event in events(context, EXTENSION_ABI_MISMATCH.id)]
+    said = [event.values for event in events(context, "extension-abi-mismatch")]
     bare = all(set(v) == {"library"} and "c10_cuda" not in v["library"] for v in said)
     return not (bare and events(context, *COMPANIONS[:2]))
 
@@ -117,25 +42,114 @@ BREAKS = r"(?:fails? to (?:load|import)|failed to (?:load|import)|(?:can ?not|ca
 
 NEW_TORCH = r"(?:(?:un)?install|replac|updat|upgrad|downgrad|overwr[io]t|chang)\w{0,6}[^.\n]{0,40}?\b(?:py)?torch\b"
 
-EXTENSION_ABI_MISMATCH = Cause(
-    id="extension-abi-mismatch",
-    place=(Layer.LIBRARIES, 30),
-    title="an extension was built for another torch or C++ ABI",
-    means="It calls torch's C++ functions by names that changed.",
-    proven_by="An undefined symbol of torch, or the extension's own check",
-    not_when="torchvision-mismatch, torchaudio-mismatch, mixed-conda-pip, if the damaged files are torch's own",
-    way_out="Its release for this torch, or a new build",
-    source="PyTorch documentation, C++ ABI; messages of xformers and others",
-    explains=("torch-import-failed", "extension-arch-mismatch"),
-    holds=(_is_no_companions,),
-    message=Message(
+
+def capabilities(context: RuleContext) -> list[Capability]:
+    return [g.compute_capability for g in gpus(context) if g.compute_capability]
+
+
+def kernel_messages(context: RuleContext) -> Events:
+    """Invalid device function and no binary for the GPU, in the numbers of both runtimes."""
+    return (*events(context, "no-kernel-image"), *cuda_errors(context, 8, 48, 98, 209))
+
+
+def extension_of(context: RuleContext, messages: Events) -> str | None:
+    """The extension that raised it, or that was built for other architectures only."""
+    raised = [event.values.get("module", "") for event in messages]
+    own = [
+        m for m in raised if m.partition(".")[0] not in ("", "torch", "aten", "c10", "functorch")
+    ]
+    installed = events(context, "extension-installed") if not gpus(context) else ()
+    built = [e for e in events(context, "extension-arch") if not _built_for(context, e)]
+    others = [event.values.get("module") or "an extension" for event in (*installed, *built)]
+    return next(iter((*own, *others)), None)
+
+
+def _built_for(context: RuleContext, said: Event) -> bool:
+    """Whether a list such as `7.5 8.6` or `sm_75,sm_86` names every GPU; yes if none is known."""
+    words = re.findall(r"(?<![\w.])(?:sm_\d+|\d+\.\d)(?![\w.])", said.values.get("arches", ""))
+    listed = [Capability.parse(word) for word in words]
+    return not listed or all(
+        any(a.major == c.major and a <= c for a in listed) for c in capabilities(context)
+    )
+
+
+CAUSES = (
+    Cause(
+        "extension-too-old-for-torch",
+        title="The package's sources include {header}, which torch no longer has",
+        plain="The package's sources include a header that torch no longer has",
+        means="torch 1.11 removed the headers of THC; ATen and c10 took their place.",
+        text="Use a newer release or a fork of the package, or build it in an "
+        "environment with torch 1.10 or older",
+        proven_by="The compiler does not find a header of THC",
+        not_when="cuda-toolkit-missing: a header of CUDA is missing",
+        source="release notes of torch 1.11, removed headers",
+        stage="build",
+        look=(alike.TORCHS_CUDA,),
+        see="check which torch is installed",
+        says=any_of(
+            {
+                "thc/": r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
+                "deprecatedtypeproperties": r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to",
+                "was not declared in this scope": r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope",
+                'identifier "': r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined",
+            },
+        ),
+        examples=(
+            "fatal error: THC/THC.h: No such file or directory",
+            'error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists',
+            "error: 'AT_CHECK' was not declared in this scope",
+            'error: identifier "AT_CHECK" is undefined',
+        ),
+        not_examples=(
+            "warning: at::DeprecatedTypeProperties is deprecated",
+            "error: 'my_name' was not declared in this scope",
+            'error: identifier "my_name" is undefined',
+        ),
+    ),
+    Cause(
+        "gpu-too-old-for-flash-attention",
+        title="FlashAttention supports {needs} GPUs and newer, and the GPU that ran it is older",
+        plain="FlashAttention supports Ampere GPUs and newer, and the GPU that ran it is older",
+        means="Version 2 needs Ampere (8.0), and version 1 needs Turing (7.5).",
+        text='Let torch\'s own attention compute instead: attn_implementation="sdpa" in '
+        "transformers, flash_attn: false or no --flash-attn in trainers; the package itself "
+        "may go (its last series 1, `flash-attn<2`, supports Turing)",
+        not_when="extension-arch-mismatch: it supports the GPU but was not built for it",
+        source="FlashAttention's README and csrc/flash_attn/flash_api.cpp",
+        stage="first-kernel",
+        commands=("pip uninstall -y flash-attn",),
+        says=(
+            says(
+                "flashattention only supports",
+                r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
+            ),
+            says(
+                ("flash",),
+                rf"\b{FLASH} (?:is |are )?(?:not|n't|un)[- ]?(?:be )?(?:support(?:ed)?|compatible|available|usable) (?:on|by|with|for) (?:the |my |a |an )?(?:\w+ )?{OLD_CARD}\b"
+                rf"|\b{OLD_CARD}s? (?:gpus? )?(?:does(?: not|n't)|do(?: not|n't)|cannot|can't) (?:support|run|use) {FLASH}|{OLD_CARD} ?(?:显卡)?(?:不支持|不兼容) ?{FLASH}",
+                unless=r"\b(?:if|since|because) flash|\bflash_attn_2_cuda|undefined symbol",
+                needs="Ampere",
+            ),
+        ),
+        examples=("flash attention is not supported on V100",),
+    ),
+    Cause(
+        "extension-abi-mismatch",
         title="{module} was built for another torch than the installed one",
         plain="A compiled extension was built for another torch than the installed one",
-        detail="An extension calls torch's C++ functions by their mangled names: it fits the "
+        means="An extension calls torch's C++ functions by their mangled names: it fits the "
         "release (and CUDA) that it was compiled with.",
         text="Install its release for this torch (see its compatibility table), or rebuild it "
         "against this torch",
-        way=anew("extension-abi-mismatch"),
+        proven_by="A symbol of torch is undefined, or the extension's own check says so",
+        not_when="torchvision-mismatch, torchaudio-mismatch; mixed-conda-pip: the damaged files are torch's own",
+        source="PyTorch documentation, C++ ABI; messages of xformers and others",
+        explains=("extension-arch-mismatch",),
+        where=(_is_no_companions,),
+        commands=anew("extension-abi-mismatch"),
+        look=(alike.TORCHS_CUDA,),
+        see="see which CUDA torch has",
         cases=(
             Message(
                 having={"library": "^libc10_cuda"},
@@ -168,144 +182,122 @@ EXTENSION_ABI_MISMATCH = Cause(
                 then=("pip install --no-build-isolation --no-cache-dir -e .",),
             ),
         ),
-    ),
-    says=(
-        *any_of(
-            {
-                "undefined symbol": rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
-                "torch_extensions": r"""(?x)
+        says=(
+            any_of(
+                {
+                    "undefined symbol": rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
+                    "torch_extensions": r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ undefined\ symbol:?
         \ (?P<symbol>\w+)
         """,
-                "cuda undefined symbol": r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
-                ".so": rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
-                "specified procedure": r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
-                "was compiled against": r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
-            },
-        ),
-        says(
-            "xformers was built for",
-            r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)",
-            module="xformers",
-        ),
-        says(
-            "undefined symbol",
-            rf"""(?x)
+                    "cuda undefined symbol": r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
+                    ".so": rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
+                    "specified procedure": r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
+                    "was compiled against": r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
+                },
+            ),
+            says(
+                "xformers was built for",
+                r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)",
+                module="xformers",
+            ),
+            says(
+                "undefined symbol",
+                rf"""(?x)
         (?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})
         (?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
-        ),
-        says(
-            "undefined symbol",
-            rf"/(?P<module>(?!torch(?:vision|audio)?/|lib/)[A-Za-z][\w-]{{1,40}})/_(?:C|ext|cuda)[\w.-]{{0,60}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
-        ),
-        says(
-            "undefined symbol",
-            rf"""(?x)
+            ),
+            says(
+                "undefined symbol",
+                rf"/(?P<module>(?!torch(?:vision|audio)?/|lib/)[A-Za-z][\w-]{{1,40}})/_(?:C|ext|cuda)[\w.-]{{0,60}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
+            ),
+            says(
+                "undefined symbol",
+                rf"""(?x)
         (?P<copy>/(?:(?!(?:site|dist)-packages|torch_extensions)[^\s'\":]){{2,200}})/
         (?P<module>(?!_|lib(?:torch|c10))[\w-]{{2,60}})
         (?:\.[\w-]{{1,40}}){{0,2}}\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
-            unless=r"torch(?:audio|vision)[/\\]",
-        ),
-        says(
-            "symbol not found",
-            rf"""(?x)
+                unless=r"torch(?:audio|vision)[/\\]",
+            ),
+            says(
+                "symbol not found",
+                rf"""(?x)
         dlopen\((?:[^()]{{0,200}}/)?
         (?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})
         (?:\.[\w-]{{1,40}}){{0,3}},\ \w{{1,10}}\):\ Symbol\ not\ found:
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
-            unless=r"torch(?:audio|vision)[/\\]|_torch_sox",
-        ),
-        says(
-            "undefined symbol",
-            rf"""(?x)
+                unless=r"torch(?:audio|vision)[/\\]|_torch_sox",
+            ),
+            says(
+                "undefined symbol",
+                rf"""(?x)
         (?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)
         (?:\.[\w-]+)*\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
-            unless=r"torch(?:audio|vision)[/\\]",
-        ),
-        says(
-            "undefined symbol",
-            r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)",
-            unless=r"\.so|lib(?:torch|c10)",
-        ),
-        says(
-            (
-                *(
-                    " load",
-                    " import",
-                    "breaks",
-                    "broke",
-                    "broken",
-                    "incompatible",
-                    "no longer",
-                    "stop",
+                unless=r"torch(?:audio|vision)[/\\]",
+            ),
+            says(
+                "undefined symbol",
+                r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)",
+                unless=r"\.so|lib(?:torch|c10)",
+            ),
+            says(
+                (
+                    *(
+                        " load",
+                        " import",
+                        "breaks",
+                        "broke",
+                        "broken",
+                        "incompatible",
+                        "no longer",
+                        "stop",
+                    ),
                 ),
+                rf"\b{NEW_TORCH}.{{0,260}}?\b(?P<module>{LIBRARY}) {BREAKS}|\b(?P<extension>{LIBRARY}) {BREAKS}[^.\n]{{0,60}}?\b(?:after|since|because|when|as)\b[^.\n]{{0,60}}?{NEW_TORCH}"
+                rf"|torch(?: ?(?:==)?v?\d[\w.+]{{0,14}})? (?:update |upgrade |release )?(?:broke|breaks|has broken) (?P<broken>{LIBRARY})\b",
+                unless=rf"{MAYBE}(?:update|upgrade|fail|break|install|torch)",
             ),
-            rf"\b{NEW_TORCH}.{{0,260}}?\b(?P<module>{LIBRARY}) {BREAKS}|\b(?P<extension>{LIBRARY}) {BREAKS}[^.\n]{{0,60}}?\b(?:after|since|because|when|as)\b[^.\n]{{0,60}}?{NEW_TORCH}"
-            rf"|torch(?: ?(?:==)?v?\d[\w.+]{{0,14}})? (?:update |upgrade |release )?(?:broke|breaks|has broken) (?P<broken>{LIBRARY})\b",
-            unless=rf"{MAYBE}(?:update|upgrade|fail|break|install|torch)",
+        ),
+        examples=(
+            "ImportError causal_conv1d_cuda.cpython-310-x86_64-linux-gnu.so undefined symbol",
+            "OSError: libtorch_cuda.so: cannot open shared object file: torchaudio is 2.5, torchvision is 0.20",
+            "WARNING: xFormers was built for:\n    PyTorch 2.5.1+cu121 with CUDA 1201 (you have 2.6.0+cu124)\n    Python  3.11.10 (you have 3.11.9)",
+            "ImportError: /home/u/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE",
+            "flash_attn_2_cuda undefined symbol",
+            "ImportError: dlopen(/x/site-packages/torch_sparse/_spmm_cpu.so, 0x0006): Symbol not found: __ZN3c106detail14torchCheckFailE",
+            "ImportError: undefined symbol: _ZN3c104cuda14ExchangeDeviceEa",
+            "RuntimeError: torch_cluster was compiled against a different PyTorch version 2.1.0",
+            "torch 2.10.0 broke torchcodec",
+        ),
+        not_examples=(
+            "selective_scan_cuda has an undefined symbol",
+            "flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so has every symbol",
+            "torch broke the record",
+            "whether torch 2.9 breaks xformers",
         ),
     ),
-    examples=(
-        "ImportError causal_conv1d_cuda.cpython-310-x86_64-linux-gnu.so undefined symbol",
-        "OSError: libtorch_cuda.so: cannot open shared object file: torchaudio is 2.5, torchvision is 0.20",
-        "WARNING: xFormers was built for:\n    PyTorch 2.5.1+cu121 with CUDA 1201 (you have 2.6.0+cu124)\n    Python  3.11.10 (you have 3.11.9)",
-        "ImportError: /home/u/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE",
-        "flash_attn_2_cuda undefined symbol",
-        "ImportError: dlopen(/x/site-packages/torch_sparse/_spmm_cpu.so, 0x0006): Symbol not found: __ZN3c106detail14torchCheckFailE",
-        "ImportError: undefined symbol: _ZN3c104cuda14ExchangeDeviceEa",
-        "RuntimeError: torch_cluster was compiled against a different PyTorch version 2.1.0",
-        "torch 2.10.0 broke torchcodec",
-    ),
-    not_examples=(
-        "selective_scan_cuda has an undefined symbol",
-        "flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so has every symbol",
-        "torch broke the record",
-        "whether torch 2.9 breaks xformers",
-    ),
-)
-
-
-def capabilities(context: RuleContext) -> list[Capability]:
-    return [g.compute_capability for g in gpus(context) if g.compute_capability]
-
-
-EXTENSION_ARCH_MISMATCH = Cause(
-    id="extension-arch-mismatch",
-    place=(Layer.LIBRARIES, 100),
-    title="an extension has no kernel for the GPU, but torch has",
-    means="It was compiled for the GPUs of another machine.",
-    proven_by="No kernel image, although torch's own kernels support the GPU or the extension's "
-    "list does not",
-    not_when="arch-too-new-for-wheel, arch-too-old-for-wheel",
-    way_out="Rebuild it with TORCH_CUDA_ARCH_LIST",
-    source=CPP_EXTENSION,
-    explains=("gpu-check-failed",),
-    stage="first-kernel",
-    alike=(
-        Alike(
-            causes=("arch-too-old-for-wheel", "arch-too-new-for-wheel"),
-            asks=alike.TORCHS_KERNELS,
-            settled_by=("gpus", "kernels"),
-        ),
-    ),
-    by_check=True,
-    message=Message(
+    Cause(
+        "extension-arch-mismatch",
         title="{who} has no kernel for {gpu}",
+        plain="An extension has no kernel for the GPU, but torch has",
+        means="It was compiled for the GPUs of another machine.",
         text="Rebuild the extension for this GPU (or install its wheel for a newer release)",
-        way=lambda context, text: Fix(
-            text=text,
-            commands=(
-                *paste.build_for(context),
-                *built_anew(context, extension_of(context, kernel_messages(context))),
-            ),
+        proven_by="A kernel is missing, although torch's own kernels support the GPU or the extension's list does not",
+        not_when="arch-too-new-for-wheel, arch-too-old-for-wheel: torch itself lacks the kernel",
+        source=CPP_EXTENSION,
+        stage="first-kernel",
+        by_check=True,
+        commands=lambda context: (
+            *paste.build_for(context),
+            *built_anew(context, extension_of(context, kernel_messages(context))),
         ),
         cases=(
             Message(
@@ -313,31 +305,11 @@ EXTENSION_ARCH_MISMATCH = Cause(
                 text="Install the program's newest release, or build it with kernels for this GPU",
             ),
         ),
+        alike={
+            alike.TORCHS_KERNELS: (
+                "arch-too-old-for-wheel",
+                "arch-too-new-for-wheel",
+            )
+        },
     ),
 )
-
-
-def kernel_messages(context: RuleContext) -> Events:
-    """Invalid device function and no binary for the GPU, in the numbers of both runtimes."""
-    return (*events(context, "no-kernel-image"), *cuda_errors(context, 8, 48, 98, 209))
-
-
-def extension_of(context: RuleContext, messages: Events) -> str | None:
-    """The extension that raised it, or that was built for other architectures only."""
-    raised = [event.values.get("module", "") for event in messages]
-    own = [
-        m for m in raised if m.partition(".")[0] not in ("", "torch", "aten", "c10", "functorch")
-    ]
-    installed = events(context, "extension-installed") if not gpus(context) else ()
-    built = [e for e in events(context, "extension-arch") if not _built_for(context, e)]
-    others = [event.values.get("module") or "an extension" for event in (*installed, *built)]
-    return next(iter((*own, *others)), None)
-
-
-def _built_for(context: RuleContext, said: Event) -> bool:
-    """Whether a list such as `7.5 8.6` or `sm_75,sm_86` names every GPU; yes if none is known."""
-    words = re.findall(r"(?<![\w.])(?:sm_\d+|\d+\.\d)(?![\w.])", said.values.get("arches", ""))
-    listed = [Capability.parse(word) for word in words]
-    return not listed or all(
-        any(a.major == c.major and a <= c for a in listed) for c in capabilities(context)
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import INIT_FAILS, Layer
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import places
 from gpusetup.evidence.context import RuleContext, gpus
@@ -10,24 +9,33 @@ from gpusetup.evidence.places import IN_KUBERNETES, in_windows_itself, in_wsl
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.fixes import paste
 from gpusetup.messages.row import any_of, says
-from gpusetup.model.finding import Fix
+from gpusetup.model.shell import Lines
 
-UVM_MISSING = Cause(
-    id="uvm-missing",
-    impossible=(in_windows_itself, in_wsl),
-    place=(Layer.READINESS, 20),
-    title="nvidia_uvm or its node is missing",
-    means="NVML and nvidia-smi work without it, CUDA does not.",
-    proven_by="Module or node missing, and cuInit fails",
-    way_out="modprobe nvidia_uvm; nvidia-modprobe -u",
-    source="manual page of nvidia-modprobe",
-    explains=INIT_FAILS,
-    by_check=True,
-    message=Message(
+HIDES = "CUDA_VISIBLE_DEVICES"
+
+
+def _chosen(context: RuleContext) -> Lines:
+    named = [one for gpu in gpus(context) for one in gpu.mig_instances if is_an_identifier(one)]
+    return tuple(paste.setting(context, HIDES, one) for one in named[:1])
+
+
+DESKTOP_PROFILE = (
+    r"(?<![\w-])(?P<profile>(?:A(?:2|10|16|30|40|100\w{0,2})|L(?:2|4|20|40S?)|[TPM]\d{1,2}|P100\w?|V100\w{0,3}"
+    r"|(?:RTX ?)?(?:PRO ?)?(?:A?[56]000(?:-?Ada|A)?|[68]000\w?)|B\d{2,3}\w?)-\d{1,2}[AB])(?![\w-])"
+)
+"""A vGPU profile for applications (A) or desktops (B) by its name: A16-8A, RTX6000-8A, T4-2B."""
+
+CAUSES = (
+    Cause(
+        "uvm-missing",
         title="CUDA's unified memory module (nvidia_uvm) or its device node is missing",
+        means="NVML and nvidia-smi work without it, CUDA does not.",
         text="Load nvidia_uvm and make its node",
+        proven_by="The module or its node is missing, and cuInit fails",
+        source="manual page of nvidia-modprobe",
+        impossible=(in_windows_itself, in_wsl),
+        by_check=True,
         commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
-        needs_root=True,
         cases=(
             Message(
                 where=(places.IN_A_CONTAINER,),
@@ -35,72 +43,60 @@ UVM_MISSING = Cause(
                 "(`lxc.mount.entry = /dev/nvidia-uvm dev/nvidia-uvm none "
                 "bind,optional,create=file` for LXC), then start it again",
                 commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
-                needs_root=True,
             ),
         ),
-    ),
-    says=(
-        *any_of(
-            {
-                "adding custom device": r'adding custom device "/dev/nvidia-uvm[\w-]*": no',
-                "uvm": r"could not load (?:the )?UVM kernel module",
-                "/dev/nvidia-uvm": r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
-            },
+        says=(
+            any_of(
+                {
+                    "adding custom device": r'adding custom device "/dev/nvidia-uvm[\w-]*": no',
+                    "uvm": r"could not load (?:the )?UVM kernel module",
+                    "/dev/nvidia-uvm": r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
+                },
+            ),
+            says("uvm", r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)"),
         ),
-        says("uvm", r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)"),
+        examples=(
+            'docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory',
+            "nvidia-modprobe: could not load the UVM kernel module",
+            "stat failed: /dev/nvidia-uvm: no such file or directory",
+        ),
     ),
-    examples=(
-        'docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory',
-        "nvidia-modprobe: could not load the UVM kernel module",
-        "stat failed: /dev/nvidia-uvm: no such file or directory",
-    ),
-)
-
-DEVICE_NODE_MISSING = Cause(
-    id="device-node-missing",
-    place=(Layer.READINESS, 15),
-    title="a GPU's device node is missing",
-    means="No program can open that GPU: the driver lists one fewer, or CUDA skips it.",
-    proven_by="Outside a container fewer /dev/nvidia0, 1, … than GPUs bound to the kernel driver",
-    not_when="A container, which gets only the nodes of its GPUs",
-    way_out="nvidia-modprobe -c",
-    source="manual page of nvidia-modprobe",
-    explains=(*INIT_FAILS, "gpu-init-failed", "cuda-misses-gpu"),
-    holds=(places.no(places.IN_A_CONTAINER),),
-    message=Message(
+    Cause(
+        "device-node-missing",
         title="/dev/nvidia{gpu} is missing: nothing can use GPU {gpu} ({bus})",
         plain="A GPU's device node is missing: nothing can use it",
+        means="No program can open that GPU: the driver lists one fewer, or CUDA skips it.",
         text="Make the node; a reboot removes it, so enable the driver's udev rules or "
         "nvidia-persistenced",
+        proven_by="Outside a container there are fewer nodes (/dev/nvidia0, 1, …) than GPUs that the kernel driver has",
+        not_when="A container gets only the nodes of its GPUs",
+        source="manual page of nvidia-modprobe",
+        explains=(
+            "gpu-init-failed",
+            "cuda-misses-gpu",
+        ),
+        where=(places.no(places.IN_A_CONTAINER),),
         commands=("sudo nvidia-modprobe -c={gpu}",),
         look=("ls -l /dev/nvidia*",),
         see="list the nodes",
-        needs_root=True,
     ),
-)
-
-DEVICE_PERMISSION = Cause(
-    id="device-permission",
-    place=(Layer.READINESS, 10),
-    title="this user has no permission to open the device nodes",
-    means="Group, SELinux or cgroup rules.",
-    proven_by="A node that is not readable and writable",
-    way_out="Join the owning group",
-    source="udev rules of the driver packages",
-    explains=(*INIT_FAILS, "driver-not-loaded"),
-    by_check=True,
-    message=Message(
+    Cause(
+        "device-permission",
         title="This user has no permission to open {node}",
         plain="This user has no permission to open the GPU",
+        means="The nodes belong to a group, or SELinux or cgroup rules close them.",
         text="Join the group that owns the nodes, which the command reads from them, and log in "
         "again. If the group is root, somebody restricted the nodes, or a setting did "
         "(NVreg_DeviceFileMode): by default every user can open them",
+        proven_by="This user cannot read and write a node",
+        source="udev rules of the driver packages",
+        explains=("driver-not-loaded",),
+        by_check=True,
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
         other=("sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*",),
         other_title="if the group is root: open them to everybody, until the next start",
         look=("ls -l /dev/nvidia*",),
         see="check first which group owns the nodes",
-        needs_root=True,
         cases=(
             Message(
                 where=(places.IN_A_CONTAINER,),
@@ -111,179 +107,154 @@ DEVICE_PERMISSION = Cause(
                 see="check which group owns the nodes",
             ),
         ),
-    ),
-    says=(
-        says(
-            "insufficient permissions",
-            r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions",
-            unless=r"(?:utilization|performance) counter|accounting mode|persistence mode|fabric (?:status|state)",
+        says=(
+            says(
+                "insufficient permissions",
+                r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions",
+                unless=r"(?:utilization|performance) counter|accounting mode|persistence mode|fabric (?:status|state)",
+            ),
+            any_of(
+                {
+                    "nvmlerror_nopermission": "",
+                    "/dev/nv": r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
+                    "permission denied": r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)",
+                    "nvrmmeminit": r"NvRmMemInit\w* failed with Permission denied",
+                },
+            ),
+            says(
+                "selinux",
+                r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable",
+                unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)",
+            ),
+            says("/dev/nv", r"avc: +denied .{0,200}(?P<path>nvidia\w*)"),
         ),
-        *any_of(
-            {
-                "nvmlerror_nopermission": "",
-                "/dev/nv": r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
-                "permission denied": r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)",
-                "nvrmmeminit": r"NvRmMemInit\w* failed with Permission denied",
-            },
+        examples=(
+            "NVML: Insufficient Permissions",
+            "pynvml.NVMLError_NoPermission: Insufficient Permissions",
+            "Error opening /dev/nvidia0: Permission denied",
+            "[Errno 13] Permission denied: '/dev/nvidia-uvm'",
+            'type=AVC msg=audit(1): avc:  denied  { read write } for pid=7 comm="python3" path="/dev/nvidia0"',
+            "NvRmMemInitNvmap failed with Permission denied",
+            "with podman and SELinux on, the container needs `--security-opt label=disable`; else it may not open the GPU",
         ),
-        says(
-            "selinux",
-            r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable",
-            unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)",
+        not_examples=(
+            "SELinux is on, and the GPU works",
+            'the guest reported fabric status "Insufficient Permissions"',
         ),
-        says("/dev/nv", r"avc: +denied .{0,200}(?P<path>nvidia\w*)"),
     ),
-    examples=(
-        "NVML: Insufficient Permissions",
-        "pynvml.NVMLError_NoPermission: Insufficient Permissions",
-        "Error opening /dev/nvidia0: Permission denied",
-        "[Errno 13] Permission denied: '/dev/nvidia-uvm'",
-        'type=AVC msg=audit(1): avc:  denied  { read write } for pid=7 comm="python3" path="/dev/nvidia0"',
-        "NvRmMemInitNvmap failed with Permission denied",
-        "with podman and SELinux on, the container needs `--security-opt label=disable`; else it may not open the GPU",
-    ),
-    not_examples=(
-        "SELinux is on, and the GPU works",
-        'the guest reported fabric status "Insufficient Permissions"',
-    ),
-)
-
-HIDES = "CUDA_VISIBLE_DEVICES"
-
-MIG_MISCONFIGURED = Cause(
-    id="mig-misconfigured",
-    place=(Layer.READINESS, 30),
-    title="MIG without an instance, or several and no choice",
-    means="A CUDA process uses one MIG instance; a GPU in MIG mode without instances gives none.",
-    proven_by="MIG on and no instance; several and no MIG- name in CUDA_VISIBLE_DEVICES",
-    way_out="Create or name an instance",
-    source='NVIDIA, "MIG User Guide"',
-    explains=(*INIT_FAILS, "invalid-device-ordinal", "torch-internal-error"),
-    by_check=True,
-    message=Message(
+    Cause(
+        "mig-misconfigured",
         title="{who}: {what}",
-        detail="NVML counts the GPUs, CUDA the instances: torch's index is beyond what it sees. "
+        plain="MIG without an instance, or several and no choice",
+        means="NVML counts the GPUs, CUDA the instances: torch's index is beyond what it sees. "
         "Without a choice CUDA takes the first instance, and no whole GPU with it.",
         text="Name one instance (nvidia-smi -L lists them) in CUDA_VISIBLE_DEVICES, or the whole "
         "GPUs by their UUIDs; or switch MIG off on every GPU, as administrator, with nothing "
         "running: sudo nvidia-smi -mig 0",
-        way=lambda context, text: _chosen(context, text),
-    ),
-    says=(
-        says(
-            "device < num_gpus",
-            r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT",
-            shown="by MIG alone",
+        proven_by="MIG is on without an instance, or with several and CUDA_VISIBLE_DEVICES names none",
+        source='NVIDIA, "MIG User Guide"',
+        explains=(
+            "invalid-device-ordinal",
+            "torch-internal-error",
         ),
-        says(
-            ("only one", "only 1", "just one", "only a single"),
-            r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
-        ),
-        says(
-            "cuda_visible_devices=mig",
-            r"""(?x)
+        by_check=True,
+        commands=_chosen,
+        look=("nvidia-smi -L",),
+        see="see the instances",
+        says=(
+            says(
+                "device < num_gpus",
+                r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT",
+                shown="by MIG alone",
+            ),
+            says(
+                ("only one", "only 1", "just one", "only a single"),
+                r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
+            ),
+            says(
+                "cuda_visible_devices=mig",
+                r"""(?x)
         invalid\ device\ ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b
         .{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)
         """,
+            ),
+        ),
+        examples=("torch shows only one GPU, MIG is enabled with three instances",),
+    ),
+    Cause(
+        "compute-mode-exclusive",
+        title="{who}: a mode for one process at a time",
+        plain="The GPU is busy, or in exclusive mode and taken by another process (error 46)",
+        means="In this mode one process at a time uses the GPU, and another one has it.",
+        text="End the other process, or set the compute mode to default; if no process holds the GPU, reboot",
+        proven_by="The GPU is in compute mode Exclusive_Process, or CUDA answers code 46",
+        source="nvidia-smi's manual page; CUDA Driver API reference, CUresult",
+        by_check=True,
+        says=(
+            says(
+                "busy or unavailable",
+                r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",
+            ),
+        ),
+        look=("nvidia-smi",),
+        commands=("sudo nvidia-smi -c DEFAULT",),
+    ),
+    Cause(
+        "compute-mode-prohibited",
+        title="{who}: a compute mode that forbids compute",
+        plain="The compute mode forbids compute",
+        means="An administrator set the mode.",
+        text="Set the compute mode to default",
+        proven_by="The GPU is in compute mode Prohibited",
+        not_when="vgpu-no-compute: the GPU is virtual",
+        source="nvidia-smi's manual page",
+        by_check=True,
+    ),
+    Cause(
+        "vgpu-no-compute",
+        title="{who}: a vGPU profile without CUDA",
+        plain="This vGPU allows no CUDA",
+        means="A and B profiles have no compute; without a licence no profile has.",
+        text="Give the virtual machine a profile with compute (Q or C) and a licence for it, or switch compute on in the host",
+        proven_by="CUDA answers code 801 or 102, or a vGPU is in compute mode Prohibited",
+        source='NVIDIA, "Virtual GPU Software User Guide"',
+        explains=("compute-mode-prohibited",),
+        by_check=True,
+        says=(
+            any_of(
+                {
+                    "device context 801": "",
+                    "operation not supported": rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported",
+                },
+                code="801",
+            ),
+            says(
+                "operation not supported",
+                rf"CUDA error(?: 801)?[^:]{{0,60}}: operation not supported.{{0,2500}}?{DESKTOP_PROFILE}",
+                code="801",
+            ),
         ),
     ),
-    examples=("torch shows only one GPU, MIG is enabled with three instances",),
-)
-
-
-def _chosen(context: RuleContext, text: str) -> Fix:
-    named = [one for gpu in gpus(context) for one in gpu.mig_instances if is_an_identifier(one)]
-    return Fix(
-        text=text,
-        commands=tuple(paste.setting(context, HIDES, one) for one in named[:1]),
-        looks=paste.look("see the instances", *paste.posix(context, "nvidia-smi -L")),
-    )
-
-
-COMPUTE_MODE_EXCLUSIVE = Cause(
-    id="compute-mode-exclusive",
-    place=(Layer.READINESS, 130),
-    title="the GPU takes one process at a time",
-    means="Exclusive mode; code 46 means that another process uses it.",
-    proven_by="Compute mode Exclusive_Process; code 46",
-    way_out="End the other process, or set the compute mode to default",
-    source="nvidia-smi's manual page; CUDA Driver API reference, CUresult",
-    by_check=True,
-    message=Message(title="{who}: a mode for one process at a time"),
-    says=(
-        says(
-            "busy or unavailable",
-            r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",
-        ),
-    ),
-)
-
-COMPUTE_MODE_PROHIBITED = Cause(
-    id="compute-mode-prohibited",
-    place=(Layer.READINESS, 50),
-    title="the compute mode forbids compute",
-    means="Set by an administrator.",
-    proven_by="Compute mode Prohibited",
-    not_when="vgpu-no-compute",
-    way_out="Set the compute mode to default",
-    source="nvidia-smi's manual page",
-    explains=INIT_FAILS,
-    by_check=True,
-    message=Message(title="{who}: a compute mode that forbids compute"),
-)
-
-DESKTOP_PROFILE = (
-    r"(?<![\w-])(?P<profile>(?:A(?:2|10|16|30|40|100\w{0,2})|L(?:2|4|20|40S?)|[TPM]\d{1,2}|P100\w?|V100\w{0,3}"
-    r"|(?:RTX ?)?(?:PRO ?)?(?:A?[56]000(?:-?Ada|A)?|[68]000\w?)|B\d{2,3}\w?)-\d{1,2}[AB])(?![\w-])"
-)
-"""A vGPU profile for applications (A) or desktops (B) by its name: A16-8A, RTX6000-8A, T4-2B."""
-
-VGPU_NO_COMPUTE = Cause(
-    id="vgpu-no-compute",
-    place=(Layer.READINESS, 40),
-    title="the vGPU allows no CUDA",
-    means="A and B profiles have no compute; without a licence no profile has.",
-    proven_by="Code 801 or 102; compute mode Prohibited on a vGPU",
-    way_out="Give the virtual machine a profile with compute (Q or C)",
-    source='NVIDIA, "Virtual GPU Software User Guide"',
-    explains=(*INIT_FAILS, "compute-mode-prohibited"),
-    by_check=True,
-    message=Message(title="{who}: a vGPU profile without CUDA"),
-    says=(
-        *any_of(
-            {
-                "device context 801": "",
-                "operation not supported": rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported",
-            },
-            code="801",
-        ),
-        says(
-            "operation not supported",
-            rf"CUDA error(?: 801)?[^:]{{0,60}}: operation not supported.{{0,2500}}?{DESKTOP_PROFILE}",
-            code="801",
-        ),
-    ),
-)
-
-VGPU_UNLICENSED = Cause(
-    id="vgpu-unlicensed",
-    place=(Layer.LOSSES, 10),
-    title="a vGPU without a licence",
-    means="The driver reduces performance step by step.",
-    proven_by="NVML says unlicensed",
-    way_out="Licence token",
-    source='NVIDIA, "Virtual GPU Client Licensing User Guide"',
-    explains=(*INIT_FAILS, "compute-mode-exclusive"),
-    by_check=True,
-    message=Message(
+    Cause(
+        "vgpu-unlicensed",
         title="{who}: without a licence the driver slows the vGPU down and finally refuses it",
+        plain="A vGPU has no licence",
+        means="The driver reduces performance step by step.",
         text="Install the licence server's token (and gridd.conf) and restart the client; "
         "in Kubernetes both go into the ConfigMap that the operator's `driver.licensingConfig` "
         "names",
+        proven_by="NVML says that the vGPU is unlicensed",
+        source='NVIDIA, "Virtual GPU Client Licensing User Guide"',
+        explains=(
+            "cuda-unknown-error",
+            "os-call-failed",
+            "cuda-init-failed",
+            "compute-mode-exclusive",
+        ),
+        by_check=True,
         commands=("sudo systemctl restart nvidia-gridd",),
         look=("ls /etc/nvidia/ClientConfigToken", "nvidia-smi -q | grep -i license"),
         see="check the token and the licence",
-        needs_root=True,
         cases=(
             Message(
                 where=(IN_KUBERNETES,),
@@ -292,16 +263,16 @@ VGPU_UNLICENSED = Cause(
                 ),
             ),
         ),
-    ),
-    says=any_of(
-        {
-            "unlicensed": r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
-            "license": r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
-            "valid grid licen": r"valid Grid licen[sc]e",
-        },
-    ),
-    examples=(
-        "nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)",
-        "device requires a valid Grid licence for compute",
+        says=any_of(
+            {
+                "unlicensed": r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
+                "license": r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
+                "valid grid licen": r"valid Grid licen[sc]e",
+            },
+        ),
+        examples=(
+            "nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)",
+            "device requires a valid Grid licence for compute",
+        ),
     ),
 )

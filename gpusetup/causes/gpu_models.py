@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.layers import BROKEN_TORCH, Layer
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import gpu_is_listed
 from gpusetup.messages.fragments import CAPABILITY
@@ -12,53 +11,6 @@ from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Severity
 from gpusetup.model.machine import visible_gpus
 from gpusetup.model.versions import Capability
-
-BF16_UNSUPPORTED = Cause(
-    id="bf16-unsupported",
-    place=(Layer.RUNNING, 100),
-    title="no bfloat16 on this GPU",
-    means="bfloat16 begins with compute capability 8.0.",
-    proven_by="A capability below 8.0",
-    way_out="float16 with a GradScaler",
-    source="CUDA C++ Programming Guide, compute capabilities",
-    explains=("cuda-library-error",),
-    stage="first-kernel",
-    message=Message(
-        title="{gpus} has no bfloat16: it begins with compute capability 8.0",
-        plain="The GPU has no bfloat16: it begins with compute capability 8.0",
-        text="Use float16 instead: `--dtype half` to serve a model, `fp16=True` to train one",
-        cases=(
-            Message(
-                where=(lambda context: _is_new(context),),
-                title="{gpus} has bfloat16: a program that says otherwise saw another GPU or none",
-                severity=Severity.NOTE,
-            ),
-        ),
-    ),
-    says=any_of(
-        {
-            "bfloat16 is only supported": rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
-            "bf16/gpu": r"setup doesn't support bf16/gpu",
-            "bfloat16": r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
-            "bf16 mixed precision requires": "",
-            "cuda_r_16bf": r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
-            "bf16": r"""(?x)
-        bf16\ requested,\ but\ AMP\ is\ not\ supported|Type\ bf16\ is\ not\ supported
-        |bf16\ is\ not\ supported
-        \ (?:on|by)\ (?:this|your)|Feature\ '[\w .]{0,20}\.?bf16\S{0,6}'\ requires\ \.target\ sm_80
-        """,
-            "bf16 is only supported on": r"bf16 is only supported on A100\+ GPUs",
-        },
-    ),
-    examples=(
-        "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead",
-        "ValueError: Your setup doesn't support bf16/gpu. You need Ampere+ GPU with cuda>=11.0",
-        "RuntimeError: Current CUDA Device does not support bfloat16. Please switch dtype to float16.",
-        "ValueError: bf16 mixed precision requires PyTorch >= 1.10 and a supported device.",
-        "ptxas: Feature 'cvt with .bf16' requires .target sm_80 or higher: Type bf16 is not supported",
-        "BF16 is only supported on A100+ GPUs",
-    ),
-)
 
 
 def _is_new(context: RuleContext) -> bool:
@@ -71,176 +23,192 @@ BEFORE_VOLTA = (
 )
 """GPUs below compute capability 7.0, by their names."""
 
-GPU_TOO_OLD_FOR_TRITON = Cause(
-    id="gpu-too-old-for-triton",
-    place=(Layer.LIBRARIES, 160),
-    title="too old for torch.compile",
-    means="Triton needs compute capability 7.0.",
-    proven_by="A capability below 7.0",
-    way_out="Run eagerly",
-    source="message of torch._inductor",
-    stage="first-kernel",
-    message=Message(
-        title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
-        plain="The GPU is too old for torch.compile: Triton needs compute capability 7.0",
-        text='Run eagerly: remove torch.compile, or use backend="eager"',
-        commands=("export TORCHDYNAMO_DISABLE=1",),
-    ),
-    says=(
-        *any_of(
-            {
-                "too old to be supported by the triton": rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
-                "gputoooldfortriton": "",
-                "your gpu is too old": r"Unsloth: Your GPU is too old",
-            },
-        ),
-        *(
-            says(
-                needle,
-                rf"{BEFORE_VOLTA}.{{0,300}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|unsupported|not support(?:ed)?)\b.{{0,900}}?\b{needle}|\b{needle}\b[^.\n]{{0,60}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|does ?n[o']t work|not (?:work|supported))\b[^.\n]{{0,60}}?{BEFORE_VOLTA}",
-                unless=r"\b(?:RTX|A100|H100|V100|T4)\b",
-            )
-            for needle in ("torch_compile", "torch.compile", "inductor")
-        ),
-    ),
-    examples=(
-        'my GTX 1070 fails with this:\n  File "x/torch_compile.py", line 66, in torch_compile_loss',
-        "on a GTX 1080 it fails with torch.compile",
-        "my GTX 1060 fails in torch/_inductor/compile_fx.py\n inductor",
-        "RuntimeError: Found Tesla P100-PCIE-16GB which is too old to be supported by the triton GPU compiler, which is used as the backend. Triton only supports devices of CUDA Capability >= 7.0, but your device is of CUDA capability 6.0",
-        "torch._dynamo.exc.BackendCompilerFailed: GPUTooOldForTriton",
-        "RuntimeError: Unsloth: Your GPU is too old!",
-    ),
-    not_examples=(
-        "on my GTX 1070 torch_compile is off",
-        "torch.compile works on an A100",
-        "inductor fails on an A100",
-        "your gpu is too old for this game",
-    ),
-)
-
-
-JETSON_WRONG_WHEEL = Cause(
-    id="jetson-wrong-wheel",
-    place=(Layer.WHEEL, 40),
-    title="a Jetson with a torch for servers",
-    means="Until CUDA 13.2 the integrated GPU needs NVIDIA's wheels for its JetPack.",
-    proven_by="A Jetson, and a CPU build or no CUDA",
-    way_out="NVIDIA's wheel",
-    source='NVIDIA, "Installing PyTorch for Jetson Platform"',
-    explains=(
-        *BROKEN_TORCH,
-        "torch-cpu-build",
-        "arch-too-old-for-wheel",
-        "arch-too-new-for-wheel",
-        "no-kernel-image",
-    ),
-)
-
-APPLE_SILICON = Cause(
-    id="apple-silicon",
-    place=(Layer.NO_GPU, 10),
-    title="this is a Mac: there is no CUDA",
-    means="torch uses Apple GPUs as device mps; macOS has no CUDA builds.",
-    proven_by="macOS on arm64",
-    way_out="Use device mps or cpu; the ordinary wheel has both",
-    source="torch documentation, MPS backend",
-)
-
 CARD = r"(?:(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical) )*(?:GPU|graphics card|graphics processor|NVIDIA (?:card|adapter))s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
 MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server|VM|VPS|droplet|box|instance|system|Mac)"
 
-NO_NVIDIA_GPU = Cause(
-    id="no-nvidia-gpu",
-    lacks="gpu",
-    impossible=(gpu_is_listed,),
-    place=(Layer.NO_GPU, 10),
-    title="this machine has no NVIDIA GPU",
-    means="CUDA needs an NVIDIA GPU; torch's CPU build works without one.",
-    proven_by="A PCI bus without NVIDIA's vendor id, no driver, no GPU listed",
-    not_when="A container without its host's GPU; a GPU without its driver",
-    way_out="Use the CPU build, or another machine",
-    source="PCI ids: vendor 10de",
-    alike=(
-        Alike(
-            causes=("driver-missing", "container-no-gpu"),
-            asks=alike.ON_THE_BUS,
-            settled_by=("gpus", "bus"),
-        ),
-    ),
-    says=(
-        says(
-            "no nvidia",
-            r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
-        ),
-        says(
-            (
-                *(
-                    f"{no} {verb}"
-                    for no in ("not", "n't", "n\u2019t", "dont", "doesnt")
-                    for verb in ("have", "own")
-                ),
-                *(
-                    f"no {kind}"
-                    for kind in (
-                        "gpu",
-                        "graphics",
-                        "dedicated",
-                        "discrete",
-                        "nvidia ",
-                        "cuda ",
-                        "real",
-                    )
-                ),
-                *(
-                    "without",
-                    "with no",
-                    "integrated",
-                    "onboard",
-                    "cpu-only",
-                    "cpu only",
-                    "only have",
-                ),
+CAUSES = (
+    Cause(
+        "bf16-unsupported",
+        title="{gpus} has no bfloat16: it begins with compute capability 8.0",
+        plain="The GPU has no bfloat16: it begins with compute capability 8.0",
+        text="Use float16 instead: `--dtype half` to serve a model, `fp16=True` to train one",
+        proven_by="The GPU's capability is below 8.0",
+        source="CUDA C++ Programming Guide, compute capabilities",
+        stage="first-kernel",
+        explains=("cuda-library-error",),
+        cases=(
+            Message(
+                where=(lambda context: _is_new(context),),
+                title="{gpus} has bfloat16: a program that says otherwise saw another GPU or none",
+                only=Severity.NOTE,
             ),
-            rf"\b(?:I|we) (?:do not|don['\u2019]?t|dont|do n't) (?:have|own) (?:an? |any )?{CARD}"
-            rf"|\b(?:I have|I['\u2019]ve|I got|(?:my|this|the) {MY_MACHINE} (?:has|comes with)) (?:got )?no {CARD}"
-            rf"|\b(?:my|this|the) {MY_MACHINE} (?:does not|doesn['\u2019]?t|doesnt) have (?:an? |any )?{CARD}|\b{MY_MACHINE} (?:without|with no) (?:an? |any )?{CARD}"
-            rf"|(?:^|[:,;.(] ?)no (?:(?:dedicated|discrete) {CARD}|{CARD}(?: here(?! so\b|, so)|,? (?:just|only)\b))|\bno {CARD} (?:in|on) (?:my|this|the) {MY_MACHINE}"
-            r"|\bonly (?:an? |has |have )*(?:integrated|onboard) (?:GPU|graphics)\b|\b(?:integrated|onboard) (?:GPU|graphics) only\b"
-            rf"|(?<!running on a )\bCPU[- ]only (?:cloud |linux |docker |windows )?{MY_MACHINE}\b|\b(?:I|we) only have (?:an? |my |the )?CPU\b",
-            unless=r"\b(?:if|unless|whether|when|says?|said|claims?|thinks?|thought|reports?|tells?|complains|though|container|node|partition|queue)\b[^.:]{0,30}\b(?:don['\u2019]?t|dont|not|no|without)\b|\bbut (?:I (?:do )?have|there is)\b|\b(?:as (?:if|for|on)|according to|thinks?|behaves|work(?:s|ed) (?:fine )?on|build\b[^.]{0,24} on)\b",
+        ),
+        says=any_of(
+            {
+                "bfloat16 is only supported": rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
+                "bf16/gpu": r"setup doesn't support bf16/gpu",
+                "bfloat16": r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
+                "bf16 mixed precision requires": "",
+                "cuda_r_16bf": r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
+                "bf16": r"""(?x)
+        bf16\ requested,\ but\ AMP\ is\ not\ supported|Type\ bf16\ is\ not\ supported
+        |bf16\ is\ not\ supported
+        \ (?:on|by)\ (?:this|your)|Feature\ '[\w .]{0,20}\.?bf16\S{0,6}'\ requires\ \.target\ sm_80
+        """,
+                "bf16 is only supported on": r"bf16 is only supported on A100\+ GPUs",
+            },
+        ),
+        examples=(
+            "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead",
+            "ValueError: Your setup doesn't support bf16/gpu. You need Ampere+ GPU with cuda>=11.0",
+            "RuntimeError: Current CUDA Device does not support bfloat16. Please switch dtype to float16.",
+            "ValueError: bf16 mixed precision requires PyTorch >= 1.10 and a supported device.",
+            "ptxas: Feature 'cvt with .bf16' requires .target sm_80 or higher: Type bf16 is not supported",
+            "BF16 is only supported on A100+ GPUs",
         ),
     ),
-    examples=(
-        "setup: No NVIDIA GPU detected",
-        "I don't have an NVIDIA GPU, how do I install this?",
+    Cause(
+        "gpu-too-old-for-triton",
+        title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
+        plain="The GPU is too old for torch.compile: Triton needs compute capability 7.0",
+        text='Run eagerly: remove torch.compile, or use backend="eager"',
+        proven_by="The GPU's capability is below 7.0",
+        stage="first-kernel",
+        commands=("export TORCHDYNAMO_DISABLE=1",),
+        says=(
+            any_of(
+                {
+                    "too old to be supported by the triton": rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
+                    "gputoooldfortriton": "",
+                    "your gpu is too old": r"Unsloth: Your GPU is too old",
+                },
+            ),
+            *(
+                says(
+                    needle,
+                    rf"{BEFORE_VOLTA}.{{0,300}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|unsupported|not support(?:ed)?)\b.{{0,900}}?\b{needle}|\b{needle}\b[^.\n]{{0,60}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|does ?n[o']t work|not (?:work|supported))\b[^.\n]{{0,60}}?{BEFORE_VOLTA}",
+                    unless=r"\b(?:RTX|A100|H100|V100|T4)\b",
+                )
+                for needle in ("torch_compile", "torch.compile", "inductor")
+            ),
+        ),
+        examples=(
+            'my GTX 1070 fails with this:\n  File "x/torch_compile.py", line 66, in torch_compile_loss',
+            "on a GTX 1080 it fails with torch.compile",
+            "my GTX 1060 fails in torch/_inductor/compile_fx.py\n inductor",
+            "RuntimeError: Found Tesla P100-PCIE-16GB which is too old to be supported by the triton GPU compiler, which is used as the backend. Triton only supports devices of CUDA Capability >= 7.0, but your device is of CUDA capability 6.0",
+            "torch._dynamo.exc.BackendCompilerFailed: GPUTooOldForTriton",
+            "RuntimeError: Unsloth: Your GPU is too old!",
+        ),
+        not_examples=(
+            "on my GTX 1070 torch_compile is off",
+            "torch.compile works on an A100",
+            "inductor fails on an A100",
+            "your gpu is too old for this game",
+        ),
     ),
-    not_examples=(
-        "a library version mismatch between two of our packages",
-        "NVML/RM are two libraries; NVMLError_LibRmVersion is a prefix; a version mismatch is another",
-        "it found no nvidia-driver-550 in the cache",
-        "find libnvidia-ml in /usr/lib",
+    Cause(
+        "jetson-wrong-wheel",
+        title="A Jetson with a torch for servers",
+        means="Until CUDA 13.2 the integrated GPU needs NVIDIA's wheels for its JetPack.",
+        text="Install NVIDIA's wheel for this JetPack",
+        proven_by="The machine is a Jetson, and torch is a CPU build or finds no CUDA",
+        source='NVIDIA, "Installing PyTorch for Jetson Platform"',
+        explains=(
+            "torch-cpu-build",
+            "arch-too-old-for-wheel",
+            "arch-too-new-for-wheel",
+            "no-kernel-image",
+        ),
     ),
-)
-
-AMD_GPU = Cause(
-    id="amd-gpu",
-    place=(Layer.NO_GPU, 10),
-    title="the GPU is AMD's: CUDA is not used",
-    means="CUDA builds do not use it; ROCm builds exist for Linux.",
-    proven_by="An AMD display controller and none of NVIDIA, or a ROCm build without an NVIDIA GPU",
-    not_when="A ROCm build on a machine that has an NVIDIA GPU",
-    way_out="Install the ROCm build where ROCm supports the GPU",
-    source="torch's index, labels rocm*",
-)
-
-INTEL_GPU = Cause(
-    id="intel-gpu",
-    place=(Layer.NO_GPU, 10),
-    title="the GPU is Intel's: CUDA is not used",
-    means="Advice for NVIDIA GPUs does not apply.",
-    proven_by="An XPU build of torch and no NVIDIA GPU",
-    not_when="An Intel GPU next to an NVIDIA one",
-    way_out="Use device xpu",
-    source="torch documentation, XPU backend",
+    Cause(
+        "apple-silicon",
+        title="This is a Mac: there is no CUDA",
+        means="torch uses Apple GPUs as device mps; macOS has no CUDA builds.",
+        text="Use device mps or cpu: the ordinary wheel has both",
+        proven_by="The system is macOS on arm64",
+        source="torch documentation, MPS backend",
+    ),
+    Cause(
+        "no-nvidia-gpu",
+        title="This machine has no NVIDIA GPU",
+        means="CUDA needs an NVIDIA GPU; torch's CPU build works without one.",
+        text="Use torch's CPU build here, or go to a machine with an NVIDIA GPU",
+        proven_by="The PCI bus shows no NVIDIA device, and no driver lists a GPU",
+        not_when="A container hides its host's GPU, or the GPU lacks only its driver",
+        source="PCI ids: vendor 10de",
+        lacks="gpu",
+        impossible=(gpu_is_listed,),
+        alike={
+            alike.ON_THE_BUS: (
+                "driver-missing",
+                "container-no-gpu",
+            )
+        },
+        says=(
+            says(
+                "no nvidia",
+                r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
+            ),
+            says(
+                (
+                    *(
+                        f"{no} {verb}"
+                        for no in ("not", "n't", "n\u2019t", "dont", "doesnt")
+                        for verb in ("have", "own")
+                    ),
+                    *(
+                        f"no {kind}"
+                        for kind in (
+                            "gpu",
+                            "graphics",
+                            "dedicated",
+                            "discrete",
+                            "nvidia ",
+                            "cuda ",
+                            "real",
+                        )
+                    ),
+                    *(
+                        "without",
+                        "with no",
+                        "integrated",
+                        "onboard",
+                        "cpu-only",
+                        "cpu only",
+                        "only have",
+                    ),
+                ),
+                rf"\b(?:I|we) (?:do not|don['\u2019]?t|dont|do n't) (?:have|own) (?:an? |any )?{CARD}"
+                rf"|\b(?:I have|I['\u2019]ve|I got|(?:my|this|the) {MY_MACHINE} (?:has|comes with)) (?:got )?no {CARD}"
+                rf"|\b(?:my|this|the) {MY_MACHINE} (?:does not|doesn['\u2019]?t|doesnt) have (?:an? |any )?{CARD}|\b{MY_MACHINE} (?:without|with no) (?:an? |any )?{CARD}"
+                rf"|(?:^|[:,;.(] ?)no (?:(?:dedicated|discrete) {CARD}|{CARD}(?: here(?! so\b|, so)|,? (?:just|only)\b))|\bno {CARD} (?:in|on) (?:my|this|the) {MY_MACHINE}"
+                r"|\bonly (?:an? |has |have )*(?:integrated|onboard) (?:GPU|graphics)\b|\b(?:integrated|onboard) (?:GPU|graphics) only\b"
+                rf"|(?<!running on a )\bCPU[- ]only (?:cloud |linux |docker |windows )?{MY_MACHINE}\b|\b(?:I|we) only have (?:an? |my |the )?CPU\b",
+                unless=r"\b(?:if|unless|whether|when|says?|said|claims?|thinks?|thought|reports?|tells?|complains|though|container|node|partition|queue)\b[^.:]{0,30}\b(?:don['\u2019]?t|dont|not|no|without)\b|\bbut (?:I (?:do )?have|there is)\b|\b(?:as (?:if|for|on)|according to|thinks?|behaves|work(?:s|ed) (?:fine )?on|build\b[^.]{0,24} on)\b",
+            ),
+        ),
+        examples=(
+            "setup: No NVIDIA GPU detected",
+            "I don't have an NVIDIA GPU, how do I install this?",
+        ),
+        not_examples=("it found no nvidia-driver-550 in the cache",),
+        by_check=True,
+    ),
+    Cause(
+        "amd-gpu",
+        title="The GPU is AMD's: CUDA is not used",
+        means="CUDA builds do not use it; torch has ROCm builds for Linux.",
+        text="Install the ROCm build where ROCm supports the GPU",
+        proven_by="The display controller is AMD's and none is NVIDIA's, or torch is a ROCm build and no NVIDIA GPU is there",
+        source="torch's index, labels rocm*",
+    ),
+    Cause(
+        "intel-gpu",
+        title="The GPU is Intel's: CUDA is not used",
+        means="torch's CUDA builds do not use it; its XPU builds do.",
+        text="Use device xpu of torch's XPU build",
+        proven_by="torch is an XPU build, and no NVIDIA GPU is there",
+        source="torch documentation, XPU backend",
+    ),
 )

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import NCCL_SAYS, NO_TORCH, Layer
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes import alike
+from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import WHEELS
 from gpusetup.evidence.places import IN_A_CONTAINER, IN_DOCKER, IN_PODMAN, no
 from gpusetup.fixes.disk_space import making_room, short_disks
+from gpusetup.messages.fragments import MAYBE
 from gpusetup.messages.row import any_of, says
-from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.finding import Severity
 
-SHM_TOO_SMALL = Cause(
-    id="shm-too-small",
-    place=(Layer.RUNNING, 10),
-    title="a small /dev/shm",
-    means="DataLoader workers and NCCL share memory there; docker gives 64 MiB.",
-    proven_by="1 GiB or less in a container",
-    way_out="--shm-size",
-    source="torch's message on a bus error",
-    alike=(Alike(causes=("pip-cache-disk-full",), asks="df -h", settled_by=("program",)),),
-    explains=("dataloader-worker-killed", "nccl-shm-error", *NCCL_SAYS),
-    message=Message(
+SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWriter|save_checkpoint|save_pretrained|checkpoint-\d"
+"""What else fills: shared memory, and the disk of a program that writes its own checkpoint."""
+
+
+CAUSES = (
+    Cause(
+        "shm-too-small",
         title="A small /dev/shm: DataLoader workers and NCCL need more",
+        means="DataLoader workers and NCCL share memory there; docker gives 64 MiB.",
         text="Start the container with more shared memory (`--shm-size=8g`; the command does it "
         "with a plain image), or use num_workers=0",
+        proven_by="/dev/shm has 1 GiB or less in a container",
+        explains=(
+            "dataloader-worker-killed",
+            "nccl-shm-error",
+        ),
         commands=("docker run --rm --shm-size=8g --gpus all ubuntu df -h",),
         cases=(
             Message(
@@ -43,170 +46,324 @@ SHM_TOO_SMALL = Cause(
             ),
             Message(where=(no(IN_DOCKER), IN_A_CONTAINER)),
         ),
+        alike={"df -h": ("pip-cache-disk-full",)},
+        says=any_of(
+            {
+                "bus error": r"killed by signal: Bus error|bus error encountered in worker",
+                "(sigbus)": r"Signal 7 \(SIGBUS\) received",
+                "exitcode": r"exitcode\s{0,8}: ?-7\b",
+                "insufficient shared memory": r"insufficient shared memory \(shm\)",
+                "out of shared memory": r"workers are out of shared memory",
+                "unable to write to file": r"unable to write to file </?torch_\w+>",
+                "</torch_": r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
+                "/dev/shm": r"No space left on device.{0,20}'/dev/shm/(?!nccl)",
+            },
+        ),
+        examples=(
+            "Signal 7 (SIGBUS) received by PID 4711",
+            "exitcode  : -7 (pid: 4711)",
+            "RuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.",
+            "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
+            "RuntimeError: unable to write to file </torch_812_3419>",
+            "RuntimeError: unable to mmap 1024 bytes from file </torch_7_8_9>: Cannot allocate memory (12)",
+            "OSError: [Errno 28] No space left on device: '/dev/shm/psm_ab12'",
+        ),
     ),
-    says=any_of(
-        {
-            "bus error": r"killed by signal: Bus error|bus error encountered in worker",
-            "(sigbus)": r"Signal 7 \(SIGBUS\) received",
-            "exitcode": r"exitcode\s{0,8}: ?-7\b",
-            "insufficient shared memory": r"insufficient shared memory \(shm\)",
-            "out of shared memory": r"workers are out of shared memory",
-            "unable to write to file": r"unable to write to file </?torch_\w+>",
-            "</torch_": r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
-            "/dev/shm": r"No space left on device.{0,20}'/dev/shm/(?!nccl)",
-        },
-    ),
-    examples=(
-        "Signal 7 (SIGBUS) received by PID 4711",
-        "exitcode  : -7 (pid: 4711)",
-        "RuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.",
-        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
-        "RuntimeError: unable to write to file </torch_812_3419>",
-        "RuntimeError: unable to mmap 1024 bytes from file </torch_7_8_9>: Cannot allocate memory (12)",
-        "OSError: [Errno 28] No space left on device: '/dev/shm/psm_ab12'",
-    ),
-)
-
-RDMA_MEMLOCK = Cause(
-    id="rdma-memlock",
-    place=(Layer.RUNNING, 90),
-    title="locked memory is limited",
-    means="RDMA registers memory.",
-    proven_by="RLIMIT_MEMLOCK below 64 MiB and eight GPUs",
-    way_out="ulimit -l unlimited",
-    source="NCCL documentation, troubleshooting",
-    explains=NCCL_SAYS,
-    stage="distributed",
-    message=Message(
+    Cause(
+        "rdma-memlock",
         title="Locked memory is limited: NCCL over InfiniBand fails",
+        means="InfiniBand needs memory that stays in place (RDMA).",
         text="Raise the hard limit and log in again (a service: LimitMEMLOCK=infinity in its unit, "
         "also slurmd's)",
+        proven_by="RLIMIT_MEMLOCK is below 64 MiB on a machine with eight GPUs",
+        source="NCCL documentation, troubleshooting",
+        stage="distributed",
         commands=(
             "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
             "| sudo tee /etc/security/limits.d/99-memlock.conf",
         ),
-        needs_root=True,
         cases=(
             Message(
                 where=(IN_A_CONTAINER,), text="Start the container again with `--ulimit memlock=-1`"
             ),
         ),
+        says=any_of(
+            {
+                "ibv_reg_mr": r"ibv_reg_mr\w* failed",
+                "ibv_create": r"ibv_create_\w+ failed.{0,40}Cannot allocate memory",
+                "memlock": r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)",
+                "max locked memory": r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)",
+            },
+        ),
+        examples=(
+            "NCCL WARN Call to ibv_reg_mr failed",
+            "ibv_create_qp failed with error Cannot allocate memory",
+            "RLIMIT_MEMLOCK is too small: 65536",
+            "UCX WARN: max locked memory limit is too low",
+        ),
     ),
-    says=any_of(
-        {
-            "ibv_reg_mr": r"ibv_reg_mr\w* failed",
-            "ibv_create": r"ibv_create_\w+ failed.{0,40}Cannot allocate memory",
-            "memlock": r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)",
-            "max locked memory": r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)",
-        },
-    ),
-    examples=(
-        "NCCL WARN Call to ibv_reg_mr failed",
-        "ibv_create_qp failed with error Cannot allocate memory",
-        "RLIMIT_MEMLOCK is too small: 65536",
-        "UCX WARN: max locked memory limit is too low",
-    ),
-    not_examples=(
-        "DataLoader worker count: 4",
-        "a bus error is explained in the docs; (SIGBUS) is signal 7; exitcode  : 0",
-        "insufficient shared memory (shm's) is what; are they out of shared memory now; unable to write to file x",
-        "</torch_script> is a tag; ls /dev/shm",
-    ),
-)
-
-SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWriter|save_checkpoint|save_pretrained|checkpoint-\d"
-"""What else fills: shared memory, and the disk of a program that writes its own checkpoint."""
-
-PIP_CACHE_DISK_FULL = Cause(
-    id="pip-cache-disk-full",
-    place=(Layer.INSTALL, 60),
-    title="no room for an install",
-    means="Wheels of 3 GiB, unpacked 5 GiB.",
-    proven_by="Free space below that",
-    way_out="Clear caches, move TMPDIR",
-    source=WHEELS,
-    explains=(*NO_TORCH, "download-hash-mismatch"),
-    by_check=True,
-    message=Message(
+    Cause(
+        "pip-cache-disk-full",
         title="Little room for an install of torch",
+        means="torch's wheels take 3 GiB, and 5 GiB more when they are unpacked.",
         text="Make room: clear the installers' caches, or set TMPDIR and the cache to a disk "
         "with room. An install needs up to 8 GiB next to the packages, 4 GiB in a cache and 1 GiB "
         "in the temporary folder",
-        way=lambda context, text: Fix(
-            text=text, commands=making_room(context, short_disks(context))
+        proven_by="The disk has less free space than that",
+        source=WHEELS,
+        explains=("download-hash-mismatch",),
+        by_check=True,
+        commands=lambda context: making_room(context, short_disks(context)),
+        says=(
+            any_of(
+                {
+                    "no space left on device": r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?",
+                    "errno 28": r"\[Errno 28\]",
+                },
+                unless=SHM,
+            ),
+            any_of(
+                {
+                    "112": r"\[?(?:WinError|os error) 112\b",
+                    "nospacelefterror": "",
+                    "not enough space on the disk": "",
+                    "errno 122": r"\[Errno 122\] Disk quota exceeded",
+                },
+            ),
+        ),
+        examples=(
+            "OSError: [Errno 28] No space left on device",
+            "OSError: [WinError 112] There is not enough space on the disk",
+            "conda.exceptions.NoSpaceLeftError: No space left on devices.",
+            "OSError: [Errno 122] Disk quota exceeded",
         ),
     ),
-    says=(
-        *any_of(
-            {
-                "no space left on device": r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?",
-                "errno 28": r"\[Errno 28\]",
-            },
-            unless=SHM,
-        ),
-        *any_of(
-            {
-                "112": r"\[?(?:WinError|os error) 112\b",
-                "nospacelefterror": "",
-                "not enough space on the disk": "",
-                "errno 122": r"\[Errno 122\] Disk quota exceeded",
-            },
-        ),
+    Cause(
+        "cuda-launch-blocking",
+        severity=Severity.WARNING,
+        title="CUDA_LAUNCH_BLOCKING makes CUDA slow",
+        means="The CPU waits for every kernel.",
+        text="Unset it",
+        proven_by="The variable is 1",
+        source="CUDA C++ Programming Guide, environment variables",
     ),
-    examples=(
-        "OSError: [Errno 28] No space left on device",
-        "OSError: [WinError 112] There is not enough space on the disk",
-        "conda.exceptions.NoSpaceLeftError: No space left on devices.",
-        "OSError: [Errno 122] Disk quota exceeded",
+    Cause(
+        "memory-caching-off",
+        severity=Severity.WARNING,
+        title="PYTORCH_NO_CUDA_MEMORY_CACHING makes torch slow",
+        means="The driver allocates every tensor.",
+        text="Unset it",
+        proven_by="The variable is 1",
+        source="torch documentation, CUDA semantics",
     ),
-)
-
-CUDA_LAUNCH_BLOCKING = Cause(
-    id="cuda-launch-blocking",
-    severity=Severity.WARNING,
-    title="CUDA_LAUNCH_BLOCKING=1",
-    means="The CPU waits for every kernel.",
-    proven_by="The variable",
-    way_out="Unset it",
-    source="CUDA C++ Programming Guide, environment variables",
-)
-
-MEMORY_CACHING_OFF = Cause(
-    id="memory-caching-off",
-    severity=Severity.WARNING,
-    title="PYTORCH_NO_CUDA_MEMORY_CACHING=1",
-    means="Every tensor is allocated by the driver.",
-    proven_by="The variable",
-    way_out="Unset it",
-    source="torch documentation, CUDA semantics",
-)
-
-INEXACT = r"(?:\bdiffer|\bmismatch|\binaccura|\bprecision|not (?:all)?close|not equal|\bmax(?:imum)? (?:abs(?:olute)? )?(?:diff|error))"
-"""What is said of results that are not as exact as expected: the setting alone is no failure."""
-
-TF32_PRECISION = Cause(
-    id="tf32-precision",
-    place=(Layer.RUNNING, 140),
-    title="float32 products in TF32",
-    means="10 bits of mantissa.",
-    proven_by="NVIDIA_TF32_OVERRIDE or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    way_out="Unset it",
-    source="torch documentation, CUDA semantics",
-    message=Message(
+    Cause(
+        "tf32-precision",
         title="float32 products are computed in TF32: results differ in the third digit",
-        detail="From Ampere on; torch 1.7 to 1.11 does so for matrix products by default, every "
-        "torch does for convolutions. The GPU stack is healthy.",
+        means="GPUs do so from Ampere on; torch 1.7 to 1.11 does so for matrix products by default, every torch for convolutions. The GPU stack is healthy.",
         text="If you need exact float32: torch.backends.cuda.matmul.allow_tf32 = False and "
         'torch.backends.cudnn.allow_tf32 = False, or torch.set_float32_matmul_precision("highest")',
+        proven_by="NVIDIA_TF32_OVERRIDE or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is 1",
+        source="torch documentation, CUDA semantics",
     ),
-    says=(
-        says(
-            "allow_tf32",
-            rf"{INEXACT}.{{0,900}}?allow_tf32 ?= ?True|allow_tf32 ?= ?True.{{0,900}}?{INEXACT}",
+    Cause(
+        "dataloader-worker-killed",
+        title="A DataLoader worker was killed: the host's memory ran out",
+        means="The kernel (or a cgroup, or the batch system) ends the largest process when "
+        "memory runs out; every worker holds a copy of the dataset's data.",
+        text="Use fewer workers (num_workers=0 shows the real error), a smaller "
+        "prefetch_factor, or give the job more memory",
+        proven_by="torch names the signal Killed",
+        not_when="shm-too-small: the signal is Bus error",
+        source="torch/utils/data/_utils/signal_handling.py",
+        look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
+        see="find what was ended, and why",
+        says=(
+            says(
+                "dataloader worker",
+                r"\bdataloader workers?(?: \(pid[^)]{0,24}\))? (?:(?:is|was|were|are|gets?|got) )?killed(?: by signal(?:ed|led):? (?:Killed|SIGKILL)\b|$| (?!by\b)|[.,!?])",
+                unless=r"\bif (?:the |a )?dataloader",
+            ),
+            says(
+                "dataloader worker",
+                r"""(?x)
+        DataLoader\ worker\ \(pid\(?s?\)?:?\ ?[\d, ]+\)
+        \ (?:is\ killed\ by\ signal:\ (?P<signal>Killed|Terminated|Segmentation\ fault|Aborted|Unknown\ signal)
+          |exited\ unexpectedly)
+        """,
+            ),
+        ),
+        examples=("RuntimeError: Dataloader worker (pid 15623) is killed by signaled: Killed",),
+    ),
+    Cause(
+        "host-out-of-memory",
+        title="The host's memory ran out",
+        means="It is the computer's memory (or the container's limit), not the GPU's.",
+        text="Load less at once (fewer workers, memory-mapped or sharded weights), or give the "
+        "job or the container more memory",
+        proven_by="The kernel or torch says so, or the exit code is 137",
+        not_when="out-of-memory: the GPU's memory is full",
+        source="Linux documentation, OOM killer",
+        explains=("dataloader-worker-killed",),
+        look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
+        see="find what was ended, and why",
+        alike={alike.HOST_MEMORY: ("dataloader-worker-killed",)},
+        says=(
+            any_of(
+                {
+                    "killed": r"\.whl \([\d.]{1,8} [kMG]B\)(?:[^A-Za-z]{0,120}(?:[kMG]B(?:/s)?[^A-Za-z]{0,40}){0,3})? Killed\b",
+                    "memoryerror": r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b",
+                },
+                who="pip",
+            ),
+            any_of(
+                {
+                    "can't allocate memory": r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes",
+                    "not enough memory": r"DefaultCPUAllocator: not enough memory",
+                },
+                who="torch",
+            ),
+            any_of(
+                {
+                    "out of memory: kill": r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
+                    "oom-kill": r"oom-kill(?:er|:)?",
+                    "oomkilled": "",
+                    "unable to allocate": r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
+                    "[errno 12]": r"OSError: \[Errno 12\] Cannot allocate memory",
+                    "(sigkill)": r"Signal 9 \(SIGKILL\) received",
+                    "return code": r"return ?code ?= ?-9\b",
+                    "exitcode": r"exitcode\s{0,8}: ?-9\b",
+                    "std::bad_alloc": "",
+                    "kill": r"'(?P<who>cicc|ptxas|cudafe\+\+|nvlink)' died due to signal 9|Killed signal terminated program (?P<who2>cc1plus|cc1|ld|as)",
+                    "137": r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b",
+                },
+            ),
+            any_of(
+                {
+                    "oom_kill": r"Detected \d{1,6} oom_kill events?",
+                    "oom killed": r"have been OOM Killed",
+                    "out of memory": r"srun: error: \S{1,64}: tasks? [\d,-]{1,40}: Out Of Memory",
+                },
+                who="slurm",
+            ),
+            says(
+                "running low on memory",
+                r"killed due to the node running low on memory",
+                who="ray",
+            ),
+            any_of(
+                {
+                    "died during initialization": r"scheduler died during initialization \(exit code: -9\)",
+                    "llama runner process has terminated": r"llama runner process has terminated: signal: killed",
+                },
+                who="the system",
+            ),
+            says(
+                "requires more system memory",
+                r"model requires more system memory \([\d.]{1,8} GiB\) than is available",
+                who="ollama",
+            ),
+            says(
+                "requires more system memory",
+                r"model requires more system memory \(\s?[\d.]{1,8} \wiB\) than is available",
+                who="ollama",
+            ),
+            says(
+                (*("ram", "system memory", "host memory", "cpu memory"),),
+                r"\bcrashed after using (?:up )?all (?:of )?(?:the |its |your )?available RAM\b|\b(?:(?:in|un)sufficient|not enough(?: free| available)?|(?:ran|runs?|running|goes|went) out of(?: my| the| all)?) (?:(?:system |CPU |host |physical |main |computer |PC )?RAM|(?:system|host|CPU) memory)\b",
+                unless=rf"\b(?:GPU|video|graphics) RAM|{MAYBE}(?:insufficient|not enough|run|runs|running)",
+            ),
+        ),
+        examples=(
+            "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12",
+            "RuntimeError: DefaultCPUAllocator: not enough memory: you tried to allocate 603979776 bytes.",
+            "Out of memory: Killed process 4711 (python3) total-vm:91234567kB, anon-rss:62345678kB",
+            "python3 invoked oom-killer: gfp_mask=0x100cca",
+            "slurmstepd: error: Detected 3 oom_kill events in StepId=12.batch",
+            "slurmstepd: error: Some of the step tasks have been OOM Killed.",
+            "srun: error: node7: tasks 0-3: Out Of Memory",
+            "Reason: OOMKilled",
+            "Last State: Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
+            "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+            "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.50 GiB for an array",
+            "OSError: [Errno 12] Cannot allocate memory: 'fork'",
+            "Signal 9 (SIGKILL) received by PID 4711",
+            "exitcode  : -9 (pid: 12)",
+            "terminate called after throwing an instance of 'std::bad_alloc'",
+            "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
+            'File "/x/pip/_vendor/msgpack/fallback.py", line 3\nMemoryError',
+            "the run is killed and exits with return code = -9 on one GPU",
+            "RuntimeError: Rank 0 scheduler died during initialization (exit code: -9).",
+            "Error: model requires more system memory (8.4 GiB) than is available (5.8 GiB)",
+            "Error: llama runner process has terminated: signal: killed",
+            "Downloading https://host.example/whl/torch-2.4.0-cp310-cp310-linux_x86_64.whl (797.2 MB)\nKilled",
+            "it is likely that you have unsufficient RAM and / or Reserved RAM allocation should be reduced",
+        ),
+        not_examples=(
+            "except MemoryError:",
+            "exits with return code = 1",
+            "this model requires more system memory than mine",
         ),
     ),
-    examples=(
-        "torch.backends.cuda.matmul.allow_tf32 = True\nAssertionError: Tensor-likes are not close!",
+    Cause(
+        "open-files-limit",
+        title="Too many open files: DataLoader workers share tensors through file descriptors",
+        text="Raise the limit, or share through files: "
+        'torch.multiprocessing.set_sharing_strategy("file_system")',
+        source="torch documentation, multiprocessing",
+        commands=("ulimit -n 65535",),
+        says=any_of(
+            {
+                "too many open files": r"Too many open files|received 0 items of ancdata",
+                "items of ancdata": r"received 0 items of ancdata",
+            },
+        ),
+        examples=(
+            "OSError: [Errno 24] Too many open files",
+            "RuntimeError: received 0 items of ancdata",
+        ),
     ),
-    not_examples=("torch.backends.cuda.matmul.allow_tf32 = True",),
+    Cause(
+        "port-in-use",
+        title="The rendezvous port of the ranks ({port}) is in use",
+        plain="The rendezvous port of the ranks is in use",
+        means="Another run listens there, mostly on torchrun's 29500.",
+        text="Give this run another port (`torchrun --master-port 29501`), or end the process "
+        "that listens there",
+        source="torch documentation, torchrun",
+        stage="distributed",
+        commands=("export MASTER_PORT=29501",),
+        look=("ss -ltnp",),
+        see="find what listens",
+        says=(
+            any_of(
+                {
+                    "address already in use": r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use",
+                    "server socket has failed to": r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)",
+                    "failed to listen on any local": r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
+                    "eaddrinuse": r"server socket has failed to (?:listen|bind)\b.{0,200}?EADDRINUSE(?!.{0,40}port: ?\d)",
+                },
+            ),
+            says(
+                "address already in use",
+                r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use",
+            ),
+            says(
+                "eaddrinuse",
+                r"EADDRINUSE, message: ?address already in use",
+                unless="server socket has failed to",
+            ),
+        ),
+        examples=(
+            "OSError: [Errno 98] Address already in use",
+            "RuntimeError: The server socket has failed to listen on any local network address. useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+            "[W socket.cpp:464] [c10d] The server socket has failed to bind to [::]:29811 (errno: 98 - Address already in use).",
+            'File "train.py", line 4, in main\n    dist.init_process_group("nccl")\nRuntimeError: Address already in use',
+            "RuntimeError: code: -98, name: EADDRINUSE, message: address already in use",
+        ),
+        not_examples=(
+            "listen udp: address already in use",
+            "web: listen failed, name: EADDRINUSE",
+            "Error: listen EADDRINUSE: address already in use :::3000",
+        ),
+    ),
 )

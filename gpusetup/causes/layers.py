@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-from gpusetup.model.failing import Stage
+from gpusetup.model.finding import Stage
 
 
 class Layer(enum.IntEnum):
@@ -37,14 +37,27 @@ class Layer(enum.IntEnum):
     """Warnings that are a root of their own: the stack works, and loses speed now."""
 
 
-NO_DEVICE = ("cuda-sees-no-device", "torch-sees-no-gpu", "gpu-check-failed")
+NO_DEVICE = (
+    "cuda-sees-no-device",
+    "torch-sees-no-gpu",
+    "gpu-check-failed",
+)
 """What everything sees that runs above a missing device."""
 
-INIT_FAILS = ("cuda-unknown-error", "os-call-failed", "cuda-init-failed")
+INIT_FAILS = (
+    "cuda-unknown-error",
+    "os-call-failed",
+    "cuda-init-failed",
+)
 
 NO_INIT = (*NO_DEVICE, *INIT_FAILS)
 
-SILENCE = ("driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed", "cuda-misses-gpu")
+SILENCE = (
+    "driver-does-not-answer",
+    "gpu-does-not-answer",
+    "nvml-init-failed",
+    "cuda-misses-gpu",
+)
 """What asking a driver or a GPU ends with that something above it took away."""
 
 NO_DRIVER = (
@@ -54,23 +67,61 @@ NO_DRIVER = (
     "libcuda-driver-mismatch",
     "driver-too-old",
     "nvml-init-failed",
+    "driver-missing",
+    "driver-not-loaded",
+    "device-permission",
+    "gpu-init-failed",
+)
+"""What is missing, too old or shut where the driver is not reached."""
+
+BROKEN_TORCH = (
+    "torch-sees-no-gpu",
+    "torch-import-failed",
+    "gpu-check-failed",
+    "cuda-lib-missing",
 )
 
-BROKEN_TORCH = ("torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing")
-
-NO_TORCH = ("torch-missing", "torch-half-installed", "torch-import-failed")
+NO_TORCH = (
+    "torch-missing",
+    "torch-half-installed",
+    "torch-import-failed",
+)
 """What an install that failed leaves behind."""
 
-UNINSTALLABLE = (*NO_TORCH, "resolver-conflict", "package-not-found")
+UNINSTALLABLE = (
+    "torch-missing",
+    "torch-half-installed",
+    "torch-import-failed",
+    "resolver-conflict",
+    "package-not-found",
+    "wrong-index",
+    "python-no-wheel",
+    "download-hash-mismatch",
+)
+"""What an install ends with that failed before."""
 
-NEED_A_GPU = ("program-sees-no-gpu", "program-without-gpu-support", "cuda-lib-missing")
+NEED_A_GPU = (
+    "program-sees-no-gpu",
+    "program-without-gpu-support",
+    "cuda-lib-missing",
+)
 """What programs say whose way out is their build for CUDA."""
 
-KERNELS_FAIL = ("cuda-library-error", "cuda-program-error")
+KERNELS_FAIL = (
+    "cuda-library-error",
+    "cuda-program-error",
+)
 
-NCCL_SAYS = ("nccl-error", "nccl-timeout")
+NCCL_SAYS = (
+    "nccl-error",
+    "nccl-timeout",
+)
 
-COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch", "numpy-abi-mismatch")
+COMPANIONS = (
+    "torchvision-mismatch",
+    "torchaudio-mismatch",
+    "numpy-abi-mismatch",
+)
 
 OF_THE_DRIVER = (Layer.HARDWARE, Layer.DRIVER, Layer.READINESS)
 """The layers of what belongs to the machine's owner."""
@@ -83,10 +134,218 @@ STAGES: dict[Layer, Stage] = {
 """The stage at which the causes of a layer usually make a program fail; else at its start."""
 
 SHOWS: dict[Layer, tuple[str, ...]] = {
-    Layer.NO_GPU: (*NO_INIT, *NEED_A_GPU),
-    Layer.BOUNDARY: NO_INIT,
-    Layer.HARDWARE: NO_INIT,
-    Layer.DRIVER: NO_INIT,
-    Layer.READINESS: NO_DEVICE,
+    Layer.UNFINISHED: (
+        *BROKEN_TORCH,
+        *COMPANIONS,
+        *NO_TORCH,
+        "torch-cpu-build",
+    ),
+    Layer.NO_GPU: (
+        *NO_INIT,
+        *NEED_A_GPU,
+    ),
+    Layer.PLATFORM: (*UNINSTALLABLE,),
+    Layer.BOUNDARY: (
+        *NO_INIT,
+        *NO_DRIVER,
+        "container-no-gpu",
+    ),
+    Layer.HARDWARE: (
+        *NO_INIT,
+        *SILENCE,
+        "gpu-init-failed",
+        "gpu-hang",
+        *KERNELS_FAIL,
+        *NCCL_SAYS,
+    ),
+    Layer.DRIVER: (
+        *NO_INIT,
+        *NO_DRIVER,
+    ),
+    Layer.READINESS: (
+        *NO_DEVICE,
+        *INIT_FAILS,
+    ),
+    Layer.INSTALL: (*UNINSTALLABLE,),
+    Layer.WHEEL: (
+        *BROKEN_TORCH,
+        *COMPANIONS,
+    ),
+    Layer.LIBRARIES: (
+        "torch-import-failed",
+        "gpu-check-failed",
+        "cuda-library-error",
+    ),
+    Layer.RUNNING: (*NCCL_SAYS,),
 }
 """A layer -> what every cause in it explains of the findings that come after it in the order."""
+
+ORDER: dict[Layer, tuple[str, ...]] = {
+    Layer.UNFINISHED: ("install-unfinished",),
+    Layer.NO_GPU: (
+        "amd-gpu",
+        "apple-silicon",
+        "intel-gpu",
+        "no-nvidia-gpu",
+    ),
+    Layer.PLATFORM: ("no-wheel-for-platform",),
+    Layer.PROCESS: (
+        "module-shadowed",
+        "libcuda-stub",
+        "wsl-linux-driver",
+        "cuda-visible-devices-hidden",
+    ),
+    Layer.BOUNDARY: (
+        "container-toolkit-missing",
+        "container-cdi-unresolvable",
+        "k8s-gpu-not-allocatable",
+        "container-hook-failed",
+        "container-no-gpu",
+        "container-nvml-lost",
+        "container-driver-capability-missing",
+        "wsl-driver",
+    ),
+    Layer.HARDWARE: (
+        "gpu-fell-off-bus",
+        "gsp-timeout",
+        "hardware-fault",
+        "ecc-error",
+        "gpu-hang",
+    ),
+    Layer.DRIVER: (
+        "hybrid-gpu-off",
+        "secure-boot-rejected",
+        "driver-missing",
+        "driver-build-failed",
+        "driver-not-loaded",
+        "nvml-mismatch",
+        "gpu-not-supported-by-driver",
+        "gpu-init-failed",
+        "libcuda-missing",
+        "driver-does-not-answer",
+        "nvml-init-failed",
+        "gpu-does-not-answer",
+    ),
+    Layer.READINESS: (
+        "device-permission",
+        "device-node-missing",
+        "uvm-missing",
+        "mig-misconfigured",
+        "vgpu-no-compute",
+        "compute-mode-prohibited",
+        "system-not-ready-fabric-manager",
+        "libcuda-driver-mismatch",
+        "forward-compat-unsupported",
+        "mps-server",
+        "cuda-init-out-of-memory",
+        "os-call-failed",
+        "invalid-device-ordinal",
+        "compute-mode-exclusive",
+        "driver-call-unsupported",
+        "cuda-unknown-error",
+        "cuda-init-failed",
+        "cuda-sees-no-device",
+        "cuda-misses-gpu",
+    ),
+    Layer.INSTALL: (
+        "python-32bit",
+        "wrong-index",
+        "python-no-wheel",
+        "download-network-error",
+        "download-hash-mismatch",
+        "pip-cache-disk-full",
+        "windows-path-too-long",
+        "pip-missing",
+        "externally-managed",
+        "site-not-writable",
+        "installed-by-two",
+        "conda-cuda-virtual-missing",
+        "resolver-conflict",
+        "package-not-found",
+        "build-isolation-no-torch",
+        "cuda-toolkit-mismatch-extension-build",
+        "cuda-toolkit-missing",
+        "compiler-too-new",
+        "compiler-missing",
+        "ninja-missing",
+        "build-without-gpu",
+        "cxx-standard-too-old",
+        "extension-too-old-for-torch",
+        "smi-banner-misread",
+    ),
+    Layer.WHEEL: (
+        "glibc-too-old",
+        "windows-pagefile-too-small",
+        "windows-dll-missing",
+        "jetson-wrong-wheel",
+        "torch-outside-environment",
+        "two-torch-installs",
+        "mixed-conda-pip",
+        "torch-half-installed",
+        "rocm-wheel-on-nvidia",
+        "xpu-wheel-on-nvidia",
+        "torch-cpu-build",
+        "driver-too-old",
+        "arch-too-new-for-wheel",
+        "arch-too-old-for-wheel",
+        "torch-missing",
+    ),
+    Layer.LIBRARIES: (
+        "mkl-version-mismatch",
+        "ld-library-path-conflict",
+        "extension-abi-mismatch",
+        "torchvision-mismatch",
+        "torchaudio-mismatch",
+        "cuda-lib-missing",
+        "numpy-abi-mismatch",
+        "torch-import-failed",
+        "extension-not-built",
+        "extension-arch-mismatch",
+        "no-kernel-image",
+        "gpu-too-old-for-flash-attention",
+        "kernel-image-invalid",
+        "jit-arch-rejected",
+        "ptx-unsupported-toolchain",
+        "gpu-too-old-for-triton",
+        "triton-build-failed",
+        "triton-no-compiler",
+        "triton-missing",
+        "triton-missing-windows",
+        "library-missing",
+        "library-not-mapped",
+        "openmp-twice",
+        "static-tls-full",
+    ),
+    Layer.RUNNING: (
+        "shm-too-small",
+        "cuda-fork-reinit",
+        "nccl-unavailable-windows",
+        "port-in-use",
+        "nccl-duplicate-gpu",
+        "nccl-no-socket-interface",
+        "nccl-shm-error",
+        "nccl-p2p-failure",
+        "rdma-memlock",
+        "bf16-unsupported",
+        "out-of-memory",
+        "host-out-of-memory",
+        "dataloader-worker-killed",
+        "tf32-precision",
+        "open-files-limit",
+        "nccl-timeout",
+        "nccl-error",
+        "torch-sees-no-gpu",
+        "gpu-check-failed",
+    ),
+    Layer.LOSSES: (
+        "vgpu-unlicensed",
+        "power-thermal-throttle",
+        "fabric-unhealthy",
+        "nvlink-degraded",
+        "pcie-degraded",
+        "conda-missing",
+    ),
+}
+"""Of two unexplained causes the earlier one is the root: all that can be one, by their layers."""
+
+PLACES = {id: (layer, rank) for layer, ids in ORDER.items() for rank, id in enumerate(ids)}

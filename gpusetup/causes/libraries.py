@@ -2,84 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from gpusetup.causes.layers import Layer
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import ON_WINDOWS
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import CUDA_LIBRARY, FFMPEG, TORCH_LIBRARY
 from gpusetup.messages.row import any_of, says
-from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Lines
-
-LIBRARY_NOT_MAPPED = Cause(
-    id="library-not-mapped",
-    place=(Layer.LIBRARIES, 215),
-    title="the system cannot map a library into memory",
-    means="Its folder is mounted noexec, or memory or address space of the process is limited.",
-    proven_by="The loader's message: failed to map segment from shared object",
-    not_when="cuda-lib-missing, library-missing: the file is not there",
-    way_out="A folder without noexec, a higher limit",
-    source="glibc's sources, dl-load.c; manual page of mmap",
-    explains=("torch-import-failed",),
-    message=Message(
-        title="The system cannot map {library} into memory",
-        plain="The system cannot map a library into memory",
-        detail="Either its folder is mounted noexec (/tmp, a home on a server), or the process may "
-        "have too little memory or address space (shared hosting, ulimit -v, a small container).",
-        text="Put the environment, and TMPDIR while pip installs, on a file system without noexec; "
-        "lift the limits on memory and address space",
-        commands=("ulimit -v unlimited",),
-        look=("findmnt -O noexec", "ulimit -a"),
-        see="list noexec mounts and the limits",
-    ),
-    alike=(Alike(causes=("host-out-of-memory",), asks="findmnt -O noexec"),),
-    says=(
-        says(
-            "failed to map segment",
-            r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
-        ),
-    ),
-    examples=("ImportError: libcusparseLt.so.0: failed to map segment from shared object",),
-    not_examples=("kernel: failed to map segment 3",),
-)
-
-LIBRARY_MISSING = Cause(
-    id="library-missing",
-    place=(Layer.LIBRARIES, 210),
-    title="a system library is missing",
-    means="A shared library outside CUDA and torch, such as libGL for OpenCV.",
-    proven_by="The loader's message names it",
-    not_when="cuda-lib-missing, driver-missing (libcuda)",
-    way_out="Install the system package that has it",
-    source="manual page of ld.so",
-    but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-)"},
-    message=Message(
-        title="{library} is not on this system",
-        plain="A shared library is not on this system",
-        detail="It belongs neither to torch nor to CUDA.",
-        text="Install the system package that holds it (libGL: libgl1, mesa-libGL; libgthread: "
-        "libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, numactl-libs)",
-    ),
-    says=(
-        says(
-            ".so",
-            rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl))lib[\w+-]+\.so[.\d]*): cannot open shared",
-            unless="dlerror",
-        ),
-        says(
-            "libpython",
-            r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b",
-        ),
-    ),
-    examples=(
-        "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
-        "it is linked against `libpython3.10.so`. When this shared library is not found it crashes",
-    ),
-    not_examples=("libpython3.10.so is found",),
-)
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
 
@@ -88,20 +18,9 @@ ANOTHER_CUDA = "cuda|cudnn|nccl"
 
 
 def _without_others(context: RuleContext) -> Lines:
-    said = events(context, "foreign-library", LD_LIBRARY_PATH_CONFLICT.id)
+    said = events(context, "foreign-library", "ld-library-path-conflict")
     named = dict.fromkeys(e.values["folder"] for e in said if e.values.get("folder"))
     return paste.without_folders(context, paste.folder_pattern(*named) if named else ANOTHER_CUDA)
-
-
-def without_folders_of(folders: str | None) -> Callable[[RuleContext, str], Fix]:
-    """LD_LIBRARY_PATH without these folders, or without those of another CUDA."""
-
-    def way(context: RuleContext, text: str) -> Fix:
-        if folders:
-            return Fix(text=text, commands=paste.without_folders(context, folders))
-        return Fix(text=text, commands=_without_others(context))
-
-    return way
 
 
 def _of_two_cudas(context: RuleContext) -> bool:
@@ -112,45 +31,85 @@ def _of_two_cudas(context: RuleContext) -> bool:
 
 def _does_no_harm(context: RuleContext) -> bool:
     """No order: a folder on the path may be found first, or not at all."""
-    return not (context.torch.import_error or events(context, LD_LIBRARY_PATH_CONFLICT.id))
+    return not (context.torch.import_error or events(context, "ld-library-path-conflict"))
 
 
-LD_LIBRARY_PATH_CONFLICT = Cause(
-    id="ld-library-path-conflict",
-    before_torch=(Severity.ERROR,),
-    place=(Layer.LIBRARIES, 20),
-    title="LD_LIBRARY_PATH puts other libraries first",
-    means="torch's wheel needs exactly its own cuDNN, cuBLAS, nvJitLink.",
-    proven_by="Such a folder, and a failed load (error) or none yet (warning)",
-    not_when="cuda-lib-missing: no such library at all",
-    way_out="Take that folder out of it",
-    source="ld.so's manual page",
-    explains=(
-        "torch-import-failed",
-        "gpu-check-failed",
-        "library-missing",
-        "cuda-library-error",
-    ),
-    events=("ld-library-path-conflict", "foreign-library"),
-    holds=(
-        lambda context: bool(
-            events(context, "ld-library-path-conflict")
-            or context.torch.installed
-            or context.torch.import_error
+CAUSES = (
+    Cause(
+        "library-not-mapped",
+        title="The system cannot map {library} into memory",
+        plain="The system cannot map a library into memory",
+        means="Either its folder is mounted noexec (/tmp, a home on a server), or the process may "
+        "have too little memory or address space (shared hosting, ulimit -v, a small container).",
+        text="Put the environment, and TMPDIR while pip installs, on a file system without noexec; "
+        "lift the limits on memory and address space",
+        not_when="cuda-lib-missing, library-missing: the file is not there",
+        source="glibc's sources, dl-load.c; manual page of mmap",
+        explains=("torch-import-failed",),
+        commands=("ulimit -v unlimited",),
+        look=("findmnt -O noexec", "ulimit -a"),
+        see="list noexec mounts and the limits",
+        alike={"findmnt -O noexec": ("host-out-of-memory",)},
+        says=(
+            says(
+                "failed to map segment",
+                r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
+            ),
         ),
+        examples=("ImportError: libcusparseLt.so.0: failed to map segment from shared object",),
+        not_examples=("kernel: failed to map segment 3",),
     ),
-    message=Message(
+    Cause(
+        "library-missing",
+        title="{library} is not on this system",
+        plain="A shared library is not on this system",
+        means="It belongs neither to torch nor to CUDA, such as libGL for OpenCV.",
+        text="Install the system package that holds it (libGL: libgl1, mesa-libGL; libgthread: "
+        "libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, numactl-libs)",
+        not_when="cuda-lib-missing; driver-missing: libcuda",
+        source="manual page of ld.so",
+        but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-)"},
+        says=(
+            says(
+                ".so",
+                rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl))lib[\w+-]+\.so[.\d]*): cannot open shared",
+                unless="dlerror",
+            ),
+            says(
+                "libpython",
+                r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b",
+            ),
+        ),
+        examples=(
+            "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
+            "it is linked against `libpython3.10.so`. When this shared library is not found it crashes",
+        ),
+        not_examples=("libpython3.10.so is found",),
+    ),
+    Cause(
+        "ld-library-path-conflict",
         title="The loader finds other CUDA libraries before torch's own",
-        detail="torch's wheel needs exactly its own cuDNN, cuBLAS and nvJitLink; an older one "
+        means="torch's wheel needs exactly its own cuDNN, cuBLAS and nvJitLink; an older one "
         "before them fails to load or lacks symbols.",
         text="Remove the folders of another CUDA from LD_LIBRARY_PATH. If it is not set, check "
         "which file was loaded: a copy from the system's packages, or a file of a second torch in "
         "the same place",
-        way=without_folders_of(None),
-        cases=(
-            Message(
-                where=(_does_no_harm,), way=without_folders_of(None), severity=Severity.WARNING
+        proven_by="The variable names such a folder, and a library did not load (an error) or loaded so far (a warning)",
+        not_when="cuda-lib-missing: there is no such library at all",
+        source="ld.so's manual page",
+        explains=("library-missing",),
+        before_torch=(Severity.ERROR,),
+        events=("ld-library-path-conflict", "foreign-library"),
+        where=(
+            lambda context: bool(
+                events(context, "ld-library-path-conflict")
+                or context.torch.installed
+                or context.torch.import_error
             ),
+        ),
+        commands=_without_others,
+        cases=(
+            Message(where=(_does_no_harm,), commands=_without_others, only=Severity.WARNING),
             Message(
                 having={"by_program": ""},
                 title="The first {library} on the path is too old for JAX or TensorFlow",
@@ -178,142 +137,124 @@ LD_LIBRARY_PATH_CONFLICT = Cause(
                 "remove their DLLs from Windows\\System32",
             ),
         ),
-    ),
-    says=(
-        says(
-            "installation found",
-            r"Outdated (?P<library>cu[A-Z]\w{2,10}|CUDA\w*) installation found",
-            by_program="JAX",
-        ),
-        *any_of(
-            {
-                "nvjitlink": r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?",
-                "undefined symbol": rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)",
-                "link time reference": rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined",
-                "could not load library": r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)",
-                "cudnn version": r"""(?x)
+        says=(
+            says(
+                "installation found",
+                r"Outdated (?P<library>cu[A-Z]\w{2,10}|CUDA\w*) installation found",
+                by_program="JAX",
+            ),
+            any_of(
+                {
+                    "nvjitlink": r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?",
+                    "undefined symbol": rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)",
+                    "link time reference": rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined",
+                    "could not load library": r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)",
+                    "cudnn version": r"""(?x)
         cuDNN\ version\ (?:incompatibility|mismatch):\ PyTorch\ was\ compiled\ +against\ \(?
         (?P<compiled>\d[\d, .]*\d)\)?\ but
         \ (?:linked\ against|found\ runtime\ version|runtime\ version\ is)\ \(?
         (?P<loaded>\d[\d, .]*\d)
         """,
-                "cudnn_status_version_mismatch": "",
-            },
-        ),
-        says(
-            "undefined symbol",
-            r"""(?x)
+                    "cudnn_status_version_mismatch": "",
+                },
+            ),
+            says(
+                "undefined symbol",
+                r"""(?x)
         lib(?:torch_cuda\w*|torch_python|torch_cpu|torch|c10_cuda|caffe2\w*)\.so:\ undefined\ symbol:
         \ (?P<symbol>(?:nccl|cudnn|cublas|cusparse|cufft|cuda|cufile|cupti|curand|cusolver|nvrtc|nvml|nvshmem|nvtx|_nv|__cuda)\w*)
         (?:,\ version\ (?P<library>lib\S+))?
         """,
+            ),
+            any_of(
+                {
+                    "glibcxx_": r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found",
+                    "cxxabi_": r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found",
+                },
+                library="libstdc++.so.6",
+            ),
+            says(
+                "cudnn_status_sublibrary",
+                library="libcudnn",
+                symbol="CUDNN_STATUS_SUBLIBRARY",
+            ),
+            says(
+                "cannot load symbol",
+                r"Cannot load symbol (?P<symbol>cudnn\w+)",
+                unless=r"Could not locate|Unable to load any of",
+                library="libcudnn",
+            ),
+            says(
+                "nccl",
+                r"NCCL version mismatch|mismatched NCCL version",
+                library="libnccl",
+            ),
+            says(
+                "loaded runtime cudnn library",
+                r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
+                by_program="XLA",
+            ),
+            says(
+                "was built against version",
+                r"Found (?P<library>cu\w+) version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
+                by_program="XLA",
+            ),
         ),
-        *any_of(
-            {
-                "glibcxx_": r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found",
-                "cxxabi_": r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found",
-            },
-            library="libstdc++.so.6",
+        examples=(
+            "Outdated CUDA installation found. Version JAX was built against: 12020",
+            "libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12",
+            "ImportError: /x/torch/lib/../../nvidia/cudnn/lib/libcudnn.so.9: undefined symbol: cudnnGetVersion_v2",
+            "symbol cublasLtGetStatusString, version libcublasLt.so.11 not defined in file libcublasLt.so.11 with link time reference",
+            "ImportError: /usr/lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/lib.so)",
+            "libstdc++.so.6: version `CXXABI_1.3.15' not found",
+            "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH",
+            "Invalid handle. Cannot load symbol cudnnCreateTensorDescriptor",
+            "Could not load library libcudnn_cnn_train.so.8. Error: /x/libcudnn_cnn_train.so.8: undefined symbol: _ZN5cudnn3cnn34layer",
+            "RuntimeError: NCCL version mismatch between ranks",
+            "RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (9, 1, 0) but found runtime version (8, 9, 7). PyTorch already comes bundled with cuDNN",
+            "Loaded runtime CuDNN library: 8.1.0 but source was compiled with: 8.6.0.  CuDNN library needs to have matching major version",
+            "RuntimeError: Found cuDNN version 8500, but jaxlib was built against version 8902",
+            "cudnnException: CUDNN_STATUS_VERSION_MISMATCH",
+            "Found cuSOLVER version 11002, but JAX was built against version 11401, which is newer",
+            "Found CUDA version 12020, but JAX was built against version 12030, which is newer.",
         ),
-        says(
-            "cudnn_status_sublibrary",
-            library="libcudnn",
-            symbol="CUDNN_STATUS_SUBLIBRARY",
-        ),
-        says(
-            "cannot load symbol",
-            r"Cannot load symbol (?P<symbol>cudnn\w+)",
-            unless=r"Could not locate|Unable to load any of",
-            library="libcudnn",
-        ),
-        says(
-            "nccl",
-            r"NCCL version mismatch|mismatched NCCL version",
-            library="libnccl",
-        ),
-        says(
-            "loaded runtime cudnn library",
-            r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
-            by_program="XLA",
-        ),
-        says(
-            "was built against version",
-            r"Found (?P<library>cu\w+) version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
-            by_program="XLA",
-        ),
+        not_examples=("an outdated driver installation found nothing",),
     ),
-    examples=(
-        "Outdated CUDA installation found. Version JAX was built against: 12020",
-        "libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12",
-        "ImportError: /x/torch/lib/../../nvidia/cudnn/lib/libcudnn.so.9: undefined symbol: cudnnGetVersion_v2",
-        "symbol cublasLtGetStatusString, version libcublasLt.so.11 not defined in file libcublasLt.so.11 with link time reference",
-        "ImportError: /usr/lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/lib.so)",
-        "libstdc++.so.6: version `CXXABI_1.3.15' not found",
-        "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH",
-        "Invalid handle. Cannot load symbol cudnnCreateTensorDescriptor",
-        "Could not load library libcudnn_cnn_train.so.8. Error: /x/libcudnn_cnn_train.so.8: undefined symbol: _ZN5cudnn3cnn34layer",
-        "RuntimeError: NCCL version mismatch between ranks",
-        "RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (9, 1, 0) but found runtime version (8, 9, 7). PyTorch already comes bundled with cuDNN",
-        "Loaded runtime CuDNN library: 8.1.0 but source was compiled with: 8.6.0.  CuDNN library needs to have matching major version",
-        "RuntimeError: Found cuDNN version 8500, but jaxlib was built against version 8902",
-        "cudnnException: CUDNN_STATUS_VERSION_MISMATCH",
-        "Found cuSOLVER version 11002, but JAX was built against version 11401, which is newer",
-        "Found CUDA version 12020, but JAX was built against version 12030, which is newer.",
-    ),
-    not_examples=(
-        "an outdated driver installation found nothing",
-        "an outdated cuDNN installation guide was found",
-        "it says that it found CUDA version 12.4, as it should",
-    ),
-)
-
-OPENMP_TWICE = Cause(
-    id="openmp-twice",
-    place=(Layer.LIBRARIES, 220),
-    title="two OpenMP runtimes are loaded",
-    means="conda's MKL and a wheel each have one.",
-    proven_by="OMP: Error #15",
-    way_out="One installer for numpy, MKL and torch",
-    source="Intel OpenMP documentation",
-    message=Message(
+    Cause(
+        "openmp-twice",
         title="Two copies of Intel's OpenMP runtime are loaded (OMP: Error #15)",
-        detail="conda's MKL and a pip wheel each have libiomp5; KMP_DUPLICATE_LIB_OK=TRUE "
+        means="conda's MKL and a pip wheel each have libiomp5; KMP_DUPLICATE_LIB_OK=TRUE "
         "only hides the message and may give wrong results.",
         text="Install numpy, MKL and torch with one installer, in a fresh environment",
+        source="Intel OpenMP documentation",
         commands=("gpusetup install --venv .venv",),
-    ),
-    says=any_of(
-        {
-            "libiomp5md.dll already initialized": "",
-            "omp: error #15": "",
-        },
-    ),
-    examples=(
-        "Initializing libiomp5md.dll, but found libiomp5md.dll already initialized.",
-        "OMP: Error #15: Initializing libiomp5md.dll, but found libiomp5md.dll already initialized.",
-    ),
-)
-
-STATIC_TLS_FULL = Cause(
-    id="static-tls-full",
-    place=(Layer.LIBRARIES, 230),
-    title="no room in the static TLS block",
-    means="glibc reserves little; the order of imports decides.",
-    proven_by="The loader's message",
-    way_out="Import torch first",
-    source="glibc's sources, dl-tls.c",
-    message=Message(
-        title="{library} cannot be loaded: no room in the static TLS block",
-        plain="A library cannot be loaded: no room in the static TLS block",
-        detail="The order of imports decides who gets the room (mostly libgomp on aarch64).",
-        text="Import torch first in the program, or load the library before everything else "
-        "(LD_PRELOAD)",
-    ),
-    says=(
-        says(
-            "static tls block",
-            r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block",
+        says=any_of(
+            {
+                "libiomp5md.dll already initialized": "",
+                "omp: error #15": "",
+            },
+        ),
+        examples=(
+            "Initializing libiomp5md.dll, but found libiomp5md.dll already initialized.",
+            "OMP: Error #15: Initializing libiomp5md.dll, but found libiomp5md.dll already initialized.",
         ),
     ),
-    examples=("ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block",),
+    Cause(
+        "static-tls-full",
+        title="{library} cannot be loaded: no room in the static TLS block",
+        plain="A library cannot be loaded: no room in the static TLS block",
+        means="The order of imports decides who gets the room (mostly libgomp on aarch64).",
+        text="Import torch first in the program, or load the library before everything else "
+        "(LD_PRELOAD)",
+        source="glibc's sources, dl-tls.c",
+        says=(
+            says(
+                "static tls block",
+                r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block",
+            ),
+        ),
+        examples=(
+            "ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block",
+        ),
+    ),
 )

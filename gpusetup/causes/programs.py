@@ -29,7 +29,7 @@ def is_all(context: RuleContext) -> bool:
 
 
 def _has_a_gpu(context: RuleContext) -> bool:
-    asked = events(context, PROGRAM_SEES_NO_GPU.id) or is_beside_torch(context)
+    asked = events(context, "program-sees-no-gpu") or is_beside_torch(context)
     return bool(asked) and has_nvidia(context) is not False
 
 
@@ -43,191 +43,175 @@ NEVER = (
 )
 FINDS = r"(?:us(?:es?|ing)|utili[sz]e|detect|see|find|recogni[sz]e)(?:ing)?"
 
-PROGRAM_SEES_NO_GPU = Cause(
-    id="program-sees-no-gpu",
-    symptom=True,
-    likelier=(
-        Likelier(
-            cause="container-no-gpu",
-            shown=started_without_a_gpu,
-            because="it runs in a container that was started without a GPU",
-            way=start_with_gpu,
-        ),
-    ),
-    severity=Severity.WARNING,
-    title="a program without torch finds no GPU, although the driver seems fine",
-    means="Its own build, its libraries or its settings keep it from the GPU.",
-    proven_by="The program's own message, while a driver answers",
-    not_when="The driver, the container or a variable hides the GPU: see those findings",
-    way_out="The program's build for CUDA",
-    source="The programs' installation guides",
-    failure=4,
-    events=("program-sees-no-gpu", "cuda-unavailable"),
-    holds=(_has_a_gpu, is_all),
-    by_check=True,
-    message=Message(title="{program} finds no GPU", way=programs_own),
-    says=(
-        says(
-            ("gpu", "graphics card"),
-            rf"\b{CALLED}(?: v?\d[\w.]{{0,12}})? (?:{NEVER}|fails to) (?:\w+ ){{0,3}}?{FINDS} (?:\w+ ){{0,3}}?(?:GPUs?|graphics card)\b",
-        ),
-        says(
-            ("by", "in", "with"),
-            rf"\bGPU\b[^.\n]{{0,60}} not (?:being )?(?:detected|used|recogni[sz]ed|found|seen) (?:by|in|with) {CALLED}",
-        ),
-        *any_of(
-            {
-                "no ": r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b",
-                "gpu": r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)|\bnot using the GPU\b|only (?:runs on|uses) (?:the )?CPU\b",
-                "discovery": r"failure during GPU discovery",
-            },
-            unless=r"torch|is_available|nvidia-smi|RuntimeError: No",
-        ),
-        *any_of(
-            {
-                "inference compute": r'msg="inference compute" id=\S{1,8} library=cpu\b',
-                "100% cpu": r"PROCESSOR\b.{0,600}?\b100% CPU\b",
-            },
-            program="ollama",
-        ),
-        says(
-            "num gpus available",
-            r"Num GPUs Available:\W{0,3}0\b",
-            program="TensorFlow",
-        ),
-        says(
-            "list_physical_devices",
-            r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?\[ ?\](?!\w)",
-            program="TensorFlow",
-            unless=r"name='/physical_device:GPU",
-        ),
-        *any_of(
-            {
-                "cuda backend failed to initialize": "",
-                "no supported devices found for platform cuda": "",
-            },
-            program="JAX",
-        ),
-        says(
-            "offloaded 0/",
-            r"offloaded 0/\d{1,4} layers to GPU",
-            program="llama.cpp",
-        ),
-    ),
-    examples=(
-        "ValueError: Current node has no GPU available. current_node_resource={}",
-        "stderr=Using 2 threads\n        Error: No GPU device found!",
-        "print(tf.config.list_physical_devices('GPU')) returns []",
-        'level=INFO source=gpu.go:386 msg="no compatible GPUs were discovered"',
-        "warning: no usable GPU found, --gpu-layers option will be ignored",
-        "CUDA backend failed to initialize: Unable to load CUDA. (Set TF_CPP_MIN_LOG_LEVEL=0)",
-        "WARNING:absl:No GPU/TPU found, falling back to CPU.",
-        "Num GPUs Available:  0",
-        "RuntimeError: Unable to initialize backend 'cuda': no supported devices found for platform CUDA",
-        "Since the update ollama does not use the GPU of my laptop.",
-        "the GPU is not detected by LM Studio 0.3.30",
-        "llm_load_tensors: offloaded 0/33 layers to GPU",
-        'level=INFO msg="inference compute" id=0 library=cpu variant="" total="31.2 GiB"',
-        "NAME ID SIZE PROCESSOR UNTIL\nllama3:8b 365c0bd3c000 5.4 GB 100% CPU 4 minutes from now",
-        "onnxruntime does not use the GPU",
-        "koboldcpp runs, and it is not using the GPU",
-        'msg="failure during GPU discovery" error="failed to finish discovery before timeout"',
-        "whisper_backend_init_gpu: no GPU found",
-    ),
-    not_examples=(
-        "Current node has a GPU available",
-        "there is no GPU device in the box",
-        "tf.config.list_physical_devices('GPU')\n[PhysicalDevice(name='/physical_device:GPU:0', device_type='GPU')]",
-        "2 compatible GPUs were discovered",
-    ),
-)
-
 NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |version ))?"
 """The program that a sentence begins with."""
 
-PROGRAM_WITHOUT_GPU_SUPPORT = Cause(
-    id="program-without-gpu-support",
-    severity=Severity.WARNING,
-    title="a program is installed without GPU support",
-    means="The installed package computes on the CPU only; the GPU stack may be fine.",
-    proven_by="The program's own message",
-    not_when="cuda-lib-missing: its GPU part is there and a library is not",
-    way_out="The program's own build for CUDA",
-    source="The programs' installation guides",
-    failure=3,
-    holds=(is_all,),
-    by_check=True,
-    message=Message(
-        title="{program} is installed without GPU support, and runs on the CPU", way=programs_own
-    ),
-    says=(
-        *any_of(
-            {
-                "without": rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)",
-                "not compiled with": rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)",
-                "build": r"\b(?:GPU|CUDA|cuDNN)\b[^.\n]{0,40}? (?:is|was) (?:either |not ){1,2}(?:supported|enabled|integrated) (?:by|in) (?:your|this) (?:\w+ ){0,2}build",
-                "this build of": r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)",
-                "cpu version": r"\b(?:installed|only|got|gives? me) (?:the |a )?CPU version\b(?: of (?P<program>\w+))?",
-            },
-            unless=r"torch|Error: Not",
+CAUSES = (
+    Cause(
+        "program-sees-no-gpu",
+        severity=Severity.WARNING,
+        title="{program} finds no GPU",
+        plain="A program without torch finds no GPU, although the driver seems fine",
+        means="Its own build, its libraries or its settings keep it from the GPU.",
+        text="The program's build for CUDA",
+        proven_by="The program says so, and a driver answers",
+        not_when="The driver, the container or a variable hides the GPU: then that is the cause",
+        symptom=True,
+        failure=4,
+        events=("program-sees-no-gpu", "cuda-unavailable"),
+        by_check=True,
+        where=(_has_a_gpu, is_all),
+        way=programs_own,
+        likelier=(
+            Likelier(
+                cause="container-no-gpu",
+                shown=started_without_a_gpu,
+                because="it runs in a container that was started without a GPU",
+                way=start_with_gpu,
+            ),
         ),
-        *any_of(
-            {
-                "cudaexecutionprovider' is not in available": r"'CUDAExecutionProvider' is not in available provider names",
-                "cudaexecutionprovider not available": "",
-            },
-            program="onnxruntime",
+        says=(
+            says(
+                ("gpu", "graphics card"),
+                rf"\b{CALLED}(?: v?\d[\w.]{{0,12}})? (?:{NEVER}|fails to) (?:\w+ ){{0,3}}?{FINDS} (?:\w+ ){{0,3}}?(?:GPUs?|graphics card)\b",
+            ),
+            any_of(
+                {
+                    "no ": r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b",
+                    "gpu": r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)|\bnot using the GPU\b|only (?:runs on|uses) (?:the )?CPU\b",
+                    "discovery": r"failure during GPU discovery",
+                },
+                unless=r"torch|is_available|nvidia-smi|RuntimeError: No",
+            ),
+            any_of(
+                {
+                    "inference compute": r'msg="inference compute" id=\S{1,8} library=cpu\b',
+                    "100% cpu": r"PROCESSOR\b.{0,600}?\b100% CPU\b",
+                },
+                program="ollama",
+            ),
+            says(
+                "num gpus available",
+                r"Num GPUs Available:\W{0,3}0\b",
+                program="TensorFlow",
+            ),
+            says(
+                "list_physical_devices",
+                r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?\[ ?\](?!\w)",
+                program="TensorFlow",
+                unless=r"name='/physical_device:GPU",
+            ),
+            any_of(
+                {
+                    "cuda backend failed to initialize": "",
+                    "no supported devices found for platform cuda": "",
+                },
+                program="JAX",
+            ),
+            says(
+                "offloaded 0/",
+                r"offloaded 0/\d{1,4} layers to GPU",
+                program="llama.cpp",
+            ),
         ),
-        says("jaxlib is not installed. falling back", program="JAX"),
-        says("xformers wasn't build with cuda support", program="xformers"),
-        says(
-            "is_built_with_cuda",
-            r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b",
-            program="TensorFlow",
+        examples=(
+            "ValueError: Current node has no GPU available. current_node_resource={}",
+            "stderr=Using 2 threads\n        Error: No GPU device found!",
+            "print(tf.config.list_physical_devices('GPU')) returns []",
+            'level=INFO source=gpu.go:386 msg="no compatible GPUs were discovered"',
+            "warning: no usable GPU found, --gpu-layers option will be ignored",
+            "CUDA backend failed to initialize: Unable to load CUDA. (Set TF_CPP_MIN_LOG_LEVEL=0)",
+            "WARNING:absl:No GPU/TPU found, falling back to CPU.",
+            "Num GPUs Available:  0",
+            "RuntimeError: Unable to initialize backend 'cuda': no supported devices found for platform CUDA",
+            "Since the update ollama does not use the GPU of my laptop.",
+            "llm_load_tensors: offloaded 0/33 layers to GPU",
+            'level=INFO msg="inference compute" id=0 library=cpu variant="" total="31.2 GiB"',
+            "NAME ID SIZE PROCESSOR UNTIL\nllama3:8b 365c0bd3c000 5.4 GB 100% CPU 4 minutes from now",
+            "onnxruntime does not use the GPU",
+            "koboldcpp runs, and it is not using the GPU",
+            'msg="failure during GPU discovery" error="failed to finish discovery before timeout"',
+            "whisper_backend_init_gpu: no GPU found",
+        ),
+        not_examples=(
+            "Current node has a GPU available",
+            "there is no GPU device in the box",
+            "tf.config.list_physical_devices('GPU')\n[PhysicalDevice(name='/physical_device:GPU:0', device_type='GPU')]",
+            "2 compatible GPUs were discovered",
         ),
     ),
-    examples=(
-        "tf.test.is_built_with_cuda() is False",
-        "UserWarning: Specified provider 'CUDAExecutionProvider' is not in available provider names.",
-        "ONNX Runtime Providers: CUDAExecutionProvider not available - ONNX will fall back to CPU.",
-        "UserWarning: The installed version of bitsandbytes was compiled without GPU support.",
-        "XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU",
-        "a CUDA-enabled jaxlib is not installed. Falling back to cpu.",
-        "`fa2F@v2.5.7-pt` is not supported because: xFormers wasn't build with CUDA support",
-        "warning: not compiled with GPU offload support, --gpu-layers option will be ignored",
-        "CUDA execution provider is not enabled in this build.",
-        "the script says that only the CPU version of JAX was installed",
-        "pip install llama-cpp-python gives me the CPU version",
-        "LightGBMError: LightGBM was not compiled with GPU support",
-        "OpenCV(4.8.0) error: The library is compiled without CUDA support",
-        "lightgbm.basic.LightGBMError: GPU Tree Learner was not enabled in this build.",
-        "GPU is not supported by your ONNX Runtime build",
-        'RuntimeError: "cuda" device requested but this build of Warp does not support CUDA',
+    Cause(
+        "program-without-gpu-support",
+        severity=Severity.WARNING,
+        title="{program} is installed without GPU support, and runs on the CPU",
+        plain="A program is installed without GPU support",
+        means="The installed package computes on the CPU only; the GPU stack may be fine.",
+        text="The program's own build for CUDA",
+        not_when="cuda-lib-missing: its GPU part is there, and a library is not",
+        failure=3,
+        by_check=True,
+        where=(is_all,),
+        way=programs_own,
+        says=(
+            any_of(
+                {
+                    "without": rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)",
+                    "not compiled with": rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)",
+                    "build": r"\b(?:GPU|CUDA|cuDNN)\b[^.\n]{0,40}? (?:is|was) (?:either |not ){1,2}(?:supported|enabled|integrated) (?:by|in) (?:your|this) (?:\w+ ){0,2}build",
+                    "this build of": r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)",
+                },
+                unless=r"torch|Error: Not",
+            ),
+            any_of(
+                {
+                    "cudaexecutionprovider' is not in available": r"'CUDAExecutionProvider' is not in available provider names",
+                    "cudaexecutionprovider not available": "",
+                },
+                program="onnxruntime",
+            ),
+            says("jaxlib is not installed. falling back", program="JAX"),
+            says("xformers wasn't build with cuda support", program="xformers"),
+            says(
+                "is_built_with_cuda",
+                r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b",
+                program="TensorFlow",
+            ),
+        ),
+        examples=(
+            "tf.test.is_built_with_cuda() is False",
+            "UserWarning: Specified provider 'CUDAExecutionProvider' is not in available provider names.",
+            "ONNX Runtime Providers: CUDAExecutionProvider not available - ONNX will fall back to CPU.",
+            "UserWarning: The installed version of bitsandbytes was compiled without GPU support.",
+            "XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU",
+            "a CUDA-enabled jaxlib is not installed. Falling back to cpu.",
+            "`fa2F@v2.5.7-pt` is not supported because: xFormers wasn't build with CUDA support",
+            "warning: not compiled with GPU offload support, --gpu-layers option will be ignored",
+            "CUDA execution provider is not enabled in this build.",
+            "LightGBMError: LightGBM was not compiled with GPU support",
+            "OpenCV(4.8.0) error: The library is compiled without CUDA support",
+            "lightgbm.basic.LightGBMError: GPU Tree Learner was not enabled in this build.",
+            "GPU is not supported by your ONNX Runtime build",
+            'RuntimeError: "cuda" device requested but this build of Warp does not support CUDA',
+        ),
+        not_examples=(
+            "tf.test.is_built_with_cuda() tells it",
+            "it was compiled without GPU support of any kind by our own Makefile",
+            "this build was not compiled with CUDA support of cuDNN",
+        ),
     ),
-    not_examples=(
-        "tf.test.is_built_with_cuda() tells it",
-        "CUDAExecutionProvider available: yes",
-        "it was compiled without GPU support of any kind by our own Makefile",
-        "this build was not compiled with CUDA support of cuDNN",
-    ),
-)
-
-PROGRAM_FAILED = Cause(
-    id="program-failed",
-    severity=Severity.NOTE,
-    title="a program failed by itself",
-    means="A wrong key, shape, file or name, or a missing package: not the GPU stack.",
-    proven_by="The program's last error, with no word about a GPU near it",
-    not_when="A message with its own cause; an error that may come from the GPU stack",
-    way_out="The program's own documentation and issues",
-    source="Python's built-in exceptions; huggingface_hub's errors",
-    failure=8,
-    by_check=True,
-    holds=(lambda context: says_nothing_else(context),),
-    message=Message(
+    Cause(
+        "program-failed",
+        severity=Severity.NOTE,
         title="{program} failed: {said}",
+        plain="A program failed by itself",
+        means="A key, a shape, a file or a name is wrong, or a package is missing: the GPU stack is not the reason.",
         text="The text does not show whether the GPU stack is the reason. Run it again, and read "
         "the first error that it prints",
+        proven_by="The program ends in an error with no word about a GPU near it",
+        not_when="The error may come from the GPU stack, or its message has its own cause",
+        failure=8,
+        by_check=True,
+        where=(lambda context: says_nothing_else(context),),
         cases=(
             Message(
                 having={"own": "", "exception": "^(?:FileNotFound|NotADirectory)"},

@@ -1,4 +1,4 @@
-"""The record of a cause: all that is known of it, beside the rule that finds it.
+"""The record of a cause: all that is known of it, and what is said where it is found.
 
 A record is complete when its file is loaded: an id that appears twice, or an error without a place
 in the order, fails there.
@@ -6,15 +6,14 @@ in the order, fails there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-from gpusetup.causes.layers import Layer
-from gpusetup.evidence.wording import once, sentence
+from gpusetup.causes.layers import PLACES, Layer
 from gpusetup.messages.row import Row
-from gpusetup.model.failing import Stage
-from gpusetup.model.finding import Evidence, Finding, Fix, Severity
+from gpusetup.model.finding import Evidence, Finding, Fix, Severity, Stage, once, sentence
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.shell import Lines
 
 RECORDS: dict[str, Cause] = {}
 """Every record of the files that are loaded, by its id."""
@@ -29,18 +28,19 @@ Question = Callable[[Any], bool]
 
 
 class Message(Frozen):
-    """What is found if a program said one of the record's events, and what to do then."""
+    """What is said of a cause, or of a case of it, and what to do then."""
 
     title: str = ""
     """May name values of the event (`{library} is not here`), and `torch`, `driver`, `gpus` of the
     machine."""
     plain: str = ""
     """The title if the event lacks such a value."""
+    means: str = ""
+    """Why it happens and what it does, in a sentence or two."""
     text: str = ""
     """What to do."""
-    detail: str = ""
-    commands: Words = ()
-    """The way, in order. `pip`, `python`, `gpusetup install`, `export` and `unset` are written for
+    commands: Words | Callable[[Any], Lines] = ()
+    """The way, in order, or what makes it for a machine. `pip`, `python`, `gpusetup install`, `export` and `unset` are written for
     the target and its shell; `{name}` is a value of the event."""
     windows: Words | None = None
     """The commands on Windows, where they differ."""
@@ -56,27 +56,15 @@ class Message(Frozen):
     needs_root: bool = False
     needs_reboot: bool = False
     way: Callable[[Any, str], Fix] | None = None
-    """Makes the fix of the text, if its commands depend on the machine as a whole."""
-    severity: Severity | None = None
-    """Of this finding, if it is not the record's."""
+    """Makes the whole fix, if its text too depends on the machine."""
+    only: Severity | None = None
+    """How grave it is, if not as the record says."""
     where: tuple[Question, ...] = ()
-    """A case is met if all these hold."""
+    """What must hold for a finding; a case is met if all these hold."""
     having: Mapping[str, str] = {}
     """A case is met if an event has these values: each pattern is found in its value."""
     cases: tuple[Message, ...] = ()
     """The first that is met is said instead; the texts that it lacks are those of the message."""
-
-
-class Alike(Frozen):
-    """What a message of a cause may mean as well, and the command whose answer decides."""
-
-    causes: Words
-    asks: str
-    settled_by: tuple[
-        Literal["gpus", "driver", "torch", "kernels", "python", "bus", "program"], ...
-    ] = ()
-    """What a text may show that tells them apart already; `program`: a program says it, and not a
-    person alone."""
 
 
 class Likelier(Frozen):
@@ -92,47 +80,37 @@ class Likelier(Frozen):
     """or what makes that for this machine."""
 
 
-class Cause(Frozen):
-    """One cause: where it stands in the order, and what `doctor --explain` says of it."""
+class Cause(Message, kw_only=False):
+    """One cause: its place in the order, what is said of it, and what `doctor --explain` says."""
 
     id: str
+    proven_by: str = ""
+    """The evidence in a snapshot that makes the finding; "": a program's message says it."""
+    source: str = ""
+    """Where it is known from, if not from that message or from us."""
     severity: Severity = Severity.ERROR
     """The gravest that it is found with."""
-    place: tuple[Layer, int] | None = None
-    """Its layer, and its rank there: of two causes of a layer the one of the smaller rank is the
-    root, of equal ones the first by id. None for what is never a root."""
-    title: str
-    means: str
-    """Why it happens and what it does, in a sentence or two."""
-    proven_by: str
-    """The evidence in a snapshot that makes the finding."""
     not_when: str = ""
     """What looks alike and is another finding, or none."""
-    way_out: str
-    source: str
-    """Where it is known from."""
     explains: Words = ()
     """The findings that are its consequences where both are there, beside those of its layer."""
     events: Words = ()
-    """The kinds of event that `message` is found from; none: the one that has the cause's name."""
+    """The kinds of event that it is found from; none: the one that has the cause's name."""
     codes: tuple[int, ...] = ()
     """CUDA's own codes that say the same."""
     but: Mapping[str, str] = {}
     """An event with such a value does not count: it is another cause's."""
-    holds: tuple[Question, ...] = ()
-    """What must hold for `message` to be a finding."""
-    message: Message | None = None
-    """For a cause that one message of a program decides."""
     by_check: bool = False
-    """Whether a check decides it, with the message's words."""
-    says: tuple[Row, ...] = ()
+    """Whether a check decides it, and no message alone."""
+    says: tuple[Row | tuple[Row, ...], ...] = ()
     """The messages of programs that say it; each becomes an event of the cause's name."""
     examples: Words = ()
     """Texts that show it and nothing else, one for each of its messages."""
     not_examples: Words = ()
     """Texts that come near its messages, and show nothing."""
-    alike: tuple[Alike, ...] = ()
-    """What looks alike in a text: the first that is open counts."""
+    alike: Mapping[str, Words] = {}
+    """The command whose answer decides -> what a text may mean as well: the first that is open
+    counts."""
     likelier: tuple[Likelier, ...] = ()
     """Of a symptom: the first that is shown is its cause."""
     stage: Stage | None = None
@@ -159,14 +137,26 @@ class Cause(Frozen):
             raise ValueError(f"two records have the id {self.id}")
 
     @property
+    def name(self) -> str:
+        """What it is called where nothing is known of a machine."""
+        return self.plain or self.title
+
+    @property
+    def place(self) -> tuple[Layer, int] | None:
+        """Its layer, and its rank there; None for what is never a root."""
+        return PLACES.get(self.id)
+
+    @property
     def kinds(self) -> Words:
-        """The kinds of event that `message` is found from."""
+        """The kinds of event that it is found from."""
         return self.events or (self.id,)
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> Iterator[Row]:
         """Its messages, of its name."""
-        return tuple(replace(one, kind=self.id) for one in self.says)
+        for one in self.says:
+            for row in one if isinstance(one, tuple) else (one,):
+                yield replace(row, kind=self.id)
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -186,7 +176,7 @@ class Cause(Frozen):
             id=self.id,
             severity=self.severity,
             title=sentence(title),
-            detail=detail,
+            detail=detail or self.means,
             evidence=once(evidence),
             fix=fix,
         )

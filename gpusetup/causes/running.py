@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.layers import Layer
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import CUDA_RUNTIME
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import drivers, paste
@@ -12,246 +11,7 @@ from gpusetup.messages.fragments import MAYBE
 from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix, Severity
 
-CUDA_FORK_REINIT = Cause(
-    id="cuda-fork-reinit",
-    place=(Layer.RUNNING, 20),
-    title="CUDA was started before a fork",
-    means="A CUDA context does not survive fork.",
-    proven_by="torch's message",
-    way_out="spawn",
-    source="torch documentation, multiprocessing",
-    explains=("cuda-init-failed", "torch-sees-no-gpu"),
-    message=Message(
-        title="CUDA was started before the process forked; a forked child cannot use it",
-        text='Start processes with "spawn" (torch.multiprocessing.set_start_method("spawn"), '
-        'DataLoader(multiprocessing_context="spawn"), VLLM_WORKER_MULTIPROC_METHOD=spawn), or '
-        "touch CUDA only in the children",
-        commands=("export VLLM_WORKER_MULTIPROC_METHOD=spawn",),
-    ),
-    says=any_of(
-        {
-            "initialization error": r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",
-            "forked": r"Cannot re-initialize CUDA|poison fork|CUDA .{0,40}before fork",
-        },
-    ),
-    examples=("_poison_fork: poison fork in the child of a forked process",),
-)
-
 AMP = r"(?<![\w.])(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)?)\b"
-
-NO_FASTER = (
-    r"(?:\b(?:no|without(?: any)?|little|hardly any|any) (?:real |noticeable |significant |measurable )?(?:speed(?: |-)?ups?|acceleration|speed (?:gain|improvement)|gain in speed|improvement in (?:training )?speed)\b"
-    r"|\b(?:not|isn't|n't|no|never|hardly) (?:train(?:ing)? |run(?:ning)? |get(?:ting)? |any |much |become )*faster\b"
-    r"|\b(?:speed|throughput|(?:training|epoch|step) time)\b[^.\n]{0,20}? (?:(?:did|does|has|is|was|do)(?:n't| not)|never) (?:\w{2,12} )?(?:improv|chang|increas|decreas|better|differ)\w{0,6}"
-    r"|\b(?:speed|throughput|(?:training|epoch|step) time) (?:is|stays|stayed|remains|remained) (?:exactly |about |almost )?(?:the same|unchanged))"
-)
-
-AMP_WITHOUT_GAIN = Cause(
-    id="amp-without-gain",
-    place=(Layer.RUNNING, 145),
-    title="mixed precision does not make a training faster",
-    means="It speeds up large products on tensor cores, not data loading or other waits.",
-    proven_by="Somebody says that AMP is on and the training no faster",
-    way_out="gpusetup tune --benchmark",
-    source="torch documentation, automatic mixed precision; the acceleration guide",
-    message=Message(
-        title="Mixed precision does not make this training faster: a {old} has no tensor cores",
-        plain="Mixed precision does not make this training faster: likeliest, a step waits for its "
-        "data, or the model is too small for this GPU",
-        detail="It speeds up large products on tensor cores. A GPU below compute capability "
-        "7.0 has none, and sizes that are not multiples of 8 do not use them.",
-        text="Measure where a step spends its time: `gpusetup tune CONFIG --benchmark --code "
-        "MODULE:FUNCTION` runs it with and without AMP, a larger batch and more workers, and "
-        "names the cause if nothing helps; `gpusetup monitor -- COMMAND` watches a run",
-    ),
-    says=(
-        says(
-            ("amp", "autocast", "mixed"),
-            rf"(?:{AMP}[^.\n]{{0,90}}?{NO_FASTER}|{NO_FASTER}[^.\n]{{0,60}}? (?:with|from|by|using|under|after|when)\b[^.\n]{{0,40}}?{AMP})(?:[^.\n]{{0,60}}?(?P<old>\b(?:GTX ?(?:9|10|16)\d0(?: ?Ti)?|P100|P40|M40|Titan Xp?)\b))?",
-            unless=r"\b(?:if|in case) (?:\w+ ){0,2}?(?:AMP|autocast|mixed)|\bCPU[- ]only\b|\bon (?:the |a |my )?CPU\b",
-        ),
-    ),
-    examples=("AMP is enabled but training speed did not improve",),
-    not_examples=(
-        "AMP halves the training time here",
-        "if AMP gives no speedup, look at the loader first",
-    ),
-)
-
-TORCH_INTERNAL_ERROR = Cause(
-    id="torch-internal-error",
-    symptom=True,
-    severity=Severity.NOTE,
-    title="an internal assertion of torch failed",
-    means="A fault of torch, or a consequence of another finding.",
-    proven_by="INTERNAL ASSERT FAILED",
-    not_when="mig-misconfigured: the assertion about the device's number",
-    way_out="The newest torch",
-    source="torch's sources, c10/util/Exception.h",
-    message=Message(
-        title="An internal assertion of torch failed in {file}",
-        plain="An internal assertion of torch failed",
-        text="Run it with the newest torch; if it stays, report it to torch",
-    ),
-    failure=7,
-    says=(
-        says(
-            "internal assert failed",
-            r"INTERNAL ASSERT FAILED(?: at \W?(?P<file>[\w/\\.+-]{1,120}))?",
-        ),
-    ),
-    examples=(
-        'handle_1 INTERNAL ASSERT FAILED at "../c10/core/impl.cpp":27, not in driver_api.cpp',
-    ),
-)
-
-CUDA_LIBRARY_ERROR = Cause(
-    id="cuda-library-error",
-    symptom=True,
-    severity=Severity.WARNING,
-    title="cuBLAS or cuDNN failed with a status that gives no reason",
-    means="The memory is full, an earlier kernel failed, or a wrong library is loaded.",
-    proven_by="CUBLAS_STATUS_..., CUDNN_STATUS_...",
-    not_when="out-of-memory, ld-library-path-conflict, bf16-unsupported: then that is the cause",
-    way_out="nvidia-smi, CUDA_LAUNCH_BLOCKING=1",
-    source="cuBLAS and cuDNN API references, status codes",
-    message=Message(
-        title="A CUDA library failed with {status}, which gives no reason",
-        plain="A CUDA library failed with a status that gives no reason",
-        detail="Usually the GPU's memory is full, or an index out of range broke an earlier "
-        "kernel; otherwise another cuBLAS or cuDNN comes before torch's own.",
-        text="Check whether the memory is full; run once with CUDA_LAUNCH_BLOCKING=1 to get the "
-        "first failure; remove the folders of another CUDA from LD_LIBRARY_PATH",
-        commands=("export CUDA_LAUNCH_BLOCKING=1",),
-        look=("nvidia-smi",),
-        see="check whether the memory is full",
-    ),
-    says=(
-        says(
-            "_status_",
-            r"\b(?P<status>(?P<library>CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|CURAND)_STATUS_(?!SUCCESS|ALLOC_FAILED|\w*VERSION_MISMATCH)[A-Z]\w{3,40})",
-            unless=r"status [!=]= CU",
-        ),
-        says(
-            "cufft_",
-            r"cuFFT error: (?P<status>CUFFT_(?!SUCCESS|ALLOC_FAILED)[A-Z]\w{3,40})",
-            library="CUFFT",
-        ),
-        says(
-            "cublas runtime error",
-            r"cublas runtime error : the GPU program failed to execute",
-            library="CUBLAS",
-            status="CUBLAS_STATUS_EXECUTION_FAILED",
-        ),
-        says(
-            "cublaslt ran into an error",
-            library="CUBLAS",
-            status="CUBLAS_STATUS_NOT_SUPPORTED",
-        ),
-    ),
-    examples=(
-        "RuntimeError: cuFFT error: CUFFT_INVALID_SIZE",
-        "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
-        "RuntimeError: cublas runtime error : the GPU program failed to execute at /pytorch/aten/src/THC/THCBlas.cu:259",
-        "Exception: cublasLt ran into an error!",
-    ),
-    not_examples=(
-        "cuFFT error: CUFFT_SUCCESS",
-        "he ran into an error",
-    ),
-)
-
-CUDA_CALL_NOT_SUPPORTED = Cause(
-    id="cuda-call-not-supported",
-    severity=Severity.WARNING,
-    title="a CUDA call is not supported here",
-    means="Virtual GPUs and WSL lack unified memory, peer access or shared memory handles.",
-    proven_by="CUDA error 801 of a program that runs",
-    not_when="vgpu-no-compute: CUDA does not start on a profile without it",
-    way_out="Switch that feature off, or allow it in the hypervisor",
-    source=CUDA_RUNTIME,
-    message=Message(
-        title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
-        detail="Virtual GPUs and WSL lack some calls: unified memory, peer access, memory "
-        "shared "
-        "between processes. A hypervisor can allow unified memory to a vGPU (enable_uvm).",
-        text="Run once with CUDA_LAUNCH_BLOCKING=1 to find the call; then switch that feature of "
-        "the program off, or allow it for the virtual machine",
-        commands=("export CUDA_LAUNCH_BLOCKING=1",),
-        look=("nvidia-smi -q | grep -i virtualization",),
-        see="check whether the GPU is virtual",
-    ),
-    says=(says("cuda error: operation not supported"),),
-    examples=("RuntimeError: CUDA error: operation not supported",),
-)
-
-VRAM_NOT_RELEASED = Cause(
-    id="vram-not-released",
-    severity=Severity.NOTE,
-    title="the GPU's memory did not come back when ollama unloaded a model",
-    means="ollama waits 5 s for it; it may then put part of the next model on the CPU.",
-    proven_by="ollama's warning",
-    not_when="gpu-memory-taken: another process holds the memory",
-    way_out="Find what holds the memory, and restart ollama",
-    source="ollama's sources, server/sched.go",
-    message=Message(
-        title="ollama unloaded a model, and the GPU's memory was not free after {seconds} s",
-        plain="ollama unloaded a model, and the GPU's memory was not free in time",
-        detail="It then counts that memory as taken: part of the next model may run on the CPU.",
-        text="Find what holds the memory; if it is ollama itself, restart its service",
-        commands=("sudo systemctl restart ollama",),
-        look=("nvidia-smi",),
-        see="find what holds the memory",
-        needs_root=True,
-    ),
-    says=(
-        says(
-            "gpu vram usage",
-            r"gpu VRAM usage didn't recover within timeout\\?\"? seconds=(?P<seconds>\d{1,4}(?:\.\d{1,9})?)",
-            program="ollama",
-        ),
-    ),
-    examples=(
-        'time=2025-11-02T10:11:12.131Z level=WARN source=sched.go:655 msg="gpu VRAM usage didn\'t recover within timeout" seconds=5.1 runner.name=registry.ollama.ai/library/qwen3:14b runner.size="9.8 GiB"',
-    ),
-    not_examples=(
-        'level=DEBUG source=sched.go:659 msg="gpu VRAM free memory converged after 0.61 seconds"',
-    ),
-)
-
-REPORT_CUT = Cause(
-    id="report-cut",
-    severity=Severity.NOTE,
-    title="a text is too long to read whole",
-    means="Of a text over 1 MiB only a part is read, so that an answer takes seconds: the "
-    "first 512 KiB, the last 256 KiB at least, and 256 KiB of the lines between that name an "
-    "error, a version, CUDA or a GPU.",
-    proven_by="The length of the text",
-    way_out="Give the part around the first error, and the versions",
-    source="`WHOLE`, `HEAD`, `END` and `KEPT` of gpusetup/commands/report.py",
-    message=Message(
-        title="The text has {size}; {read} of it were read: its beginning, its end, and the "
-        "telling lines between",
-        plain="Only a part of the text was read",
-        text="If the answer does not fit, give the part around the first error alone",
-    ),
-)
-
-REPORT_EMPTY = Cause(
-    id="report-empty",
-    severity=Severity.NOTE,
-    title="a text is empty",
-    means="The file, the paste or the pipe is empty: the program before it printed nothing, "
-    "or printed to stderr.",
-    proven_by="The text: no letter and no digit",
-    way_out="Give the program's output; `2>&1` includes its errors",
-    source="`has_words` of gpusetup/commands/report.py",
-    message=Message(
-        title="The text is empty",
-        text="Paste the program's output, its error first (`PROGRAM 2>&1 | gpusetup doctor "
-        "--report -` includes its errors); without `--report` doctor reads this machine",
-    ),
-)
 
 
 def _older_cuda(context: RuleContext, text: str) -> Fix:
@@ -265,98 +25,214 @@ def _older_cuda(context: RuleContext, text: str) -> Fix:
     )
 
 
-PTX_UNSUPPORTED_TOOLCHAIN = Cause(
-    id="ptx-unsupported-toolchain",
-    lacks="driver",
-    place=(Layer.LIBRARIES, 150),
-    title="PTX of a newer toolkit than the driver compiles",
-    means="Minor-version compatibility covers binary kernels only.",
-    proven_by="Error 222",
-    not_when="driver-too-old: torch itself does not start",
-    way_out="An older CUDA for the extension, or a newer driver",
-    source="NVIDIA, CUDA Compatibility",
-    stage="first-kernel",
-    codes=(218, 222),
-    message=Message(
-        title="A kernel is PTX from a newer CUDA toolkit than the driver can compile",
-        detail="Minor-version compatibility covers binary kernels, not PTX: PTX needs a driver for "
-        "the toolkit's CUDA or newer.",
-        way=_older_cuda,
-    ),
-    says=(
-        *any_of(
+CAUSES = (
+    Cause(
+        "cuda-fork-reinit",
+        title="CUDA was started before the process forked; a forked child cannot use it",
+        means="A CUDA context does not survive fork.",
+        text='Start processes with "spawn" (torch.multiprocessing.set_start_method("spawn"), '
+        'DataLoader(multiprocessing_context="spawn"), VLLM_WORKER_MULTIPROC_METHOD=spawn), or '
+        "touch CUDA only in the children",
+        source="torch documentation, multiprocessing",
+        explains=(
+            "cuda-init-failed",
+            "torch-sees-no-gpu",
+        ),
+        commands=("export VLLM_WORKER_MULTIPROC_METHOD=spawn",),
+        says=any_of(
             {
-                "unsupported ptx version": r"\bunsupported PTX version\b",
-                "unsupported toolchain": "",
-                "unsupported_ptx_version": r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-                "cudaerrorunsupportedptxversion": "",
-                "unsupported .version": r"Unsupported \.version \d+\.\d+; current version is",
+                "initialization error": r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",
+                "forked": r"Cannot re-initialize CUDA|poison fork|CUDA .{0,40}before fork",
             },
         ),
-        says("ptx mismatch", r"\bPTX mismatch\b", unless=rf"{MAYBE}PTX|\b(?:no|without) PTX"),
+        examples=("_poison_fork: poison fork in the child of a forked process",),
     ),
-    examples=(
-        "Failed to load CUDA kernel from '/opt/blender/lib/kernel_compute_75.ptx' (Unsupported PTX version)",
-        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION in cuModuleLoadData",
-        "ptxas application ptx input, line 9; fatal   : Unsupported .version 8.7; current version is '8.4'",
-        "one sees a PTX mismatch",
+    Cause(
+        "torch-internal-error",
+        severity=Severity.NOTE,
+        title="An internal assertion of torch failed in {file}",
+        plain="An internal assertion of torch failed",
+        means="torch has a fault, or another finding has this consequence.",
+        text="Run it with the newest torch; if it stays, report it to torch",
+        not_when="mig-misconfigured: the assertion is about the device's number",
+        source="torch's sources, c10/util/Exception.h",
+        symptom=True,
+        failure=7,
+        says=(
+            says(
+                "internal assert failed",
+                r"INTERNAL ASSERT FAILED(?: at \W?(?P<file>[\w/\\.+-]{1,120}))?",
+            ),
+        ),
+        examples=(
+            'handle_1 INTERNAL ASSERT FAILED at "../c10/core/impl.cpp":27, not in driver_api.cpp',
+        ),
     ),
-    not_examples=(
-        "this PTX version is supported",
-        "to avoid a PTX mismatch compile for the card",
+    Cause(
+        "cuda-library-error",
+        severity=Severity.WARNING,
+        title="A CUDA library failed with {status}, which gives no reason",
+        plain="A CUDA library failed with a status that gives no reason",
+        means="Usually the GPU's memory is full, or an index out of range broke an earlier "
+        "kernel; otherwise another cuBLAS or cuDNN comes before torch's own.",
+        text="Check whether the memory is full; run once with CUDA_LAUNCH_BLOCKING=1 to get the "
+        "first failure; remove the folders of another CUDA from LD_LIBRARY_PATH",
+        proven_by="The text has CUBLAS_STATUS_… or CUDNN_STATUS_…",
+        not_when="out-of-memory, ld-library-path-conflict and bf16-unsupported come first: then that is the cause",
+        source="cuBLAS and cuDNN API references, status codes",
+        symptom=True,
+        commands=("export CUDA_LAUNCH_BLOCKING=1",),
+        look=("nvidia-smi",),
+        see="check whether the memory is full",
+        says=(
+            says(
+                "_status_",
+                r"\b(?P<status>(?P<library>CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|CURAND)_STATUS_(?!SUCCESS|ALLOC_FAILED|\w*VERSION_MISMATCH)[A-Z]\w{3,40})",
+                unless=r"status [!=]= CU",
+            ),
+            says(
+                "cufft_",
+                r"cuFFT error: (?P<status>CUFFT_(?!SUCCESS|ALLOC_FAILED)[A-Z]\w{3,40})",
+                library="CUFFT",
+            ),
+            says(
+                "cublas runtime error",
+                r"cublas runtime error : the GPU program failed to execute",
+                library="CUBLAS",
+                status="CUBLAS_STATUS_EXECUTION_FAILED",
+            ),
+            says(
+                "cublaslt ran into an error",
+                library="CUBLAS",
+                status="CUBLAS_STATUS_NOT_SUPPORTED",
+            ),
+        ),
+        examples=(
+            "RuntimeError: cuFFT error: CUFFT_INVALID_SIZE",
+            "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
+            "RuntimeError: cublas runtime error : the GPU program failed to execute at /pytorch/aten/src/THC/THCBlas.cu:259",
+            "Exception: cublasLt ran into an error!",
+        ),
+        not_examples=("cuFFT error: CUFFT_SUCCESS",),
     ),
-)
-
-KERNEL_IMAGE_INVALID = Cause(
-    id="kernel-image-invalid",
-    symptom=True,
-    place=(Layer.LIBRARIES, 130),
-    title="the driver cannot load a compiled kernel",
-    means="A newer toolkit's output, another GPU's, or a damaged cache.",
-    proven_by="CUDA error 200",
-    not_when="no-kernel-image (209): there is none for the GPU; ptx-unsupported-toolchain",
-    way_out="Empty caches, Triton's own ptxas, a newer driver",
-    source="CUDA Driver API reference, CUDA_ERROR_INVALID_IMAGE",
-    stage="first-kernel",
-    alike=(Alike(causes=("driver-too-old", "extension-arch-mismatch"), asks=alike.COLLECT_ENV),),
-    codes=(200,),
-    message=Message(
+    Cause(
+        "cuda-call-not-supported",
+        severity=Severity.WARNING,
+        title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
+        means="Virtual GPUs and WSL lack some calls: unified memory, peer access, memory "
+        "shared "
+        "between processes. A hypervisor can allow unified memory to a vGPU (enable_uvm).",
+        text="Run once with CUDA_LAUNCH_BLOCKING=1 to find the call; then switch that feature of "
+        "the program off, or allow it for the virtual machine",
+        proven_by="A program that runs gets CUDA's code 801",
+        not_when="vgpu-no-compute: CUDA does not start at all",
+        source=CUDA_RUNTIME,
+        commands=("export CUDA_LAUNCH_BLOCKING=1",),
+        look=("nvidia-smi -q | grep -i virtualization",),
+        see="check whether the GPU is virtual",
+        says=(says("cuda error: operation not supported"),),
+        examples=("RuntimeError: CUDA error: operation not supported",),
+    ),
+    Cause(
+        "report-cut",
+        severity=Severity.NOTE,
+        title="The text has {size}; {read} of it were read: its beginning, its end, and the "
+        "telling lines between",
+        plain="Only a part of the text was read",
+        means="Of a text over 1 MiB only a part is read, so that an answer takes seconds: the "
+        "first 512 KiB, the last 256 KiB at least, and 256 KiB of the lines between that name an "
+        "error, a version, CUDA or a GPU.",
+        text="If the answer does not fit, give the part around the first error alone",
+        proven_by="The text is longer than 1 MiB",
+    ),
+    Cause(
+        "report-empty",
+        severity=Severity.NOTE,
+        title="The text is empty",
+        means="The file, the paste or the pipe is empty: the program before it printed nothing, "
+        "or printed to stderr.",
+        text="Paste the program's output, its error first (`PROGRAM 2>&1 | gpusetup doctor "
+        "--report -` includes its errors); without `--report` doctor reads this machine",
+        proven_by="The text has no letter and no digit",
+    ),
+    Cause(
+        "ptx-unsupported-toolchain",
+        title="A kernel is PTX from a newer CUDA toolkit than the driver can compile",
+        means="Minor-version compatibility covers binary kernels, not PTX: PTX needs a driver for "
+        "the toolkit's CUDA or newer.",
+        text="Use a build of the failing package for an older CUDA, or update the driver",
+        proven_by="CUDA answers code 222",
+        not_when="driver-too-old: torch itself does not start",
+        source="NVIDIA, CUDA Compatibility",
+        lacks="driver",
+        stage="first-kernel",
+        codes=(218, 222),
+        way=_older_cuda,
+        says=(
+            any_of(
+                {
+                    "unsupported ptx version": r"\bunsupported PTX version\b",
+                    "unsupported toolchain": "",
+                    "unsupported_ptx_version": r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+                    "cudaerrorunsupportedptxversion": "",
+                    "unsupported .version": r"Unsupported \.version \d+\.\d+; current version is",
+                },
+            ),
+            says("ptx mismatch", r"\bPTX mismatch\b", unless=rf"{MAYBE}PTX|\b(?:no|without) PTX"),
+        ),
+        examples=(
+            "Failed to load CUDA kernel from '/opt/blender/lib/kernel_compute_75.ptx' (Unsupported PTX version)",
+            "CUDA_ERROR_UNSUPPORTED_PTX_VERSION in cuModuleLoadData",
+            "ptxas application ptx input, line 9; fatal   : Unsupported .version 8.7; current version is '8.4'",
+            "one sees a PTX mismatch",
+        ),
+        not_examples=("to avoid a PTX mismatch compile for the card",),
+    ),
+    Cause(
+        "kernel-image-invalid",
         title="The driver cannot load a compiled kernel: its image is invalid (error 200)",
-        detail="It was compiled by a newer toolkit than the driver supports (Triton takes the "
+        means="It was compiled by a newer toolkit than the driver supports (Triton takes the "
         "ptxas that TRITON_PTXAS_PATH names), for another GPU, or a cache holds half a file.",
         text="Empty the caches of compiled kernels and let Triton use its own ptxas (unset "
         "TRITON_PTXAS_PATH); if it stays, update the driver, or install the Triton that torch "
         "requires",
+        proven_by="CUDA answers code 200",
+        not_when="no-kernel-image: there is no kernel for the GPU; ptx-unsupported-toolchain: the PTX is too new",
+        source="CUDA Driver API reference, CUDA_ERROR_INVALID_IMAGE",
+        symptom=True,
+        stage="first-kernel",
+        codes=(200,),
         commands=("unset TRITON_PTXAS_PATH", "rm -rf ~/.triton/cache ~/.nv/ComputeCache"),
         windows=(r"Remove-Item -Recurse -Force $env:USERPROFILE\.triton\cache",),
         look=("pip check",),
         see="check whether Triton is the version that torch requires",
+        alike={
+            alike.COLLECT_ENV: (
+                "driver-too-old",
+                "extension-arch-mismatch",
+            )
+        },
     ),
-)
-
-CUDA_PROGRAM_ERROR = Cause(
-    id="cuda-program-error",
-    severity=Severity.NOTE,
-    title="the program's own fault made a kernel fail",
-    means="An index out of range, a bad address.",
-    proven_by="Errors 700 to 719",
-    not_when="An Xid of the hardware is in the same text",
-    way_out="CUDA_LAUNCH_BLOCKING=1 to find the line",
-    source=CUDA_RUNTIME,
-    failure=5,
-    codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),
-    message=Message(
+    Cause(
+        "cuda-program-error",
+        severity=Severity.NOTE,
         title="A kernel failed: {name} (error {code})",
-        detail="Usually an index or a label out of range in the program (for an embedding: token "
+        plain="The program's own fault made a kernel fail",
+        means="Usually an index or a label out of range in the program (for an embedding: token "
         "ids beyond the model's vocabulary), seldom the hardware (then the kernel log holds an "
         "Xid). Later errors of cuBLAS or the allocator only follow from it.",
         text="Run once with CUDA_LAUNCH_BLOCKING=1 to get the real line; on the CPU the same line "
         "gives a clear error",
+        proven_by="CUDA answers a code from 700 to 719",
+        not_when="The same text has an Xid of the hardware",
+        source=CUDA_RUNTIME,
+        failure=5,
+        codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         cases=(
             Message(
                 having={"code": "^715$"},
-                detail="Usually a kernel of an extension that was compiled, or miscompiled, for "
+                means="Usually a kernel of an extension that was compiled, or miscompiled, for "
                 "another GPU: update that extension, or switch it off.",
                 commands=("export CUDA_LAUNCH_BLOCKING=1",),
             ),

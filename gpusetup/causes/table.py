@@ -11,12 +11,10 @@ FILES = (
     *("companions", "compilers", "container_engines", "containers", "cuda_libraries"),
     *("cuda_start", "downloads", "driver_module", "driver_state", "driver_there"),
     *("environments", "extension_builds", "extensions", "gpu_access", "gpu_faults"),
-    *("gpu_losses", "gpu_models", "host", "host_limits", "kubernetes", "libraries", "memory"),
+    *("gpu_models", "host", "libraries", "memory"),
     *("parallel", "programs", "running"),
-    *("toolkit", "torch", "torch_builds", "torch_kernels", "triton", "wheels", "windows"),
-    "wsl",
+    *("toolkit", "torch", "torch_kernels", "triton", "wheels", "windows"),
 )
-_loaded = [vars(import_module(f"gpusetup.causes.{file}")) for file in FILES]
-_known = {one.id: one for file in _loaded for one in file.values() if isinstance(one, Cause)}
-CAUSES = tuple(sorted(_known.values(), key=lambda cause: cause.order))
+_known = (cause for file in FILES for cause in import_module(f"gpusetup.causes.{file}").CAUSES)
+CAUSES: tuple[Cause, ...] = tuple(sorted(_known, key=lambda cause: cause.order))
 ROWS = (*FACTS, *(row for cause in CAUSES for row in cause.rows))

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import BROKEN_TORCH, COMPANIONS, NO_TORCH, Layer
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes import alike
+from gpusetup.causes.containers import start_with_gpu
+from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.causes.sources import WHEELS
 from gpusetup.evidence.context import RuleContext, events, is_report, packages, readings
+from gpusetup.evidence.places import (
+    in_a_container_without,
+    in_a_hosted_notebook,
+    lists_none_in_wsl,
+    torch_was_not_shown_on_windows,
+)
 from gpusetup.evidence.plausible import is_a_path
 from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
-from gpusetup.messages.fragments import IF, TORCH_SYMBOL
+from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.frozen import replace
@@ -18,85 +25,11 @@ from gpusetup.model.shell import Lines
 CONDA = ("conda", "mamba", "micromamba", "pixi")
 
 
-def _recover(context: RuleContext, text: str) -> Fix:
-    words = ("gpusetup", "install", "--python", paste.python(context))
-    return Fix(text=text, commands=(paste.command(context, *words),))
+def _recover(context: RuleContext) -> Lines:
+    return (paste.command(context, "gpusetup", "install", "--python", paste.python(context)),)
 
 
-INSTALL_UNFINISHED = Cause(
-    id="install-unfinished",
-    place=(Layer.UNFINISHED, 10),
-    title="gpusetup was interrupted while it installed",
-    means="After a kill or a power cut the environment is between two states.",
-    proven_by="Its journal is still there",
-    way_out="gpusetup install, which finishes it first",
-    source="gpusetup",
-    explains=(*BROKEN_TORCH, *COMPANIONS, *NO_TORCH, "torch-cpu-build"),
-    message=Message(
-        title="An installation into {prefix} was interrupted",
-        plain="An installation into this environment was interrupted",
-        detail="The previous files are kept until it ends.",
-        text="`gpusetup install` finishes it first: the environment becomes exactly the previous "
-        "or exactly the new one",
-        way=_recover,
-    ),
-)
-
-TORCH_MISSING = Cause(
-    id="torch-missing",
-    place=(Layer.WHEEL, 150),
-    title="torch is not installed",
-    means="The inspected Python has no torch.",
-    proven_by="No torch in its folders",
-    not_when="Another interpreter has it: `--python`",
-    way_out="Install it",
-    source=WHEELS,
-    explains=("torchvision-mismatch", "torchaudio-mismatch"),
-    stage="import",
-    by_check=True,
-    message=Message(
-        title="torch is not installed in {python}",
-        way=lambda context, _: _install(context),
-        cases=(
-            Message(
-                where=(lambda c: is_report(c) and bool(c.snapshot.torch.version),),
-                title="The Python that runs this has no torch; another one has torch {torch}",
-                text="Start the program with the Python that has torch: write that Python's full "
-                "path before the script (Windows starts a script that is called by its name with "
-                "the system's Python). `python -c 'import sys; print(sys.executable)'` says which "
-                "one runs",
-            ),
-        ),
-    ),
-    says=(
-        *any_of(
-            {
-                "no module named": r"No module named ['\"]?torch['\"]?(?![\w.])",
-                "package 'torch' is not": r"Package 'torch' is not installed",
-                "not found: torch": r"Package\(s\) not found: torch\b",
-            },
-        ),
-        says(
-            ("exist", "not installed", "n't installed", "is missing", "be found"),
-            r"\b(?:errors?|says?|saying|said|claims?|claiming|claimed|complain\w*|tells?|told|report\w*|thinks?)\b[^.\n]{0,24}?[`'\"]?(?:py)?torch[`'\"]? (?:(?:does ?n[o']t|does not|doesnt) exist\b|is(?: not|n't) installed\b|is missing\b|(?:could not|cannot|can't|can not|couldn't) be found\b)",
-            unless=rf"{IF}(?:py)?torch|\b(?:with|for|in) (?:py)?torch (?:is not|isn't|does)",
-        ),
-    ),
-    examples=(
-        "File \"run.py\", line 24, in <module>\n ModuleNotFoundError: No module named 'torch'\n [end of the log]",
-        "WARNING: Package 'torch' is not installed",
-        "WARNING: Package(s) not found: torch",
-        "it gives an error claiming torch doesn't exist, yet it is there",
-    ),
-    not_examples=(
-        "[INFO] Found comfy_kitchen backend triton: {'available': False, 'disabled': True, 'unavailable_reason': \"ImportError: No module named 'triton'\", 'capabilities': []}",
-        "if it says torch is not installed, install it",
-        "reports when pytorch is missing are closed",
-    ),
-)
-
-
-def _install(context: RuleContext) -> Fix:
+def _install(context: RuleContext, _: str) -> Fix:
     """The way, and the Python on PATH that has a torch, where there is one."""
     if context.os.jetson:
         return jetson_fix(context)
@@ -112,37 +45,7 @@ def _install(context: RuleContext) -> Fix:
     )
 
 
-TORCH_HALF_INSTALLED = Cause(
-    id="torch-half-installed",
-    place=(Layer.WHEEL, 80),
-    title="some of torch's files are missing",
-    means="An install was interrupted, or another one overwrote it.",
-    proven_by="Libraries that torch's RECORD lists are missing",
-    way_out="Reinstall it",
-    source="the RECORD of the distribution",
-    explains=(*BROKEN_TORCH, *COMPANIONS),
-    stage="import",
-    message=Message(title="torch is only partly installed", way=lambda context, _: _anew(context)),
-    says=any_of(
-        {
-            "name '_c' is not defined": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
-            "no module named": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
-        },
-    ),
-    examples=(
-        "/x/site-packages/torch/__init__.py\", line 1\nNameError: name '_C' is not defined",
-        "File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",
-    ),
-    not_examples=(
-        "torchvision::nms is an operator",
-        "load custom C++ ops with torch.ops",
-        "torchvision and torchaudio are companions; torchvision and TorchAudio were compiled with different CUDA-free flags",
-        "_torch_sox is gone",
-    ),
-)
-
-
-def _anew(context: RuleContext) -> Fix:
+def _anew(context: RuleContext, _: str) -> Fix:
     """One torch, after all that is there is taken away: an installer would take what is left for
     an installed torch, and what conda or pip leaves hides the other's."""
     way, build, conda = (
@@ -156,7 +59,7 @@ def _anew(context: RuleContext) -> Fix:
     theirs = {p.name for p in machine.packages or () if p.installer in CONDA}
     named = ("pytorch", *sorted(theirs & {*beside}))
     by_conda = paste.command(context, "conda", "remove", "--yes", *where, "--force", *named)
-    both = conda or events(context, MIXED_CONDA_PIP.id)
+    both = conda or events(context, "mixed-conda-pip")
     by_pip = paste.pip(context, "uninstall", "-y", "torch", *(beside if both else ()))
     times = max(1, len({p.version for p in packages(context, "torch")}))
     remove: Lines = (*((by_conda,) if conda else ()), *((by_pip,) * times))
@@ -169,26 +72,6 @@ def _anew(context: RuleContext) -> Fix:
     )
 
 
-TWO_TORCH_INSTALLS = Cause(
-    id="two-torch-installs",
-    before_torch=(Severity.ERROR,),
-    place=(Layer.WHEEL, 60),
-    title="torch is installed more than once",
-    means="Files of two versions are mixed, or one hides the other.",
-    proven_by="Two distributions named torch of different versions",
-    not_when="mixed-conda-pip",
-    way_out="Remove all, install one",
-    source="dist-info folders",
-    explains=(*BROKEN_TORCH, *COMPANIONS, "torch-half-installed", "mixed-conda-pip"),
-    by_check=True,
-    message=Message(
-        title="torch is installed {times} times: {versions}",
-        detail="Their files are mixed, or the first on the path is used.",
-        way=lambda context, _: _anew(context),
-    ),
-)
-
-
 def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
     """The version that conda installed, and the one of pip or uv."""
     found = (*packages(context, "pytorch"), *packages(context, "torch"))
@@ -197,48 +80,6 @@ def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
     return next(conda, None), next(pip, None)
 
 
-MIXED_CONDA_PIP = Cause(
-    id="mixed-conda-pip",
-    before_torch=(Severity.ERROR,),
-    place=(Layer.WHEEL, 70),
-    title="conda and pip both installed torch",
-    means="Neither knows the other's files.",
-    proven_by="A conda package pytorch and a distribution torch of another version",
-    way_out="Remove both, install one",
-    source="conda documentation, using pip",
-    explains=(*BROKEN_TORCH, *COMPANIONS, "torch-cpu-build"),
-    alike=(
-        Alike(causes=("ld-library-path-conflict", "torch-half-installed"), asks="conda list torch"),
-    ),
-    message=Message(
-        title="conda's and pip's torch files are mixed",
-        detail="Chance decides which one Python loads.",
-        way=lambda context, _: _anew(context),
-    ),
-    says=(
-        says(
-            "undefined symbol",
-            rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
-        ),
-    ),
-    examples=(
-        "ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",
-    ),
-)
-
-TORCH_IMPORT_FAILED = Cause(
-    id="torch-import-failed",
-    symptom=True,
-    place=(Layer.LIBRARIES, 80),
-    title="torch does not import",
-    means="doctor tried the import.",
-    proven_by="The error of the import",
-    way_out="Reinstall it",
-    source="torch's own message",
-    by_check=True,
-    message=Message(text="Reinstall it. ", way=paste.install_torch),
-)
-
 HALVES_DO_NOT_FIT = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
 """What fails where a package of the environment meets a torch from elsewhere."""
 
@@ -246,28 +87,158 @@ AN_ENVIRONMENT = r"[/\\](?:envs[/\\][\w.-]{1,40}|\.?venv[\w.-]{0,20})[/\\](?:lib
 
 USERS_OWN = r"[/\\](?:\.local[/\\]lib[/\\]python\d\.\d{1,2}|Roaming[/\\]Python[/\\]Python\d{2,3})[/\\]site-packages[/\\]torch[/\\]"
 
-TORCH_OUTSIDE_ENVIRONMENT = Cause(
-    id="torch-outside-environment",
-    before_torch=(Severity.ERROR, Severity.WARNING),
-    place=(Layer.WHEEL, 50),
-    title="Python imports a torch from outside the environment",
-    means="PYTHONPATH or the user's site-packages come before it.",
-    proven_by="The folder of the torch that would be imported",
-    way_out="Remove that folder from the path",
-    source="Python documentation, site",
-    explains=(
-        *BROKEN_TORCH,
-        *COMPANIONS,
-        *("torch-half-installed", "two-torch-installs", "torch-cpu-build"),
-        *("rocm-wheel-on-nvidia", "xpu-wheel-on-nvidia", "arch-too-new-for-wheel"),
-        *("arch-too-old-for-wheel", "driver-too-old"),
+
+def _replace_it(context: RuleContext, text: str) -> Fix:
+    build = context.resolution.build
+    if build and build.backend == "cpu":
+        return Fix(text="No CUDA build works on this machine: see the other findings")
+    return paste.install_torch(context, text)
+
+
+RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"'
+
+
+CAUSES = (
+    Cause(
+        "install-unfinished",
+        title="An installation into {prefix} was interrupted",
+        plain="An installation into this environment was interrupted",
+        means="After a kill or a power cut the environment is between two states.",
+        text="`gpusetup install` finishes it first: the environment becomes exactly the previous "
+        "or exactly the new one",
+        proven_by="The journal of the installation is still there",
+        commands=_recover,
     ),
-    holds=(lambda context: bool(events(context, *HALVES_DO_NOT_FIT)),),
-    message=Message(
+    Cause(
+        "torch-missing",
+        title="torch is not installed in {python}",
+        plain="torch is not installed",
+        text="Install it",
+        proven_by="The Python's folders hold no torch",
+        not_when="Another interpreter has it: name that one with `--python`",
+        source=WHEELS,
+        stage="import",
+        by_check=True,
+        way=_install,
+        cases=(
+            Message(
+                where=(lambda c: is_report(c) and bool(c.snapshot.torch.version),),
+                title="The Python that runs this has no torch; another one has torch {torch}",
+                text="Start the program with the Python that has torch: write that Python's full "
+                "path before the script (Windows starts a script that is called by its name with "
+                "the system's Python). `python -c 'import sys; print(sys.executable)'` says which "
+                "one runs",
+            ),
+        ),
+        says=(
+            any_of(
+                {
+                    "no module named": r"No module named ['\"]?torch['\"]?(?![\w.])",
+                    "package 'torch' is not": r"Package 'torch' is not installed",
+                    "not found: torch": r"Package\(s\) not found: torch\b",
+                },
+            ),
+        ),
+        examples=(
+            "File \"run.py\", line 24, in <module>\n ModuleNotFoundError: No module named 'torch'\n [end of the log]",
+            "WARNING: Package 'torch' is not installed",
+            "WARNING: Package(s) not found: torch",
+        ),
+        not_examples=(
+            "[INFO] Found comfy_kitchen backend triton: {'available': False, 'disabled': True, 'unavailable_reason': \"ImportError: No module named 'triton'\", 'capabilities': []}",
+        ),
+    ),
+    Cause(
+        "torch-half-installed",
+        title="torch is only partly installed",
+        means="An install was interrupted, or another one overwrote it.",
+        text="Reinstall it",
+        proven_by="Libraries that torch's RECORD lists are missing",
+        stage="import",
+        way=_anew,
+        says=any_of(
+            {
+                "name '_c' is not defined": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
+                "no module named": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
+            },
+        ),
+        examples=(
+            "/x/site-packages/torch/__init__.py\", line 1\nNameError: name '_C' is not defined",
+            "File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",
+        ),
+    ),
+    Cause(
+        "two-torch-installs",
+        title="torch is installed {times} times: {versions}",
+        plain="torch is installed more than once",
+        means="The files of both are mixed, or Python uses the first on its path.",
+        text="Remove all of them, then install one",
+        proven_by="Two distributions are named torch and have different versions",
+        not_when="mixed-conda-pip: conda installed one of them",
+        explains=(
+            "torch-half-installed",
+            "mixed-conda-pip",
+        ),
+        before_torch=(Severity.ERROR,),
+        by_check=True,
+        way=_anew,
+    ),
+    Cause(
+        "mixed-conda-pip",
+        title="conda's and pip's torch files are mixed",
+        means="Neither installer knows the other's files, and chance decides which ones Python loads.",
+        text="Remove both, then install one",
+        proven_by="conda's pytorch and pip's torch have different versions",
+        source="conda documentation, using pip",
+        explains=("torch-cpu-build",),
+        before_torch=(Severity.ERROR,),
+        way=_anew,
+        alike={
+            "conda list torch": (
+                "ld-library-path-conflict",
+                "torch-half-installed",
+            )
+        },
+        says=(
+            says(
+                "undefined symbol",
+                rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
+            ),
+        ),
+        examples=(
+            "ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",
+        ),
+    ),
+    Cause(
+        "torch-import-failed",
+        title="torch does not import",
+        means="doctor tried to import it.",
+        text="Reinstall it. ",
+        proven_by="The import ends in an error",
+        symptom=True,
+        by_check=True,
+        way=paste.install_torch,
+    ),
+    Cause(
+        "torch-outside-environment",
         title="Python imports a torch from outside the environment: {place}",
         plain="Python imports a torch from outside the environment",
-        detail="Python searches PYTHONPATH before the environment's packages.",
+        means="Python searches PYTHONPATH before the environment's packages.",
         text="Remove that folder from the path; then check whether the environment has torch",
+        proven_by="torch would be imported from a folder outside the environment",
+        source="Python documentation, site",
+        explains=(
+            "torch-half-installed",
+            "two-torch-installs",
+            "torch-cpu-build",
+            "rocm-wheel-on-nvidia",
+            "xpu-wheel-on-nvidia",
+            "arch-too-new-for-wheel",
+            "arch-too-old-for-wheel",
+            "driver-too-old",
+        ),
+        before_torch=(Severity.ERROR, Severity.WARNING),
+        where=(lambda context: bool(events(context, *HALVES_DO_NOT_FIT)),),
         commands=("export PYTHONNOUSERSITE=1",),
         cases=(
             Message(
@@ -276,14 +247,148 @@ TORCH_OUTSIDE_ENVIRONMENT = Cause(
                 commands=("unset PYTHONPATH",),
             ),
         ),
-    ),
-    says=(
-        says(
-            ("/.local/lib/python", "roaming\\python"),
-            rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",
+        says=(
+            says(
+                ("/.local/lib/python", "roaming\\python"),
+                rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",
+            ),
+        ),
+        examples=(
+            "/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",
         ),
     ),
-    examples=(
-        "/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",
+    Cause(
+        "torch-cpu-build",
+        title="{who} is a CPU build: it cannot use {gpu}",
+        plain="A CPU build on a machine with an NVIDIA GPU",
+        means="The default index has CPU builds only for Windows; conda picks one if it sees "
+        "no driver; another package's install may have replaced the CUDA build.",
+        text="Replace the CPU build. ",
+        proven_by="torch/version.py has no CUDA, and there is an NVIDIA GPU",
+        not_when="cuda-visible-devices-hidden, driver-missing: then that comes first",
+        source=WHEELS,
+        explains=("extension-abi-mismatch",),
+        by_check=True,
+        way=_replace_it,
+        alike={alike.LIST_GPUS: ("no-nvidia-gpu",)},
+    ),
+    Cause(
+        "rocm-wheel-on-nvidia",
+        title="{who} is a ROCm build: it cannot use {gpus}",
+        plain="A ROCm build on an NVIDIA machine",
+        means="ROCm is for AMD's GPUs.",
+        text="Replace it. ",
+        proven_by="torch's label is rocm, and an NVIDIA GPU is listed",
+        not_when="amd-gpu: there is no NVIDIA GPU",
+        source=WHEELS,
+        by_check=True,
+        way=paste.install_torch,
+    ),
+    Cause(
+        "xpu-wheel-on-nvidia",
+        title="{who} is an XPU build: it cannot use {gpus}",
+        plain="An XPU build on an NVIDIA machine",
+        means="XPU is for Intel's GPUs.",
+        text="Replace it. ",
+        proven_by="torch's label is xpu, and an NVIDIA GPU is listed",
+        not_when="intel-gpu: there is no NVIDIA GPU",
+        source=WHEELS,
+        by_check=True,
+        way=paste.install_torch,
+    ),
+    Cause(
+        "torch-sees-no-gpu",
+        title="torch.cuda.is_available() is False",
+        means="This is a symptom: usually another finding explains it.",
+        text="Ask torch for the reason and follow its answer: `None` is a build without CUDA "
+        "(`gpusetup install` replaces it); a driver that is too old or not found is updated or "
+        "installed; `No CUDA GPUs are available` means that the container has no GPU, or that "
+        "CUDA_VISIBLE_DEVICES hides it",
+        proven_by="torch.cuda.is_available() answers False",
+        symptom=True,
+        stage="start",
+        by_check=True,
+        look=(RAISE,),
+        see="make torch print the reason",
+        likelier=(
+            Likelier(
+                cause="wsl-driver",
+                shown=lists_none_in_wsl,
+                because="it runs in WSL, and no program there is shown to reach Windows' driver",
+                text="Update Windows (WSL has a GPU from Windows 11 and Windows 10 21H2, build 19044, "
+                "on), the NVIDIA driver in Windows and WSL itself (`wsl.exe --update`), and start WSL "
+                "again (`wsl.exe --shutdown`; open programs in it end); install no Linux driver in it. "
+                "If `nvidia-smi` lists the GPU inside WSL, ask torch (the command above)",
+            ),
+            Likelier(
+                cause="no-nvidia-gpu",
+                shown=in_a_hosted_notebook,
+                because="a hosted notebook has a GPU only where one was chosen for it",
+                text="Choose a GPU for the notebook (Colab: Runtime, Change runtime type; Kaggle: "
+                "Settings, Accelerator), and start it again",
+            ),
+            Likelier(
+                cause="torch-cpu-build",
+                shown=torch_was_not_shown_on_windows,
+                because="the driver works, and on Windows `pip install torch` brings the build without "
+                "CUDA",
+                text="If its version ends in +cpu, replace it with a CUDA build (`gpusetup install`)",
+            ),
+            Likelier(
+                cause="container-no-gpu",
+                shown=in_a_container_without,
+                because="it runs in a container, and nothing shows that this was given a GPU",
+                way=start_with_gpu,
+            ),
+        ),
+        alike={
+            alike.ASK_TORCH: (
+                "torch-cpu-build",
+                "driver-too-old",
+                "driver-not-loaded",
+                "container-no-gpu",
+            ),
+            alike.LIST_GPUS: (
+                "cuda-visible-devices-hidden",
+                "container-no-gpu",
+                "driver-not-loaded",
+            ),
+        },
+    ),
+    Cause(
+        "gpu-check-failed",
+        title="torch fails on this machine's GPU: {name}",
+        plain="torch computes wrongly or not at all on the GPU",
+        means="A check of verify failed or crashed.",
+        text="See the checks one by one",
+        proven_by="`--deep` ran verify",
+        symptom=True,
+        look=("gpusetup verify -v",),
+        see="run them again",
+    ),
+    Cause(
+        "smi-banner-misread",
+        title="{program} misreads the banner of the newer nvidia-smi: the driver is healthy",
+        plain="A tool misreads the banner of the newer nvidia-smi: the driver is healthy",
+        means="From driver 610 on nvidia-smi prints `CUDA UMD Version`; tools that search for "
+        "`CUDA Version` find none and choose the CPU build or their oldest one.",
+        text="Name the build yourself, or update the tool",
+        proven_by="The tool says that it found no CUDA version, and nvidia-smi prints such a banner",
+        not_when="driver-missing, driver-too-old: the driver itself is the reason",
+        source="nvidia-smi of driver 610",
+        commands=("gpusetup install",),
+        says=any_of(
+            {
+                "cuda umd version": r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version",
+                "nvidia-smi": r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
+                "parse": r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
+            },
+        ),
+        examples=(
+            "ValueError: could not parse 'CUDA UMD Version: 13.1'",
+            "installer: could not determine the CUDA version from nvidia-smi, using CPU",
+            "failed to parse the output of nvidia-smi",
+        ),
+        not_examples=("CUDA UMD Version: 13.1",),
     ),
 )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.layers import Layer
-from gpusetup.causes.record import Alike, Cause, Likelier, Message
+from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.causes.sources import CUDA_RUNTIME, WHEELS
 from gpusetup.evidence.context import RuleContext, cuda_needed
 from gpusetup.evidence.places import is_beside_torch
@@ -27,159 +26,8 @@ NOT_BUILT_FOR = (
     r"not built with CUDA kernel binaries compatible with compute capability (?P<arch>\d{1,2}\.\d)"
 )
 
-JIT_ARCH_REJECTED = Cause(
-    id="jit-arch-rejected",
-    place=(Layer.LIBRARIES, 140),
-    title="the run-time compiler does not support the GPU",
-    means="NVRTC or ptxas is older than the GPU; precompiled kernels may work.",
-    proven_by="The compiler names the option or the architecture",
-    not_when="arch-too-new-for-wheel",
-    way_out="A torch with a newer CUDA; a newer ptxas for Triton",
-    source="NVRTC documentation; Triton's and XLA's sources",
-    explains=("cuda-init-failed",),
-    stage="first-kernel",
-    but={"compiler": "^nvcc$"},
-    message=Message(
-        title="{compiler} does not know the architecture {arch}",
-        plain="The run-time compiler does not know the architecture of this GPU",
-        detail="Precompiled kernels may work; kernels compiled at run time (fusers, jiterator, "
-        "torch.compile) do not.",
-        text="Install a torch with a newer CUDA, whose compiler supports it. ",
-        way=paste.install_torch,
-        cases=(
-            Message(
-                having={"compiler": "ptxas|triton"},
-                where=(_no_newer_cuda,),
-                text="Make Triton use a newer toolkit's ptxas",
-                commands=("export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",),
-                windows=(),
-            ),
-        ),
-    ),
-    says=(
-        says(
-            "ptxas does not support cc",
-            r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)",
-            compiler="XLA's assembler",
-        ),
-        *(
-            says(
-                "compatible with compute capability",
-                pattern,
-                compiler="The driver's compiler, for TensorFlow's kernels,",
-            )
-            for pattern in (
-                rf"{NOT_BUILT_FOR}.{{0,600}}?{REJECTED}",
-                rf"{REJECTED}.{{0,600}}?{NOT_BUILT_FOR}",
-            )
-        ),
-        *any_of(
-            {
-                "--gpu-architecture": r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture",
-                "gpu-name": r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'",
-                "is not defined for option 'gpu-architecture'": r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\d\w{1,4})' is not defined for option 'gpu-architecture'",
-                "unsupported gpu architecture": r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\d\w{1,4})",
-            },
-        ),
-        says(
-            "does not support .target",
-            r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)",
-            compiler="ptxas",
-        ),
-        says(
-            "--gpu-name=sm_",
-            r"ptxas\W.{0,200}?--gpu-name=(?P<arch>sm_\w+)\W.{0,300}?returned non-zero exit status",
-            compiler="ptxas",
-            unless="too much shared data|Permission denied",
-        ),
-        says(
-            "is an unsupported option",
-            r"-arch=(?P<arch>(?:compute|sm)_\d\w{1,4})'? is an unsupported option",
-            compiler="NVVM",
-        ),
-        *any_of(
-            {
-                "not a recognized processor": r"'(?P<arch>sm_\w+)' is not a recognized processor",
-                "unknown target cpu": r"Unknown target CPU '(?P<arch>sm_\w+)'",
-            },
-            compiler="llvm",
-        ),
-    ),
-    examples=(
-        "nvrtc: error: invalid value for --gpu-architecture (-arch)",
-        "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'",
-        "ptxas /tmp/x.ptx, line 5; error : PTX .version 8.2 does not support .target sm_120",
-        "`/x/triton/backends/nvidia/bin/ptxas -lineinfo -v --gpu-name=sm_121a /tmp/a.ptx -o /tmp/a.ptx.o` failed: subprocess.CalledProcessError: returned non-zero exit status 255",
-        "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
-        "'sm_120' is not a recognized processor for this target (ignoring processor)",
-        "LLVM ERROR: Unknown target CPU 'sm_103'",
-        "nvcc fatal   : Value 'compute_89' is not defined for option 'gpu-architecture'",
-        "libNVVM: '-arch=compute_120' is an unsupported option",
-        "gpu/asm_compiler.cc:231] Falling back to the CUDA driver for PTX compilation; ptxas does not support CC 8.9",
-        "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0. CUDA kernels will be jit-compiled from PTX\nInternalError: 'cuLaunchKernel(f)' failed with 'CUDA_ERROR_INVALID_HANDLE'",
-        "InternalError: 'cuLaunchKernel(function)' failed with 'CUDA_ERROR_INVALID_HANDLE'; before it: TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0a",
-    ),
-    not_examples=(
-        "nvcc fatal   : Value 'native' is not defined for option 'gpu-architecture'",
-        "'-fast' is an unsupported option",
-        "here ptxas does not say which CC it has",
-        "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 9.0; it compiles for half an hour and then runs",
-    ),
-)
 
-ARCH_TOO_NEW_FOR_WHEEL = Cause(
-    id="arch-too-new-for-wheel",
-    place=(Layer.WHEEL, 130),
-    title="the GPU is newer than every kernel of the build",
-    means="No kernel of its major version and no PTX that the driver compiles.",
-    proven_by="The build's architectures and the GPU's capability",
-    not_when="A harmless warning about a capability that a kernel of the same major version covers",
-    way_out="A newer torch",
-    source="CUDA C++ Programming Guide, application compatibility",
-    explains=(
-        "gpu-check-failed",
-        "cuda-library-error",
-    ),
-    stage="first-kernel",
-    alike=(
-        Alike(
-            causes=("cuda-lib-missing",), asks=alike.BESIDE_TORCH, settled_by=("gpus", "program")
-        ),
-    ),
-    by_check=True,
-    message=Message(
-        title="{who} has no kernels for {gpu}: the GPU is too new for it",
-        way=lambda context, _: _other_wheel(context),
-    ),
-)
-
-ARCH_TOO_OLD_FOR_WHEEL = Cause(
-    id="arch-too-old-for-wheel",
-    beside_torch="Newer releases hold no kernels for this GPU either: build the program from "
-    "source for its compute capability, take a release or an image that was made for older GPUs, "
-    "use a program that still has kernels for it, or run this one on the CPU. No newer driver and "
-    "no newer cuDNN changes that, and no torch, which this program does not use",
-    place=(Layer.WHEEL, 140),
-    title="the build has no kernels for this old GPU",
-    means="Newer builds drop old architectures.",
-    proven_by="The build's architectures and the GPU's capability",
-    way_out="The backend that still has them: cu126 for Maxwell to Volta",
-    source=WHEELS,
-    explains=(
-        "gpu-check-failed",
-        "torch-sees-no-gpu",
-        "cuda-library-error",
-    ),
-    stage="first-kernel",
-    by_check=True,
-    message=Message(
-        title="{who} has no kernels for {gpu}: the GPU is too old for it",
-        way=lambda context, _: _other_wheel(context),
-    ),
-)
-
-
-def _other_wheel(context: RuleContext) -> Fix:
+def _other_wheel(context: RuleContext, _: str) -> Fix:
     """The torch that serves the GPU; where none does, what can be done without."""
     build = paste.chosen(context)
     if build.backend != "cpu" if build else context.resolution.advice or board_of(context.snapshot):
@@ -191,133 +39,255 @@ def _other_wheel(context: RuleContext) -> Fix:
     )
 
 
-NO_KERNEL_IMAGE = Cause(
-    id="no-kernel-image",
-    symptom=True,
-    likelier=(
-        Likelier(
-            cause="extension-arch-mismatch",
-            shown=is_beside_torch,
-            because="a program's own build has kernels for some GPUs only",
+CAUSES = (
+    Cause(
+        "jit-arch-rejected",
+        title="{compiler} does not know the architecture {arch}",
+        plain="The run-time compiler does not know the architecture of this GPU",
+        means="Precompiled kernels may work; kernels compiled at run time (fusers, jiterator, "
+        "torch.compile) do not.",
+        text="Install a torch with a newer CUDA, whose compiler supports it. ",
+        proven_by="The compiler names the option or the architecture",
+        not_when="arch-too-new-for-wheel: torch's own kernels lack the GPU",
+        source="NVRTC documentation; Triton's and XLA's sources",
+        stage="first-kernel",
+        explains=("cuda-init-failed",),
+        but={"compiler": "^nvcc$"},
+        way=paste.install_torch,
+        cases=(
+            Message(
+                having={"compiler": "ptxas|triton"},
+                where=(_no_newer_cuda,),
+                text="Make Triton use a newer toolkit's ptxas",
+                commands=("export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",),
+                windows=(),
+            ),
+        ),
+        says=(
+            says(
+                "ptxas does not support cc",
+                r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)",
+                compiler="XLA's assembler",
+            ),
+            *(
+                says(
+                    "compatible with compute capability",
+                    pattern,
+                    compiler="The driver's compiler, for TensorFlow's kernels,",
+                )
+                for pattern in (
+                    rf"{NOT_BUILT_FOR}.{{0,600}}?{REJECTED}",
+                    rf"{REJECTED}.{{0,600}}?{NOT_BUILT_FOR}",
+                )
+            ),
+            any_of(
+                {
+                    "--gpu-architecture": r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture",
+                    "gpu-name": r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'",
+                    "is not defined for option 'gpu-architecture'": r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\d\w{1,4})' is not defined for option 'gpu-architecture'",
+                    "unsupported gpu architecture": r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\d\w{1,4})",
+                },
+            ),
+            says(
+                "does not support .target",
+                r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)",
+                compiler="ptxas",
+            ),
+            says(
+                "--gpu-name=sm_",
+                r"ptxas\W.{0,200}?--gpu-name=(?P<arch>sm_\w+)\W.{0,300}?returned non-zero exit status",
+                compiler="ptxas",
+                unless="too much shared data|Permission denied",
+            ),
+            says(
+                "is an unsupported option",
+                r"-arch=(?P<arch>(?:compute|sm)_\d\w{1,4})'? is an unsupported option",
+                compiler="NVVM",
+            ),
+            any_of(
+                {
+                    "not a recognized processor": r"'(?P<arch>sm_\w+)' is not a recognized processor",
+                    "unknown target cpu": r"Unknown target CPU '(?P<arch>sm_\w+)'",
+                },
+                compiler="llvm",
+            ),
+        ),
+        examples=(
+            "nvrtc: error: invalid value for --gpu-architecture (-arch)",
+            "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'",
+            "ptxas /tmp/x.ptx, line 5; error : PTX .version 8.2 does not support .target sm_120",
+            "`/x/triton/backends/nvidia/bin/ptxas -lineinfo -v --gpu-name=sm_121a /tmp/a.ptx -o /tmp/a.ptx.o` failed: subprocess.CalledProcessError: returned non-zero exit status 255",
+            "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+            "'sm_120' is not a recognized processor for this target (ignoring processor)",
+            "LLVM ERROR: Unknown target CPU 'sm_103'",
+            "nvcc fatal   : Value 'compute_89' is not defined for option 'gpu-architecture'",
+            "libNVVM: '-arch=compute_120' is an unsupported option",
+            "gpu/asm_compiler.cc:231] Falling back to the CUDA driver for PTX compilation; ptxas does not support CC 8.9",
+            "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0. CUDA kernels will be jit-compiled from PTX\nInternalError: 'cuLaunchKernel(f)' failed with 'CUDA_ERROR_INVALID_HANDLE'",
+            "InternalError: 'cuLaunchKernel(function)' failed with 'CUDA_ERROR_INVALID_HANDLE'; before it: TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0a",
+        ),
+        not_examples=(
+            "nvcc fatal   : Value 'native' is not defined for option 'gpu-architecture'",
+            "'-fast' is an unsupported option",
+            "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 9.0; it compiles for half an hour and then runs",
         ),
     ),
-    place=(Layer.LIBRARIES, 100),
-    title="a kernel for the GPU is missing, in torch or an extension",
-    means="The text names neither the GPU nor the package.",
-    proven_by="Error 209 (48, 8 or 98 in an older runtime) without a known cause",
-    not_when="extension-arch-mismatch, arch-too-new-for-wheel, arch-too-old-for-wheel",
-    way_out="Find out which package lacks the kernel (torch or an extension), then rebuild or reinstall it",
-    source=CUDA_RUNTIME,
-    stage="first-kernel",
-    alike=(
-        Alike(
-            causes=("arch-too-old-for-wheel", "arch-too-new-for-wheel", "extension-arch-mismatch"),
-            asks=alike.TORCHS_KERNELS,
-            settled_by=("kernels",),
-        ),
+    Cause(
+        "arch-too-new-for-wheel",
+        title="{who} has no kernels for {gpu}: the GPU is too new for it",
+        plain="The GPU is newer than every kernel of the build",
+        means="The build has no kernel of the GPU's major version and no PTX that the driver compiles.",
+        text="Install a newer torch",
+        proven_by="No architecture of the build fits the GPU's capability",
+        not_when="A kernel of the same major version covers the GPU: then the warning is harmless",
+        source="CUDA C++ Programming Guide, application compatibility",
+        stage="first-kernel",
+        explains=("cuda-library-error",),
+        by_check=True,
+        way=_other_wheel,
+        alike={alike.BESIDE_TORCH: ("cuda-lib-missing",)},
     ),
-    by_check=True,
-    message=Message(
+    Cause(
+        "arch-too-old-for-wheel",
+        title="{who} has no kernels for {gpu}: the GPU is too old for it",
+        plain="The build has no kernels for this old GPU",
+        means="Newer builds drop old architectures.",
+        text="Install the build that still has them: cu126 for Maxwell to Volta",
+        proven_by="No architecture of the build fits the GPU's capability",
+        source=WHEELS,
+        stage="first-kernel",
+        explains=("cuda-library-error",),
+        by_check=True,
+        way=_other_wheel,
+        beside_torch="Newer releases hold no kernels for this GPU either: build the program from "
+        "source for its compute capability, take a release or an image that was made for older GPUs, "
+        "use a program that still has kernels for it, or run this one on the CPU. No newer driver and "
+        "no newer cuDNN changes that, and no torch, which this program does not use",
+    ),
+    Cause(
+        "no-kernel-image",
         title="torch, or an extension, has no kernel for {gpu}",
+        plain="A kernel for the GPU is missing, in torch or an extension",
+        means="The text names neither the GPU nor the package.",
         text="Install a torch made for this GPU; if torch itself works, rebuild the extension",
+        proven_by="CUDA answers code 209 (48, 8 or 98 in an older runtime)",
+        not_when="extension-arch-mismatch, arch-too-new-for-wheel, arch-too-old-for-wheel: the text says which one lacks it",
+        source=CUDA_RUNTIME,
+        symptom=True,
+        stage="first-kernel",
+        by_check=True,
         commands=("gpusetup install",),
         look=(
             "python -c \"import torch; print((torch.ones(9, device='cuda') * 2).sum().item())\"",
         ),
         see="check first which one: a number means that torch works",
-    ),
-    says=(
-        *any_of(
-            {
-                "but was built for sm": r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
-                "cuda error: no kernel i": r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
-                "invalid device function": r"(?:Cuda failure '|CUDA error: )invalid device function",
-                "device kernel image is invalid": r"CUDA error: device kernel image is invalid",
-            },
+        likelier=(
+            Likelier(
+                cause="extension-arch-mismatch",
+                shown=is_beside_torch,
+                because="a program's own build has kernels for some GPUs only",
+            ),
         ),
-        *any_of(
-            {
-                "but was built for sm": r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}",
-                "your device is too old. we require": r"Your device is too old\. We require compute capability >= \d{2}",
-                "(too new)": r"requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)",
-            },
-            module="xformers",
+        alike={
+            alike.TORCHS_KERNELS: (
+                "arch-too-old-for-wheel",
+                "arch-too-new-for-wheel",
+                "extension-arch-mismatch",
+            )
+        },
+        says=(
+            any_of(
+                {
+                    "but was built for sm": r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
+                    "cuda error: no kernel i": r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
+                    "invalid device function": r"(?:Cuda failure '|CUDA error: )invalid device function",
+                    "device kernel image is invalid": r"CUDA error: device kernel image is invalid",
+                },
+            ),
+            any_of(
+                {
+                    "but was built for sm": r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}",
+                    "your device is too old. we require": r"Your device is too old\. We require compute capability >= \d{2}",
+                    "(too new)": r"requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)",
+                },
+                module="xformers",
+            ),
+            any_of(
+                {
+                    "invalid argument": r"CUDA error \([^()]{0,160}?\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument",
+                    "invalid device function": r"CUDA error \([^()]{0,160}?(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function",
+                },
+                module="flash_attn",
+            ),
+            says(
+                "query kernel attributes",
+                r"RuntimeError: can't query kernel attributes",
+                module="cuequivariance_ops",
+            ),
+            says(
+                "sglang only supports sm75",
+                module="sglang",
+            ),
+            says(
+                "assertion failed: unsupported architecture",
+                module="tensorrt_llm",
+            ),
+            any_of(
+                {
+                    "has no device code compatible with": r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch",
+                    "compiled without support for the current gpu": r"ggml-cuda was compiled without support for the current GPU architecture",
+                },
+                module="ggml-cuda",
+            ),
+            says(
+                "cuda gpu is too old",
+                r"CUDA GPU is too old\. Compute Capability detected: \d\.\d",
+                module="ollama",
+            ),
+            says(
+                "no kernel image is available",
+                r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
+            ),
+            says(
+                "kernel is not available",
+                r"SM\d{2,3} kernel is not available\. make sure you GPU",
+                module="sageattention",
+            ),
+            says(
+                "tinycudann extension",
+                r"Could not find compatible tinycudann extension for compute capability",
+                module="tinycudann",
+            ),
+            says(
+                "gpu arch",
+                r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt",
+                module="spconv",
+            ),
         ),
-        *any_of(
-            {
-                "invalid argument": r"CUDA error \([^()]{0,160}?\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument",
-                "invalid device function": r"CUDA error \([^()]{0,160}?(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function",
-            },
-            module="flash_attn",
+        examples=(
+            "FATAL: this function is for sm80, but was built for sm750",
+            "FATAL: kernel `fmha_cutlassF_f16_aligned_64x64_rf_sm80` is for sm80-sm100, but was built for sm37",
+            "CUDA error (C:/a/xformers/xformers/third_party/flash-attention/hopper\\flash_fwd_launch_template.h:188): invalid argument",
+            "CUDA error (/tmp/flash_fwd_launch_template.h:94): invalid device function",
+            "RuntimeError: can't query kernel attributes",
+            "RuntimeError: Your device is too old. We require compute capability >= 50",
+            "CUDA error: no kernel i",
+            "RuntimeError: CUDA error: invalid device function",
+            "RuntimeError: SGLang only supports sm75 and above.",
+            "[TensorRT-LLM][ERROR] Assertion failed: Unsupported architecture (fmhaRunner.cpp:87)",
+            "ERROR: CUDA kernel mul_mat_q has no device code compatible with CUDA arch 610. ggml-cuda.cu was compiled for: 700",
+            'level=INFO msg="[0] CUDA GPU is too old. Compute Capability detected: 3.0"',
+            "ERROR: ggml-cuda was compiled without support for the current GPU architecture.",
+            "RuntimeError: your gpu arch (12, 0) isn't compiled in prebuilt, may cause invalid device function",
+            "AssertionError: SM89 kernel is not available. make sure you GPUs with compute capability 8.9.",
+            "OSError: Could not find compatible tinycudann extension for compute capability 75.",
+            "requires device with capability <= (9, 0) but your GPU has capability (12, 0) (too new)",
         ),
-        says(
-            "query kernel attributes",
-            r"RuntimeError: can't query kernel attributes",
-            module="cuequivariance_ops",
+        not_examples=(
+            "this function is for sm80 and was built for sm80, but was built for smaller inputs",
+            "CUDA error (/src/flash-attention/csrc/flash_api.cpp:90): invalid argument",
+            "CUDA error (/src/mine/kernel.cu:94): invalid device function",
+            "the tool cannot query kernel attributes",
         ),
-        says(
-            "sglang only supports sm75",
-            module="sglang",
-        ),
-        says(
-            "assertion failed: unsupported architecture",
-            module="tensorrt_llm",
-        ),
-        *any_of(
-            {
-                "has no device code compatible with": r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch",
-                "compiled without support for the current gpu": r"ggml-cuda was compiled without support for the current GPU architecture",
-            },
-            module="ggml-cuda",
-        ),
-        says(
-            "cuda gpu is too old",
-            r"CUDA GPU is too old\. Compute Capability detected: \d\.\d",
-            module="ollama",
-        ),
-        says(
-            "no kernel image is available",
-            r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
-        ),
-        says(
-            "kernel is not available",
-            r"SM\d{2,3} kernel is not available\. make sure you GPU",
-            module="sageattention",
-        ),
-        says(
-            "tinycudann extension",
-            r"Could not find compatible tinycudann extension for compute capability",
-            module="tinycudann",
-        ),
-        says(
-            "gpu arch",
-            r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt",
-            module="spconv",
-        ),
-    ),
-    examples=(
-        "FATAL: this function is for sm80, but was built for sm750",
-        "FATAL: kernel `fmha_cutlassF_f16_aligned_64x64_rf_sm80` is for sm80-sm100, but was built for sm37",
-        "CUDA error (C:/a/xformers/xformers/third_party/flash-attention/hopper\\flash_fwd_launch_template.h:188): invalid argument",
-        "CUDA error (/tmp/flash_fwd_launch_template.h:94): invalid device function",
-        "RuntimeError: can't query kernel attributes",
-        "RuntimeError: Your device is too old. We require compute capability >= 50",
-        "CUDA error: no kernel i",
-        "RuntimeError: CUDA error: invalid device function",
-        "RuntimeError: SGLang only supports sm75 and above.",
-        "[TensorRT-LLM][ERROR] Assertion failed: Unsupported architecture (fmhaRunner.cpp:87)",
-        "ERROR: CUDA kernel mul_mat_q has no device code compatible with CUDA arch 610. ggml-cuda.cu was compiled for: 700",
-        'level=INFO msg="[0] CUDA GPU is too old. Compute Capability detected: 3.0"',
-        "ERROR: ggml-cuda was compiled without support for the current GPU architecture.",
-        "RuntimeError: your gpu arch (12, 0) isn't compiled in prebuilt, may cause invalid device function",
-        "AssertionError: SM89 kernel is not available. make sure you GPUs with compute capability 8.9.",
-        "OSError: Could not find compatible tinycudann extension for compute capability 75.",
-        "requires device with capability <= (9, 0) but your GPU has capability (12, 0) (too new)",
-    ),
-    not_examples=(
-        "this function is for sm80 and was built for sm80, but was built for smaller inputs",
-        "CUDA error (/src/flash-attention/csrc/flash_api.cpp:90): invalid argument",
-        "CUDA error (/src/mine/kernel.cu:94): invalid device function",
-        "the tool cannot query kernel attributes",
     ),
 )

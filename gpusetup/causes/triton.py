@@ -3,108 +3,82 @@
 from __future__ import annotations
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
-from gpusetup.causes.layers import Layer
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
 from gpusetup.fixes import paste
-from gpusetup.messages.fragments import IF, IN_A_BUILD, LINKS_AN_EXTENSION
+from gpusetup.messages.fragments import IN_A_BUILD, LINKS_AN_EXTENSION
 from gpusetup.messages.row import any_of, says
-from gpusetup.model.finding import Fix
+from gpusetup.model.shell import Lines
 
 
-def _triton_windows(context: RuleContext, text: str) -> Fix:
+def _triton_windows(context: RuleContext) -> Lines:
     build, torch = companion_table().project("triton-windows"), context.torch.version
     pinned = releases_for(build, torch)[:1] if build and torch else ()
-    install = (paste.pip(context, "install", f"triton-windows{one}") for one in pinned)
-    return Fix(text=text, commands=tuple(install))
+    return tuple(paste.pip(context, "install", f"triton-windows{one}") for one in pinned)
 
 
-TRITON_MISSING_WINDOWS = Cause(
-    id="triton-missing-windows",
-    place=(Layer.LIBRARIES, 190),
-    title="no Triton on Windows",
-    means="torch includes Triton on Linux only.",
-    proven_by="Windows, a CUDA build, no triton",
-    way_out="triton-windows, or no torch.compile",
-    source="names of Triton's wheels",
-    holds=(no(ON_LINUX), no(ON_MACOS)),
-    message=Message(
+CAUSES = (
+    Cause(
+        "triton-missing-windows",
         title="torch.compile needs Triton, and torch for Windows does not include it",
+        means="torch includes Triton on Linux only.",
         text="Install the community's build, triton-windows, of the release that fits this torch "
         "(2.4 or newer), or run without torch.compile",
-        way=_triton_windows,
+        proven_by="Windows has a CUDA build of torch and no triton",
+        stage="first-kernel",
+        where=(no(ON_LINUX), no(ON_MACOS)),
+        commands=_triton_windows,
+        says=(
+            any_of(
+                {
+                    "triton": r"Cannot find a working triton installation",
+                    "torch.compile": r"Windows not yet supported for torch\.compile",
+                    "tritonmissing": "",
+                },
+            ),
+            says(
+                "triton",
+                r"No module named ['\"]?triton\b(?!\.(?:ops|common|compiler))",
+                unless="matching Triton is not available|comfy_kitchen|unavailable_reason",
+            ),
+            says(
+                "triton",
+                r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b",
+            ),
+        ),
+        examples=(
+            "ModuleNotFoundError: No module named 'triton'",
+            "RuntimeError: Windows not yet supported for torch.compile",
+            "ERROR: No matching distribution found for triton==2.1.0",
+            "torch._inductor.exc.TritonMissing: triton is not there",
+        ),
+        not_examples=("if it fails because triton is not installed",),
     ),
-    stage="first-kernel",
-    says=(
-        *any_of(
-            {
-                "triton": r"Cannot find a working triton installation",
-                "torch.compile": r"Windows not yet supported for torch\.compile",
-                "tritonmissing": "",
-            },
-        ),
-        says(
-            "triton",
-            r"No module named ['\"]?triton\b(?!\.(?:ops|common|compiler))",
-            unless="matching Triton is not available|comfy_kitchen|unavailable_reason",
-        ),
-        says(
-            "triton",
-            r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b",
-        ),
-        says(
-            "triton",
-            r"\b(?:because|fail(?:s|ed)?|errors?|complain\w*|says?|turn(?:s|ed) out)\b[^.\n]{0,60}?\btriton (?:(?:was|is|were)(?: not|n't) installed|not being installed|(?:was|is) missing\b(?! [`'\"A-Za-z]))",
-            unless=rf"{IF}triton|\btriton (?:is|was) (?:missing|not installed)[^.\n]{{0,20}}\b(?:optional|warning|ignored)|\boptimi[sz]ations will not be enabled",
-        ),
-    ),
-    examples=(
-        "ModuleNotFoundError: No module named 'triton'",
-        "RuntimeError: Windows not yet supported for torch.compile",
-        "ERROR: No matching distribution found for triton==2.1.0",
-        "torch._inductor.exc.TritonMissing: triton is not there",
-        "I also had this problem and it was because triton was not installed",
-    ),
-    not_examples=("if it fails because triton is not installed",),
-)
-
-TRITON_MISSING = Cause(
-    id="triton-missing",
-    place=(Layer.LIBRARIES, 190),
-    title="torch.compile finds no working Triton on Linux",
-    means="Triton comes with torch's wheels; here it was removed or does not import.",
-    proven_by="inductor's word",
-    not_when="triton-missing-windows; triton-no-compiler",
-    way_out="The Triton that torch requires",
-    source="torch/_inductor/scheduler.py",
-    events=("triton-missing-windows",),
-    holds=(ON_LINUX,),
-    message=Message(
+    Cause(
+        "triton-missing",
         title="torch.compile finds no working Triton",
-        detail="torch's Linux wheels depend on it: it was removed or replaced, does not import, or "
+        means="torch's Linux wheels depend on it: it was removed or replaced, does not import, or "
         "gets no answer from the driver.",
         text='Install the version that torch requires; `python -c "import triton"` says why it '
         "does not import",
+        not_when="triton-missing-windows; triton-no-compiler: Triton is there",
+        source="torch/_inductor/scheduler.py",
+        stage="first-kernel",
+        events=("triton-missing-windows",),
+        where=(ON_LINUX,),
         look=("pip check",),
         see="check which version torch requires",
     ),
-    stage="first-kernel",
-)
-
-TRITON_BUILD_FAILED = Cause(
-    id="triton-build-failed",
-    place=(Layer.LIBRARIES, 170),
-    title="Triton's helper does not build",
-    means="A C compiler runs; libcuda.so, cuda.h or Python.h is not found.",
-    proven_by="The compiler's or linker's line",
-    not_when="triton-no-compiler",
-    way_out="The link libcuda.so, the headers of Python",
-    source="Triton's sources (build.py, driver.py)",
-    explains=("triton-no-compiler",),
-    message=Message(
+    Cause(
+        "triton-build-failed",
         title="Triton cannot build its helper: its C code does not compile",
+        means="A C compiler runs, and does not find libcuda.so, cuda.h or Python.h.",
         text="Read the compiler's first error above",
+        not_when="triton-no-compiler: there is no compiler",
+        source="Triton's sources (build.py, driver.py)",
+        stage="first-kernel",
+        explains=("triton-no-compiler",),
         cases=(
             Message(
                 having={"lacks": "cuda$|libcuda"},
@@ -128,79 +102,60 @@ TRITON_BUILD_FAILED = Cause(
                 "version next to python.exe)",
             ),
         ),
+        says=(
+            says(
+                "-lcuda",
+                r"cannot find (?P<lacks>-lcuda)\b(?!rt)",
+                unless=LINKS_AN_EXTENSION,
+            ),
+            says(
+                "python.h",
+                r"(?P<lacks>Python\.h): No such file",
+                unless=r"building '[\w.]{1,60}' extension|Building wheel|setup\.py|Failed building",
+            ),
+            any_of(
+                {
+                    "include file": r"include file '(?P<lacks>Python\.h|cuda\.h)' not found",
+                    "cuda.h": r"error: (?P<lacks>cuda\.h): No such file",
+                },
+            ),
+            says("cannot find ptxas", lacks="ptxas"),
+            says("libcuda.so cannot found", lacks="libcuda.so"),
+            says(
+                "failed with error code",
+                r"`?ptxas`? failed with error code (?!\d{0,9}:? ?.{0,300}?(?:is not defined for option|Unsupported \.version))-?\d{1,10}",
+                lacks="a ptxas that runs",
+            ),
+            says(
+                "returned non-zero exit status",
+                r"(?:/|\\)(?:main|driver|cuda_utils|__triton_\w+|stub)\.(?:c(?:pp)?|cp3\d{1,2}-\w{3,12}\.pyd|cpython-[\w-]{3,40}\.so)\b.{0,900}returned non-zero exit status",
+                lacks="headers",
+            ),
+            says(
+                "undefined symbol",
+                r"\btriton\b.{0,300}?undefined symbol:? ?[`'\"]?cu(?!Tensor)[A-Z][a-z]\w+",
+                lacks="libcuda",
+            ),
+        ),
+        examples=(
+            "/usr/bin/ld: cannot find -lcuda: No such file or directory",
+            "main.c:3:10: fatal error: Python.h: No such file or directory",
+            "main.c(2): error C1083: Cannot open include file: 'cuda.h': include file 'cuda.h' not found",
+            "driver.c:1:10: fatal error: cuda.h: No such file or directory",
+            "RuntimeError: Cannot find ptxas",
+            "AssertionError: libcuda.so cannot found!",
+            "subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/x/cuda_utils.c', '-O3', '-shared']' returned non-zero exit status 1.",
+            "RuntimeError: `ptxas` failed with error code 4294967295:",
+            "/root/.triton/cache/0a/cuda_utils.so: undefined symbol: cuModuleGetFunction",
+        ),
     ),
-    stage="first-kernel",
-    says=(
-        says(
-            "-lcuda",
-            r"cannot find (?P<lacks>-lcuda)\b(?!rt)",
-            unless=LINKS_AN_EXTENSION,
-        ),
-        says(
-            "python.h",
-            r"(?P<lacks>Python\.h): No such file",
-            unless=r"building '[\w.]{1,60}' extension|Building wheel|setup\.py|Failed building",
-        ),
-        *any_of(
-            {
-                "include file": r"include file '(?P<lacks>Python\.h|cuda\.h)' not found",
-                "cuda.h": r"error: (?P<lacks>cuda\.h): No such file",
-            },
-        ),
-        says("cannot find ptxas", lacks="ptxas"),
-        says("libcuda.so cannot found", lacks="libcuda.so"),
-        says(
-            "failed with error code",
-            r"`?ptxas`? failed with error code (?!\d{0,9}:? ?.{0,300}?(?:is not defined for option|Unsupported \.version))-?\d{1,10}",
-            lacks="a ptxas that runs",
-        ),
-        says(
-            "returned non-zero exit status",
-            r"(?:/|\\)(?:main|driver|cuda_utils|__triton_\w+|stub)\.(?:c(?:pp)?|cp3\d{1,2}-\w{3,12}\.pyd|cpython-[\w-]{3,40}\.so)\b.{0,900}returned non-zero exit status",
-            lacks="headers",
-        ),
-        says(
-            "python.h",
-            r"\btriton\b[^.\n]{0,80}?\b(?:(?:missing|lack\w*|without|not find|cannot find|can't find|couldn't find|no) [`'\"]?Python\.h\b|Python\.h[`'\"]? (?:is |was )?(?:missing|not found)\b)",
-            lacks="Python.h",
-        ),
-        says(
-            "undefined symbol",
-            r"\btriton\b.{0,300}?undefined symbol:? ?[`'\"]?cu(?!Tensor)[A-Z][a-z]\w+",
-            lacks="libcuda",
-        ),
-    ),
-    examples=(
-        "/usr/bin/ld: cannot find -lcuda: No such file or directory",
-        "main.c:3:10: fatal error: Python.h: No such file or directory",
-        "main.c(2): error C1083: Cannot open include file: 'cuda.h': include file 'cuda.h' not found",
-        "driver.c:1:10: fatal error: cuda.h: No such file or directory",
-        "RuntimeError: Cannot find ptxas",
-        "AssertionError: libcuda.so cannot found!",
-        "subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/x/cuda_utils.c', '-O3', '-shared']' returned non-zero exit status 1.",
-        "RuntimeError: `ptxas` failed with error code 4294967295:",
-        "the compile step fails, triton is missing Python.h",
-        "/root/.triton/cache/0a/cuda_utils.so: undefined symbol: cuModuleGetFunction",
-    ),
-    not_examples=(
-        "the detected CUDA version is printed, the installed CUDA version too",
-        "a version that does not match the version used to compile our binaries",
-        "torch and numpy were compiled with different cuda-free compilers",
-        "only supported on CUDA devices",
-    ),
-)
-
-TRITON_NO_COMPILER = Cause(
-    id="triton-no-compiler",
-    place=(Layer.LIBRARIES, 180),
-    title="no C compiler for torch.compile",
-    means="Triton builds a small helper with it.",
-    proven_by="No cc, gcc, clang on PATH",
-    way_out="Install one",
-    source="Triton's own message",
-    message=Message(
+    Cause(
+        "triton-no-compiler",
         title="torch.compile needs a C compiler and none is on PATH",
+        means="Triton builds a small helper with it.",
         text="Install one (gcc), or set CC to an installed one",
+        proven_by="PATH has no cc, gcc or clang",
+        stage="first-kernel",
         commands=("package gcc",),
         needs_root=True,
         cases=(
@@ -211,29 +166,27 @@ TRITON_NO_COMPILER = Cause(
                 commands=("pip install --upgrade triton-windows",),
             ),
         ),
-    ),
-    stage="first-kernel",
-    alike=(Alike(causes=("compiler-missing",), asks="gcc --version", settled_by=("program",)),),
-    says=(
-        *any_of(
-            {
-                "failed to find c compiler": "",
-                "no working c": r"No working C(?:\+\+)? compiler found",
-                "invalidcxxcompiler": "",
-                "compiler: cl is not found": "",
-            },
+        alike={"gcc --version": ("compiler-missing",)},
+        says=(
+            any_of(
+                {
+                    "failed to find c compiler": "",
+                    "no working c": r"No working C(?:\+\+)? compiler found",
+                    "invalidcxxcompiler": "",
+                    "compiler: cl is not found": "",
+                },
+            ),
+            says(
+                "no such file or directory",
+                r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'",
+                unless=IN_A_BUILD,
+            ),
         ),
-        says(
-            "no such file or directory",
-            r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'",
-            unless=IN_A_BUILD,
+        examples=(
+            "RuntimeError: Failed to find C compiler. Please specify via CC environment variable or set triton.knobs.build.impl.",
+            "torch._inductor.exc.InvalidCxxCompiler: No working C++ compiler found in torch._inductor.config.cpp.cxx",
+            "RuntimeError: Compiler: cl is not found.",
+            "FileNotFoundError: [Errno 2] No such file or directory: 'gcc'",
         ),
     ),
-    examples=(
-        "RuntimeError: Failed to find C compiler. Please specify via CC environment variable or set triton.knobs.build.impl.",
-        "torch._inductor.exc.InvalidCxxCompiler: No working C++ compiler found in torch._inductor.config.cpp.cxx",
-        "RuntimeError: Compiler: cl is not found.",
-        "FileNotFoundError: [Errno 2] No such file or directory: 'gcc'",
-    ),
-    not_examples=("the torchinductor cache",),
 )

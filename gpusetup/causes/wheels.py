@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.layers import NO_TORCH, UNINSTALLABLE, Layer
-from gpusetup.causes.record import Alike, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import PIP, WHEELS
 from gpusetup.evidence.context import RuleContext, has_nvidia, on
 from gpusetup.fixes import paste
@@ -15,106 +14,6 @@ from gpusetup.model.finding import Fix, Severity
 def _as_chosen(context: RuleContext, text: str) -> Fix:
     commands, by_hand = paste.install_commands(context), paste.by_hand(context)
     return Fix(text=text, commands=commands, alternatives=by_hand)
-
-
-RESOLVER_CONFLICT = Cause(
-    id="resolver-conflict",
-    place=(Layer.INSTALL, 130),
-    title="the requirements contradict each other",
-    means="Two pins need different versions of one package.",
-    proven_by="The solver finds no solution",
-    not_when="conda-cuda-virtual-missing, python-no-wheel: then that is the cause",
-    way_out="Loosen a pin; one index for the torch family",
-    source="messages of uv, pip, conda and pixi",
-    explains=("torch-missing",),
-    message=Message(
-        title="The requirements contradict each other: the solver finds no set that satisfies all "
-        "of them",
-        text="Loosen the pin that the message names last; install torch, torchvision, "
-        "torchaudio and triton from one index and let torch choose the versions of what it "
-        "depends on, as this command does",
-        way=_as_chosen,
-    ),
-    says=(
-        *any_of(
-            {
-                "no solution found when resolving": "",
-                "resolutionimpossible": "",
-                "because there are no viable options": "",
-                "contain conflicting urls for package": "",
-                "conflicting dependencies": r"because these package versions have conflicting dependencies",
-                "the conflict is caused by:": "",
-                "unsatisfiableerror": "",
-                "version solving failed": "",
-                "found conflicts!": "",
-                "failed to solve": r"failed to solve (?:the pypi )?requirements of environment",
-                "encountered problems while solving": "",
-                "conflict": r"\bconflicts? between (?:py)?torch(?:==[\w.+]{1,20})? and (?:the )?(?:\w+ )?(?:cuda|nvidia|torchvision|torchaudio|xformers)\b",
-            },
-        ),
-        says("for which no candidates were found", unless=r"__cuda"),
-    ),
-    examples=(
-        "ERROR: ResolutionImpossible: for help visit the documentation of pip",
-        "ERROR: Cannot install a and b because these package versions have conflicting dependencies.",
-        "The conflict is caused by:\n    torchvision 0.15.0 depends on torch==2.0.0",
-        "Because no versions of x match, version solving failed.",
-        "Found conflicts! Looking for incompatible packages.",
-        "LibMambaUnsatisfiableError: Encountered problems while solving:",
-        "failed to solve the pypi requirements of environment 'default' for platform 'linux-64'",
-        "error: Requirements contain conflicting URLs for package `torch` in all marker environments:",
-        "pytorch ==2.4.0 cuda120_py312, which cannot be installed because there are no viable options:",
-        "blas * mkl, for which no candidates were found.",
-        "the error shows conflicts between torch==2.8.0 and cuda libraries",
-    ),
-    not_examples=(
-        "failed to solve it",
-        "the requirements contain URLs for packages",
-        "because there are viable options",
-        "candidates were found",
-    ),
-)
-
-REQUIREMENT_BROKEN = Cause(
-    id="requirement-broken",
-    severity=Severity.WARNING,
-    title="an installed package requires another version of its neighbour",
-    means="pip installs anyway and warns; it matters when you use that package.",
-    proven_by="pip's conflict line",
-    not_when="torchvision-mismatch, torchaudio-mismatch",
-    way_out="Versions that fit each other",
-    source=PIP,
-    but={"package": "^torch(?:vision|audio)?"},
-    message=Message(
-        title="{package} requires {needs}, {have} is installed",
-        plain="An installed package requires another version of its neighbour",
-        text="Install versions that fit each other; it matters only when that package is used",
-        look=("pip check",),
-        see="see what does not fit",
-    ),
-    says=(
-        says(
-            "numba needs numpy",
-            r"Numba needs (?P<needs>NumPy \d\.\d{1,2} or (?:less|greater))",
-            package="numba",
-        ),
-        says(
-            "but you",
-            r"""(?x)
-        (?<![\w.-])(?P<package>(?!torchvision|torchaudio)[\w.-]+)
-        \ (?P<version>\d[\w.+!]*)
-        \ (?:requires|has\ requirement)
-        \ (?P<needs>[\w.\[\]-]+\ ?[<>=!~][^ ]*?),\ but\ you
-        (?:'ll)?\ have\ (?P<have>[\w.-]+\ \d[\w.+]*\w)
-        """,
-        ),
-    ),
-    examples=(
-        "ImportError: Numba needs NumPy 2.0 or less",
-        "xformers 0.0.28 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible.",
-    ),
-    not_examples=("Numba needs NumPy",),
-)
 
 
 def good_python(context: RuleContext) -> str:
@@ -129,118 +28,8 @@ def _other_python(context: RuleContext, _: str) -> Fix:
     return paste.with_python(context, good, text)
 
 
-PYTHON_32BIT = Cause(
-    id="python-32bit",
-    place=(Layer.INSTALL, 10),
-    title="a 32-bit Python",
-    means="torch has 64-bit wheels only.",
-    proven_by="Pointers of 32 bits; Python's banner, wheel tags and build folders of 32 bits",
-    way_out="A 64-bit Python",
-    source=WHEELS,
-    explains=(*UNINSTALLABLE, "python-no-wheel", "wrong-index"),
-    by_check=True,
-    message=Message(
-        title="This Python is a 32-bit build: torch has no wheels for it", way=_other_python
-    ),
-)
-
 REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,60}(?:,[=<>!~]=?[^\s,]{1,40})?)?)"
 """A distribution and its range, as uv writes it: `torch>=2.0.1,<=2.4.1`."""
-
-PYTHON_NO_WHEEL = Cause(
-    id="python-no-wheel",
-    place=(Layer.INSTALL, 30),
-    title="torch has no wheel for this Python",
-    means="Too new, too old, or free-threaded.",
-    proven_by="No build of the platform has it; an installer finds no file though one is there",
-    not_when="no-wheel-for-platform",
-    way_out="Another Python",
-    source=WHEELS,
-    explains=UNINSTALLABLE,
-    by_check=True,
-    message=Message(title="torch has no wheel for Python {tag}", way=_other_python),
-    says=any_of(
-        {
-            "python abi tag": rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?",
-            "no wheels are available with a matching python": rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python",
-            "abi tag": r"You(?:'re using| require) (?:CPython )?(?P<python>\d\.\d+)\S* \(`cp\d+\w*`\), but (?:we only found wheels for )?`?(?P<requirement>\w+)`?",
-            "requires a different python": r"(?P<requirement>[\w.-]+)'? requires a different Python: (?P<python>\d\.\d+)[\d.]* not in",
-            "python implementation tag": rf"{REQUIREMENT} has no wheels with a matching Python implementation tag",
-        },
-    ),
-    examples=(
-        "hint: torch==2.4.1 has no wheels with a matching Python ABI tag (e.g., `cp313`)",
-        "Because torch==2.0.0 is unusable because no wheels are available with a matching Python implementation",
-        "hint: You require CPython 3.14 (`cp314`), but we only found wheels for `torch` (v2.8.0) with the following Python ABI tags: `cp312`",
-        "ERROR: Package 'vllm' requires a different Python: 3.13.1 not in '<3.13,>=3.9'",
-        "hint: torch==1.13.1 has no wheels with a matching Python implementation tag",
-    ),
-)
-
-NO_WHEEL_FOR_PLATFORM = Cause(
-    id="no-wheel-for-platform",
-    place=(Layer.PLATFORM, 10),
-    title="torch has no wheel for this system",
-    means="musl, Intel Macs, 32-bit ARM and others.",
-    proven_by="No build for system and machine; a musl libc",
-    not_when="python-no-wheel",
-    way_out="Another image or system",
-    source=WHEELS,
-    explains=(*UNINSTALLABLE, "python-no-wheel", "wrong-index"),
-    by_check=True,
-    message=Message(
-        title="torch has no wheel for {what}",
-        way=lambda context, text: Fix(text=text or no_platform_way(context)),
-        cases=(
-            Message(
-                having={"what": "musl"},
-                text="Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine",
-                way=lambda context, text: Fix(text=text),
-            ),
-        ),
-    ),
-    alike=(
-        Alike(causes=("wrong-index", "python-no-wheel"), asks=alike.BITS, settled_by=("program",)),
-    ),
-    says=(
-        *any_of(
-            {
-                "no wheels are available with a matching platform": rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
-                "wheel for the current platform": (
-                    r"""(?x)
-        (?:Distribution\ `?(?P<requirement>[\w.-]+==[\w.+]+)[^`]{0,200}?`?\ )?can't\ be\ installed\ because\ it\ doesn't\ have\ a\ source\ distribution\ or\ wheel\ for\ the\ current\ platform
-        """
-                ),
-                "with neither wheels nor source distribution": r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution",
-                "matching platform tag": rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
-                "only has wheels for the following platform": r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
-            },
-        ),
-        says(
-            "unable to find installation candidates",
-            r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))",
-            what="Python or system",
-        ),
-        says(
-            "wheel",
-            r"(?:\b(?:no|lack of|without|missing)\b|отсутств\w+|\bнет\b) (?:official |any |готовых )?(?:pre-?built |precompiled |binary )?wheels? (?:for|of|для) (?P<requirement>[A-Za-z][\w-]{2,40})(?: [\d.]{1,12})? (?:on|for|на|для|под) (?P<platform>Windows|macOS|Linux aarch64|aarch64|ARM64?)\b",
-            said="in words",
-        ),
-    ),
-    examples=(
-        "torch==2.8.0 is unusable because no wheels are available with a matching platform, we can conclude",
-        "error: Distribution `torch==2.8.0+cu128 @ registry+x` can't be installed because it doesn't have a source distribution or wheel for the current platform",
-        "hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)",
-        "Unable to find installation candidates for torch (2.1.0+cu118)",
-        "hint: You're on macOS (`macosx_14_0_x86_64`), but `torch` (v2.8.0) only has wheels for the following platforms: `manylinux_2_28_x86_64`",
-        "error: found distribution torchaudio==2.0.0 @ registry+https://download.pytorch.org/whl/cu121 with neither wheels nor source distribution",
-        "there are no prebuilt wheels for xformers 0.0.28 on Windows",
-    ),
-    not_examples=(
-        "a page with neither wheels nor source distribution",
-        "there are prebuilt wheels for xformers on Windows",
-    ),
-)
 
 
 def no_platform_way(context: RuleContext) -> str:
@@ -258,79 +47,258 @@ def _has_no_gpu(context: RuleContext) -> bool:
     return has_nvidia(context) is False or context.torch.backend == "cpu"
 
 
-GLIBC_TOO_OLD = Cause(
-    id="glibc-too-old",
-    place=(Layer.WHEEL, 10),
-    title="glibc is older than the wheels need",
-    means="manylinux_2_28 since torch 2.6.",
-    proven_by="Its version below the lowest that any build needs",
-    way_out="A newer distribution or container",
-    source="PEP 600; the wheels and indexes of torch, read for the catalog",
-    explains=(*NO_TORCH, "cuda-lib-missing", "library-missing"),
-    message=Message(
-        title="The system's glibc is too old: glibc {needed} is needed",
-        plain="The system's glibc is too old for the packages here",
-        text="Use a newer distribution, or a container with one, which this command starts. Do not "
-        "replace the system's glibc",
-        commands=("docker run --rm --gpus all -it ubuntu:24.04",),
-        cases=(Message(where=(_has_no_gpu,), commands=("docker run --rm -it ubuntu:24.04",)),),
-    ),
-    stage="import",
-    says=(
-        says(
-            "glibc_",
-            r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} not found",
+CAUSES = (
+    Cause(
+        "resolver-conflict",
+        title="The requirements contradict each other: the solver finds no set that satisfies all "
+        "of them",
+        means="Two pins need different versions of one package.",
+        text="Loosen the pin that the message names last; install torch, torchvision, "
+        "torchaudio and triton from one index and let torch choose the versions of what it "
+        "depends on, as this command does",
+        proven_by="The solver finds no solution",
+        not_when="conda-cuda-virtual-missing and python-no-wheel come first: then that is the cause",
+        source="messages of uv, pip, conda and pixi",
+        way=_as_chosen,
+        says=(
+            any_of(
+                {
+                    "no solution found when resolving": "",
+                    "resolutionimpossible": "",
+                    "because there are no viable options": "",
+                    "contain conflicting urls for package": "",
+                    "conflicting dependencies": r"because these package versions have conflicting dependencies",
+                    "the conflict is caused by:": "",
+                    "unsatisfiableerror": "",
+                    "version solving failed": "",
+                    "found conflicts!": "",
+                    "failed to solve": r"failed to solve (?:the pypi )?requirements of environment",
+                    "encountered problems while solving": "",
+                },
+            ),
+            says("for which no candidates were found", unless=r"__cuda"),
         ),
+        examples=(
+            "ERROR: ResolutionImpossible: for help visit the documentation of pip",
+            "ERROR: Cannot install a and b because these package versions have conflicting dependencies.",
+            "The conflict is caused by:\n    torchvision 0.15.0 depends on torch==2.0.0",
+            "Because no versions of x match, version solving failed.",
+            "Found conflicts! Looking for incompatible packages.",
+            "LibMambaUnsatisfiableError: Encountered problems while solving:",
+            "failed to solve the pypi requirements of environment 'default' for platform 'linux-64'",
+            "error: Requirements contain conflicting URLs for package `torch` in all marker environments:",
+            "pytorch ==2.4.0 cuda120_py312, which cannot be installed because there are no viable options:",
+            "blas * mkl, for which no candidates were found.",
+        ),
+        not_examples=("failed to solve it",),
     ),
-    examples=(
-        "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /x/flash_attn.so)",
+    Cause(
+        "requirement-broken",
+        severity=Severity.WARNING,
+        title="{package} requires {needs}, {have} is installed",
+        plain="An installed package requires another version of its neighbour",
+        means="pip installs anyway and warns; it matters when you use that package.",
+        text="Install versions that fit each other; it matters only when that package is used",
+        not_when="torchvision-mismatch, torchaudio-mismatch: these two have their own findings",
+        source=PIP,
+        but={"package": "^torch(?:vision|audio)?"},
+        look=("pip check",),
+        see="see what does not fit",
+        says=(
+            says(
+                "numba needs numpy",
+                r"Numba needs (?P<needs>NumPy \d\.\d{1,2} or (?:less|greater))",
+                package="numba",
+            ),
+            says(
+                "but you",
+                r"""(?x)
+        (?<![\w.-])(?P<package>(?!torchvision|torchaudio)[\w.-]+)
+        \ (?P<version>\d[\w.+!]*)
+        \ (?:requires|has\ requirement)
+        \ (?P<needs>[\w.\[\]-]+\ ?[<>=!~][^ ]*?),\ but\ you
+        (?:'ll)?\ have\ (?P<have>[\w.-]+\ \d[\w.+]*\w)
+        """,
+            ),
+        ),
+        examples=(
+            "ImportError: Numba needs NumPy 2.0 or less",
+            "xformers 0.0.28 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible.",
+        ),
+        not_examples=("Numba needs NumPy",),
     ),
-)
-
-WRONG_INDEX = Cause(
-    id="wrong-index",
-    place=(Layer.INSTALL, 20),
-    title="the index, or the local label, does not exist where the installer looked",
-    means="Local labels such as +cu128 are only in torch's own index, and not every CUDA has one.",
-    proven_by="An index that never had torch, a label asked of another index, 403 or 404, "
-    "a release inside the range of those offered",
-    not_when="python-no-wheel: the index has the release, for other Pythons",
-    way_out="The index that the resolver names",
-    source=WHEELS,
-    explains=(*UNINSTALLABLE, "python-no-wheel"),
-    alike=(
-        Alike(causes=("python-no-wheel", "python-32bit"), asks=alike.BITS, settled_by=("python",)),
+    Cause(
+        "python-32bit",
+        title="This Python is a 32-bit build: torch has no wheels for it",
+        text="Make an environment with a 64-bit Python",
+        proven_by="Its pointers have 32 bits, or its banner, wheel tags or build folders say so",
+        source=WHEELS,
+        by_check=True,
+        way=_other_python,
     ),
-    says=(
-        *any_of(
+    Cause(
+        "python-no-wheel",
+        title="{asked} has no wheel for this Python",
+        plain="torch has no wheel for this Python",
+        means="This Python is too new, too old, or free-threaded.",
+        text="Make an environment with another Python",
+        proven_by="No build for this system has its tag, or an installer finds no file although one is there",
+        not_when="no-wheel-for-platform: no Python has a wheel here",
+        source=WHEELS,
+        by_check=True,
+        way=_other_python,
+        says=any_of(
             {
-                "download.pytorch.org": r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
-                "package registry": r"(?P<requirement>torch\w*) was not found in the package registry",
-                "there is no version of": r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+)",
-                "invalid wheel": r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'",
+                "python abi tag": rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?",
+                "no wheels are available with a matching python": rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python",
+                "abi tag": r"You(?:'re using| require) (?:CPython )?(?P<python>\d\.\d+)\S* \(`cp\d+\w*`\), but (?:we only found wheels for )?`?(?P<requirement>\w+)`?",
+                "requires a different python": r"(?P<requirement>[\w.-]+)'? requires a different Python: (?P<python>\d\.\d+)[\d.]* not in",
+                "python implementation tag": rf"{REQUIREMENT} has no wheels with a matching Python implementation tag",
             },
         ),
-        says(
-            "download.pytorch.org",
-            r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b",
+        examples=(
+            "hint: torch==2.4.1 has no wheels with a matching Python ABI tag (e.g., `cp313`)",
+            "Because torch==2.0.0 is unusable because no wheels are available with a matching Python implementation",
+            "hint: You require CPython 3.14 (`cp314`), but we only found wheels for `torch` (v2.8.0) with the following Python ABI tags: `cp312`",
+            "ERROR: Package 'vllm' requires a different Python: 3.13.1 not in '<3.13,>=3.9'",
+            "hint: torch==1.13.1 has no wheels with a matching Python implementation tag",
         ),
     ),
-    examples=(
-        "ERROR: HTTP error 403 while getting https://download.pytorch.org/whl/cu999/torch/",
-        "error: Request failed: https://download.pytorch.org/whl/cu120/torch/ - HTTP 403 Forbidden",
-        "Because torch was not found in the package registry and you require torch, we can conclude",
-        "Because there is no version of torch==2.9.0+cu126 and you require torch==2.9.0+cu126",
-        "ERROR: Invalid requirement: 'torch==2.0.0+cu118,' Hint: = is not a valid operator; an invalid wheel",
+    Cause(
+        "no-wheel-for-platform",
+        title="{asked} has no wheel for {what}",
+        plain="torch has no wheel for this system",
+        means="torch has wheels for 64-bit Linux with glibc, for Windows and for macOS on Apple's processors.",
+        text="Use another image or system",
+        proven_by="The catalog has no build for this system and machine, or the system's libc is musl",
+        not_when="python-no-wheel: only the Python lacks a wheel",
+        source=WHEELS,
+        by_check=True,
+        way=lambda context, _: Fix(text=no_platform_way(context)),
+        cases=(
+            Message(
+                having={"what": "musl"},
+                text="Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine",
+            ),
+        ),
+        alike={
+            alike.BITS: (
+                "wrong-index",
+                "python-no-wheel",
+            )
+        },
+        says=(
+            any_of(
+                {
+                    "no wheels are available with a matching platform": rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
+                    "wheel for the current platform": (
+                        r"""(?x)
+        (?:Distribution\ `?(?P<requirement>[\w.-]+==[\w.+]+)[^`]{0,200}?`?\ )?can't\ be\ installed\ because\ it\ doesn't\ have\ a\ source\ distribution\ or\ wheel\ for\ the\ current\ platform
+        """
+                    ),
+                    "with neither wheels nor source distribution": r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution",
+                    "matching platform tag": rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
+                    "only has wheels for the following platform": r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
+                },
+            ),
+            says(
+                "unable to find installation candidates",
+                r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))",
+                what="Python or system",
+            ),
+            says(
+                "wheel",
+                r"(?:\b(?:no|lack of|without|missing)\b|отсутств\w+|\bнет\b) (?:official |any |готовых )?(?:pre-?built |precompiled |binary )?wheels? (?:for|of|для) (?P<requirement>[A-Za-z][\w-]{2,40})(?: [\d.]{1,12})? (?:on|for|на|для|под) (?P<platform>Windows|macOS|Linux aarch64|aarch64|ARM64?)\b",
+                said="in words",
+            ),
+        ),
+        examples=(
+            "torch==2.8.0 is unusable because no wheels are available with a matching platform, we can conclude",
+            "error: Distribution `torch==2.8.0+cu128 @ registry+x` can't be installed because it doesn't have a source distribution or wheel for the current platform",
+            "hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)",
+            "Unable to find installation candidates for torch (2.1.0+cu118)",
+            "hint: You're on macOS (`macosx_14_0_x86_64`), but `torch` (v2.8.0) only has wheels for the following platforms: `manylinux_2_28_x86_64`",
+            "error: found distribution torchaudio==2.0.0 @ registry+https://download.pytorch.org/whl/cu121 with neither wheels nor source distribution",
+            "there are no prebuilt wheels for xformers 0.0.28 on Windows",
+        ),
+        not_examples=(
+            "a page with neither wheels nor source distribution",
+            "there are prebuilt wheels for xformers on Windows",
+        ),
     ),
-)
-
-PACKAGE_NOT_FOUND = Cause(
-    id="package-not-found",
-    kind_of="wrong-index",
-    place=(Layer.INSTALL, 140),
-    title="the installer finds no file of another package",
-    means="A wrong name or version, or torch's index given as the only one.",
-    proven_by="No matching distribution for a name outside the torch family",
-    way_out="Give torch's index for torch alone",
-    source=PIP,
+    Cause(
+        "glibc-too-old",
+        title="The system's glibc is too old: glibc {needed} is needed",
+        plain="The system's glibc is too old for the packages here",
+        means="torch's wheels need glibc 2.28 from torch 2.6 on.",
+        text="Use a newer distribution, or a container with one, which this command starts. Do not "
+        "replace the system's glibc",
+        proven_by="The system's glibc is older than every build needs",
+        source="PEP 600; the wheels and indexes of torch, read for the catalog",
+        stage="import",
+        explains=(
+            "torch-missing",
+            "torch-half-installed",
+            "library-missing",
+        ),
+        commands=("docker run --rm --gpus all -it ubuntu:24.04",),
+        cases=(Message(where=(_has_no_gpu,), commands=("docker run --rm -it ubuntu:24.04",)),),
+        says=(
+            says(
+                "glibc_",
+                r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} not found",
+            ),
+        ),
+        examples=(
+            "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /x/flash_attn.so)",
+        ),
+    ),
+    Cause(
+        "wrong-index",
+        title="{asked} does not exist where the installer looked",
+        means="Local labels such as +cu128 are only in torch's own index, and not every CUDA has one.",
+        text="Use the index that `gpusetup resolve` names",
+        proven_by="The index never had torch or the label, answers 403 or 404, or offers only releases around the one that is asked for",
+        not_when="python-no-wheel: the index has the release, for other Pythons",
+        source=WHEELS,
+        alike={
+            alike.BITS: (
+                "python-no-wheel",
+                "python-32bit",
+            )
+        },
+        says=(
+            any_of(
+                {
+                    "download.pytorch.org": r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
+                    "package registry": r"(?P<requirement>torch\w*) was not found in the package registry",
+                    "there is no version of": r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+)",
+                    "invalid wheel": r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'",
+                },
+            ),
+            says(
+                "download.pytorch.org",
+                r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b",
+            ),
+        ),
+        examples=(
+            "ERROR: HTTP error 403 while getting https://download.pytorch.org/whl/cu999/torch/",
+            "error: Request failed: https://download.pytorch.org/whl/cu120/torch/ - HTTP 403 Forbidden",
+            "Because torch was not found in the package registry and you require torch, we can conclude",
+            "Because there is no version of torch==2.9.0+cu126 and you require torch==2.9.0+cu126",
+            "ERROR: Invalid requirement: 'torch==2.0.0+cu118,' Hint: = is not a valid operator; an invalid wheel",
+        ),
+        by_check=True,
+        plain="The index, or the local label, does not exist where the installer looked",
+    ),
+    Cause(
+        "package-not-found",
+        title="The installer finds no file of {asked} for this Python and system",
+        means="Its name or version is wrong, or torch's index is the only one.",
+        text="Use torch's index for torch alone",
+        proven_by="The installer finds no distribution of a name outside the torch family",
+        source=PIP,
+        kind_of="wrong-index",
+        plain="The installer finds no file of another package",
+    ),
 )

@@ -1,161 +1,177 @@
-"""Windows' own: DLLs, the page file, long paths."""
+"""Windows: DLLs, the page file, long paths; WSL and the driver of Windows."""
 
 from __future__ import annotations
 
-from gpusetup.causes.layers import BROKEN_TORCH, NO_TORCH, Layer
-from gpusetup.causes.record import Alike, Cause, Message
-from gpusetup.evidence.context import RuleContext, events
+from gpusetup.causes.layers import NO_INIT
+from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence.context import RuleContext, events, is_report
+from gpusetup.fixes import packages, paste
+from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import any_of, says
+from gpusetup.model.finding import Fix
+from gpusetup.model.shell import Lines, lines
 
 
 def _is_not_told(context: RuleContext) -> bool:
     """Whether it is no part of an extension that belongs to another torch."""
     others = events(context, "extension-abi-mismatch", "torchaudio-mismatch")
     told = {value for event in others for value in event.values.values()}
-    said = events(context, WINDOWS_DLL_MISSING.id)
+    said = events(context, "windows-dll-missing")
     return any(told.isdisjoint(event.values.values()) for event in said)
 
 
 STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"
 """How a program is said to have ended."""
 
-WINDOWS_DLL_MISSING = Cause(
-    id="windows-dll-missing",
-    place=(Layer.WHEEL, 30),
-    title="Windows cannot load torch's DLLs",
-    means="The Visual C++ runtime or a DLL that it needs is missing or old.",
-    proven_by="WinError 126, 127, 182, 193, 1114",
-    not_when="windows-pagefile-too-small (1455), extension-abi-mismatch",
-    way_out="The current Visual C++ runtime",
-    source="Microsoft, System Error Codes; torch/__init__.py",
-    explains=("torch-import-failed", "cuda-lib-missing"),
-    holds=(_is_not_told,),
-    message=Message(
+LONG_PATH = r"[A-Za-z]:\\[^'\"\n]{200,900}"
+
+WSL_LIBRARIES = "/usr/lib/wsl/lib"
+
+REMOVAL = {
+    "ubuntu": lines("sudo apt purge -y '^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$'"),
+    "debian": lines(
+        "sudo apt purge -y '^(nvidia-(driver|kernel|smi|alternative|egl|vulkan|persistenced).*"
+        "|libcuda1|libnvidia-(ml1|cfg1|glcore|eglcore|rtcore|ptxjitcompiler1))$'"
+    ),
+    "fedora": lines("sudo dnf remove -y 'akmod-nvidia*' 'kmod-nvidia*' 'xorg-x11-drv-nvidia*'"),
+    "arch": lines("sudo pacman -Rs --noconfirm nvidia-utils"),
+}
+"""Distribution -> what removes the driver's packages, and neither CUDA nor the container tools."""
+
+
+def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") -> Fix:
+    """What mends in WSL what a driver's modules, its nodes or a restart mend on Linux."""
+    return Fix(
+        text=f"{first}Install or update the NVIDIA driver in Windows (from {DRIVER_SITE}), update "
+        "WSL, and start it again (open programs in it end); install no Linux driver inside WSL",
+        commands=lines("wsl.exe --update", "wsl.exe --shutdown"),
+        # On this machine `wsl_linux_driver` sees such a driver; a text may not show it.
+        alternatives=paste.other(
+            "if a Linux driver is installed inside WSL, remove it: it hides the driver of Windows",
+            *_removal(context),
+        )
+        if is_report(context)
+        else (),
+        needs_root=True,
+        min_driver=floor,
+    )
+
+
+def _removal(context: RuleContext) -> Lines:
+    """What removes a Linux driver; a WSL of which nothing is said is Ubuntu, its default."""
+    return REMOVAL.get(packages.distribution(context) or "ubuntu", ())
+
+
+CAUSES = (
+    Cause(
+        "windows-dll-missing",
         title="Windows cannot load {dll}: a DLL that it needs is missing or of another version",
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
-        detail="Mostly the runtime of Visual C++ (msvcp140, vcruntime140_1), for torch 2.4.0 "
-        "also libomp140.x86_64.dll; error 1114 comes from an outdated runtime too.",
+        means="Mostly the runtime of Visual C++ is missing or old (msvcp140, vcruntime140_1); torch 2.4.0 also needs libomp140.x86_64.dll.",
         text="Install the current Visual C++ runtime (x64), then reinstall torch (2.4.1 or newer)",
+        proven_by="Windows answers error 126, 127, 182, 193 or 1114",
+        not_when="windows-pagefile-too-small: error 1455; extension-abi-mismatch: the DLL is an extension's",
+        source="Microsoft, System Error Codes; torch/__init__.py",
+        stage="import",
+        where=(_is_not_told,),
         windows=("winget install Microsoft.VCRedist.2015+.x64",),
         then=("gpusetup install",),
         needs_root=True,
-    ),
-    stage="import",
-    alike=(
-        Alike(
-            causes=("cuda-lib-missing", "extension-abi-mismatch"),
-            asks='python -c "import torch"',
-            settled_by=("program",),
+        alike={
+            'python -c "import torch"': (
+                "cuda-lib-missing",
+                "extension-abi-mismatch",
+            )
+        },
+        says=(
+            any_of(
+                {
+                    "c10.dll": r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)",
+                    "failed to load ": r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b",
+                    "os error": r"\(os error (?P<code>126|127|1114)\)",
+                    "1073741515": rf"{STARTED}\W{{0,4}}-1073741515\b",
+                    "3221225781": rf"{STARTED}\W{{0,4}}3221225781\b",
+                    "(or one of its dependencies)": r"Could not find module '[^'\n]{1,200}?[\\/](?P<dll>(?!nvcuda|nvml|cud|cub|cuf|cur|cus|nvrtc|nvJit|nvvm|zlib|libbitsandbytes|libtorchcodec|llama\.|ggml-|amd|rocm|c10|torch|libtorch)[\w.+-]{2,60}\.(?:dll|pyd))' \(or one of its dependencies\)",
+                },
+            ),
+            says(
+                "winerror",
+                r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?",
+                unless="libbitsandbytes_|amdhip64|rocm_sdk|intel-ext-pt",
+            ),
+            says(
+                "or one of its dependencies",
+                r"\bErro\w? loading ['\"\u201c][^'\"\u201d\n]{0,200}?[\\/]torch[\\/]lib[\\/](?P<dll>(?!amdhip|rocm)[\w.+-]{3,60}\.dll)['\"\u201d] or one of its dependencies",
+                unless=r"WinError|1455",
+            ),
+            says(
+                "dll load failed",
+                r"DLL load failed(?:(?: while importing (?P<module>[\w.]+))?:| while importing (?P<module2>[a-z]\w*_\w+)(?=[\s`'\"*.]|$))",
+                unless=r"while importing \w{2,40}_plugin",
+            ),
+            says(
+                "redistributable is not installed",
+                r"Visual C\+\+ Redistributable is not installed",
+                dll="vcruntime140_1.dll",
+            ),
+            says(
+                "0xc0000135",
+                r"\b0xc0000135\b",
+                unless=r"\b(?:codes? (?:like|such as)|e\.g\.)",
+            ),
+        ),
+        examples=(
+            "I got a torch related error when loading the c10.dll library",
+            "tokenizers: failed to load (os error 126)",
+            "ImportError: DLL load failed while importing _C: The specified module could not be found.",
+            "Microsoft Visual C++ Redistributable is not installed, this may lead to the DLL load failure.",
+            "[10540] Failed to load onnxruntime_providers_cuda.dll, error code: 1114",
+            'Error loading "C:\\x\\Lib\\site-packages\\torch\\lib\\fbgemm.dll" or one of its dependencies.',
+            "llama-server <embedding> exited with status code -1073741515, args: x",
+            "Process finished with exit code -1073741515 (0xC0000135)",
+            "subprocess returned code 3221225781",
+            "FileNotFoundError: Could not find module 'E:\\x\\lib\\site-packages\\pywhispercpp\\lib\\ggml.dll' (or one of its dependencies). Try using the full path with constructor syntax.",
+        ),
+        not_examples=(
+            "where is c10.dll",
+            "DLL load failed while importing something",
+            "failed to load settings.dll.config, error code: 5",
+            "a package or one of its dependencies was renamed",
         ),
     ),
-    says=(
-        *any_of(
-            {
-                "c10.dll": r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)",
-                "failed to load ": r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b",
-                "os error": r"\(os error (?P<code>126|127|1114)\)",
-                "1073741515": rf"{STARTED}\W{{0,4}}-1073741515\b",
-                "3221225781": rf"{STARTED}\W{{0,4}}3221225781\b",
-                "(or one of its dependencies)": r"Could not find module '[^'\n]{1,200}?[\\/](?P<dll>(?!nvcuda|nvml|cud|cub|cuf|cur|cus|nvrtc|nvJit|nvvm|zlib|libbitsandbytes|libtorchcodec|llama\.|ggml-|amd|rocm|c10|torch|libtorch)[\w.+-]{2,60}\.(?:dll|pyd))' \(or one of its dependencies\)",
-            },
-        ),
-        says(
-            "winerror",
-            r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?",
-            unless="libbitsandbytes_|amdhip64|rocm_sdk|intel-ext-pt",
-        ),
-        says(
-            "or one of its dependencies",
-            r"\bErro\w? loading ['\"\u201c][^'\"\u201d\n]{0,200}?[\\/]torch[\\/]lib[\\/](?P<dll>(?!amdhip|rocm)[\w.+-]{3,60}\.dll)['\"\u201d] or one of its dependencies",
-            unless=r"WinError|1455",
-        ),
-        says(
-            "dll load failed",
-            r"DLL load failed(?:(?: while importing (?P<module>[\w.]+))?:| while importing (?P<module2>[a-z]\w*_\w+)(?=[\s`'\"*.]|$))",
-            unless=r"while importing \w{2,40}_plugin",
-        ),
-        says(
-            "redistributable is not installed",
-            r"Visual C\+\+ Redistributable is not installed",
-            dll="vcruntime140_1.dll",
-        ),
-        says(
-            "0xc0000135",
-            r"\b0xc0000135\b",
-            unless=r"\b(?:codes? (?:like|such as)|e\.g\.)",
-        ),
-    ),
-    examples=(
-        "I got a torch related error when loading the c10.dll library",
-        "tokenizers: failed to load (os error 126)",
-        "ImportError: DLL load failed while importing _C: The specified module could not be found.",
-        "Microsoft Visual C++ Redistributable is not installed, this may lead to the DLL load failure.",
-        "[10540] Failed to load onnxruntime_providers_cuda.dll, error code: 1114",
-        'Error loading "C:\\x\\Lib\\site-packages\\torch\\lib\\fbgemm.dll" or one of its dependencies.',
-        "llama-server <embedding> exited with status code -1073741515, args: x",
-        "Process finished with exit code -1073741515 (0xC0000135)",
-        "subprocess returned code 3221225781",
-        "FileNotFoundError: Could not find module 'E:\\x\\lib\\site-packages\\pywhispercpp\\lib\\ggml.dll' (or one of its dependencies). Try using the full path with constructor syntax.",
-    ),
-    not_examples=(
-        "where is c10.dll",
-        "DLL load failed while importing something",
-        "failed to load settings.dll.config, error code: 5",
-        "a package or one of its dependencies was renamed",
-    ),
-)
-
-WINDOWS_PAGEFILE_TOO_SMALL = Cause(
-    id="windows-pagefile-too-small",
-    place=(Layer.WHEEL, 20),
-    title="the Windows page file is too small",
-    means="Every process reserves room for the CUDA DLLs.",
-    proven_by="WinError 1455",
-    not_when="windows-dll-missing",
-    way_out="A larger page file, fewer workers",
-    source="Microsoft, System Error Codes",
-    explains=(
-        *BROKEN_TORCH,
-        "windows-dll-missing",
-        "dataloader-worker-killed",
-    ),
-    message=Message(
+    Cause(
+        "windows-pagefile-too-small",
         title="The Windows page file is too small to load torch's DLLs (error 1455)",
-        detail="Windows reserves room for the CUDA DLLs in every process; each DataLoader "
+        means="Windows reserves room for the CUDA DLLs in every process; each DataLoader "
         "worker is a process.",
         text="Let Windows manage the page file, or enlarge it on a disk with room (System, "
         "Advanced, Performance, Virtual memory), and restart Windows; use fewer workers",
+        proven_by="Windows answers error 1455",
+        not_when="windows-dll-missing: another error",
+        source="Microsoft, System Error Codes",
+        stage="import",
+        explains=(
+            "windows-dll-missing",
+            "dataloader-worker-killed",
+        ),
         windows=("SystemPropertiesPerformance.exe",),
         needs_root=True,
+        says=any_of(
+            {
+                "1455": r"\[?(?:WinError|os error) 1455\]?(?:.{0,200}?[\\/\"' ](?P<dll>[\w.+-]+\.dll))?",
+                "paging file is too small": "",
+            },
+        ),
+        examples=("OSError: The paging file is too small for this operation to complete",),
     ),
-    stage="import",
-    says=any_of(
-        {
-            "1455": r"\[?(?:WinError|os error) 1455\]?(?:.{0,200}?[\\/\"' ](?P<dll>[\w.+-]+\.dll))?",
-            "paging file is too small": "",
-        },
-    ),
-    examples=("OSError: The paging file is too small for this operation to complete",),
-)
-
-LONG_PATH = r"[A-Za-z]:\\[^'\"\n]{200,900}"
-
-WINDOWS_PATH_TOO_LONG = Cause(
-    id="windows-path-too-long",
-    place=(Layer.INSTALL, 70),
-    title="a path is longer than Windows allows",
-    means="Without long paths a file of more than 260 characters cannot be opened.",
-    proven_by="WinError 206, ninja's word, a cache file that is not found",
-    not_when="triton-missing-windows",
-    way_out="LongPathsEnabled, or shorter folders",
-    source="Microsoft, Maximum Path Length Limitation",
-    explains=NO_TORCH,
-    message=Message(
+    Cause(
+        "windows-path-too-long",
         title="A path is longer than the 260 characters that Windows allows",
-        detail="The caches of inductor and Triton, pip's and ninja's build folders have such "
-        "paths.",
+        means="The caches of inductor and Triton, pip's and ninja's build folders have such paths.",
         text="Switch long paths on (as administrator, then restart the program), or move the "
         "caches and the environment to a short folder",
+        proven_by="Windows answers error 206, ninja says so, or a file in a cache is not found",
+        source="Microsoft, Maximum Path Length Limitation",
         windows=(
             "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
             "-Name LongPathsEnabled -Value 1",
@@ -163,26 +179,79 @@ WINDOWS_PATH_TOO_LONG = Cause(
             "$env:TRITON_CACHE_DIR = 'C:\\tr'",
         ),
         needs_root=True,
+        says=any_of(
+            {
+                "longer than 260": r"(?:\S{1,160} )?\w+ longer than 260 characters",
+                "[winerror 206]": "",
+                "windows long path support": "",
+                "torchinductor": r"No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{200,700}['\"]",
+                "could not install packages": r"(?:OS|Environment)Error: \[Errno 2\] No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{220,700}['\"]",
+                "no such file or directory": rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]",
+            },
+        ),
+        examples=(
+            "ninja: error: Stat(C:/a/b/kernel.obj): Filename longer than 260 characters",
+            "OSError: [WinError 206] The filename or extension is too long",
+            "HINT: This error might have occurred since this system does not have Windows Long Path support enabled.",
+            "torch._inductor: FileNotFoundError: [Errno 2] No such file or directory: 'C:\\Users\\a\\AppData\\Local\\Temp\\torchinductor_a\\aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\\x.ttir'",
+            "ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: 'C:\\Users\\b\\AppData\\Local\\Packages\\PythonSoftwareFoundation\\bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\test.hpp'",
+            "InvalidArchiveError(\"Error with archive C:\\\\p.conda. Message was: failed with error: [Errno 2] No such file or directory: 'C:\\\\Users\\\\user\\\\Desktop\\\\an-installer-of-many-parts-1.0\\\\an-installer-of-many-parts-1.0\\\\installer_files\\\\conda\\\\pkgs\\\\pytorch-2.0.0-py3.10_cuda11.8_cudnn8_0\\\\Lib\\\\site-packages\\\\torch\\\\distributed\\\\_shard\\\\sharding_spec\\\\x.pyc'\")",
+        ),
+        not_examples=(
+            "InvalidArchiveError: failed with error: [Errno 2] No such file or directory: 'C:\\\\conda\\\\pkgs\\\\x.pyc'",
+        ),
     ),
-    says=any_of(
-        {
-            "longer than 260": r"(?:\S{1,160} )?\w+ longer than 260 characters",
-            "[winerror 206]": "",
-            "windows long path support": "",
-            "torchinductor": r"No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{200,700}['\"]",
-            "could not install packages": r"(?:OS|Environment)Error: \[Errno 2\] No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{220,700}['\"]",
-            "no such file or directory": rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]",
-        },
+    Cause(
+        "wsl-driver",
+        title="WSL does not reach the Windows driver",
+        means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
+        text="Install the driver in Windows, update WSL (`wsl --update`), and start it again",
+        proven_by="WSL shows no GPU, and /dev/dxg or libcuda is missing",
+        source='NVIDIA, "CUDA on WSL User Guide"',
+        by_check=True,
+        way=lambda context, _: driver_of_windows(
+            context, context.catalog.driver_floor("12", "windows")
+        ),
+        cases=(
+            Message(
+                # WSL 1 names a kernel 4.4.0 with the build of Windows: WSL 2 has no such old one.
+                where=(lambda context: (context.os.kernel or "").startswith("4.4.0-"),),
+                title="This is WSL 1, which has no GPU",
+                text="In PowerShell convert the distribution to WSL 2: `wsl --set-version NAME 2` "
+                "(the command lists the names)",
+                commands=("wsl.exe --list --verbose",),
+            ),
+        ),
+        says=(
+            says("gpu access blocked", why="blocked"),
+            says("wsl environment detected but no adapters", why="adapters"),
+            says(
+                "/usr/lib/wsl/lib/nvidia-smi",
+                r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi",
+                why="crash",
+            ),
+            says("driver version: 0", r"Driver Version: 0(?![\d.])", why="version-zero"),
+        ),
+        examples=(
+            "Failed to initialize NVML: GPU access blocked by the operating system",
+            "Driver Version: 0   CUDA Version: N/A",
+            "nvidia-container-cli: initialization error: WSL environment detected but no adapters were found: unknown",
+            "/usr/lib/wsl/lib/nvidia-smi\nSegmentation fault (core dumped)",
+        ),
+        not_examples=("alias nvidia-smi=/usr/lib/wsl/lib/nvidia-smi",),
     ),
-    examples=(
-        "ninja: error: Stat(C:/a/b/kernel.obj): Filename longer than 260 characters",
-        "OSError: [WinError 206] The filename or extension is too long",
-        "HINT: This error might have occurred since this system does not have Windows Long Path support enabled.",
-        "torch._inductor: FileNotFoundError: [Errno 2] No such file or directory: 'C:\\Users\\a\\AppData\\Local\\Temp\\torchinductor_a\\aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\\x.ttir'",
-        "ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: 'C:\\Users\\b\\AppData\\Local\\Packages\\PythonSoftwareFoundation\\bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\test.hpp'",
-        "InvalidArchiveError(\"Error with archive C:\\\\p.conda. Message was: failed with error: [Errno 2] No such file or directory: 'C:\\\\Users\\\\user\\\\Desktop\\\\an-installer-of-many-parts-1.0\\\\an-installer-of-many-parts-1.0\\\\installer_files\\\\conda\\\\pkgs\\\\pytorch-2.0.0-py3.10_cuda11.8_cudnn8_0\\\\Lib\\\\site-packages\\\\torch\\\\distributed\\\\_shard\\\\sharding_spec\\\\x.pyc'\")",
-    ),
-    not_examples=(
-        "InvalidArchiveError: failed with error: [Errno 2] No such file or directory: 'C:\\\\conda\\\\pkgs\\\\x.pyc'",
+    Cause(
+        "wsl-linux-driver",
+        title="A Linux driver library is installed inside WSL: {path}",
+        plain="A Linux driver is installed inside WSL",
+        means=f"WSL's own is in {WSL_LIBRARIES}; another one cannot talk to Windows.",
+        text="Remove the Linux driver's packages from WSL, then start WSL again",
+        proven_by="libcuda was loaded from outside /usr/lib/wsl/lib",
+        source='NVIDIA, "CUDA on WSL User Guide"',
+        kind_of="wsl-driver",
+        explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),
+        by_check=True,
+        commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),
+        needs_root=True,
     ),
 )

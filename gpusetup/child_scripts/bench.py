@@ -15,13 +15,21 @@ says which requests share a process; after `"spent": true` the next one needs a 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import math
 import os
+import random
+import runpy
 import sys
 import time
+import types
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import bench_memory as memories  # type: ignore[import-not-found, unused-ignore]
+import bench_models  # type: ignore[import-not-found, unused-ignore]
+import bench_serve  # type: ignore[import-not-found, unused-ignore]
+import torch
+import trace_step as steps  # type: ignore[import-not-found, unused-ignore]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 Answer = Dict[str, Any]
@@ -33,28 +41,17 @@ ROUNDS = 3
 """Every worker's batch is timed so often at least."""
 
 
-def sibling(name: str) -> Any:
-    """A file of this folder as a module, without this folder on the search path."""
-    known = "gpusetup_" + name
-    if known not in sys.modules:
-        spec: Any = importlib.util.spec_from_file_location(known, os.path.join(HERE, name + ".py"))
-        sys.modules[known] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[known])
-    return sys.modules[known]
-
-
 # --- what is trained ---------------------------------------------------------------------------
 
 
 def function_of(request: Answer) -> Callable[..., Any]:
     """The function that gives the model and its batch."""
     if request.get("code"):
-        return sibling("trace_step").function_named(request["code"])  # type: ignore[no-any-return]
+        return steps.function_named(request["code"])  # type: ignore[no-any-return]
     if request.get("pickle"):
         return saved(request["pickle"])
-    return sibling("bench_models").reference(  # type: ignore[no-any-return]
-        request["reference"], request.get("wish") or {}
-    )
+    wish = request.get("wish") or {}
+    return bench_models.reference(request["reference"], wish)  # type: ignore[no-any-return]
 
 
 def saved(path: str) -> Callable[[], Answer]:
@@ -63,9 +60,6 @@ def saved(path: str) -> Callable[[], Answer]:
     Classes of the user's script (`__main__`) are found by running that script under another name,
     as multiprocessing does.
     """
-    import runpy
-    import types
-
     with open(path + ".json", encoding="utf-8") as file:
         about = json.load(file)
     sys.path[:0] = [one for one in about["path"] if one not in sys.path]
@@ -76,8 +70,6 @@ def saved(path: str) -> Callable[[], Answer]:
         sys.modules["__main__"] = sys.modules["__mp_main__"] = module
 
     def build() -> Answer:
-        import torch
-
         job = torch.load(path, weights_only=False)
         return {key: value for key, value in job.items() if value is not None}
 
@@ -85,8 +77,6 @@ def saved(path: str) -> Callable[[], Answer]:
 
 
 def device_of(request: Answer) -> str:
-    import torch
-
     wished = str(request.get("device") or "auto")
     if wished.startswith("cuda:"):
         torch.cuda.set_device(wished)  # what counts memory and time asks the current device
@@ -94,19 +84,8 @@ def device_of(request: Answer) -> str:
 
 
 def memory_of(device: str, request: Answer) -> Any:
-    memory = sibling("bench_memory")
-    kind = memory.Cuda if device.startswith("cuda") else memory.Host
+    kind = memories.Cuda if device.startswith("cuda") else memories.Host
     return kind(request.get("memory_limit_bytes"))
-
-
-def scaler_of(torch: Any) -> Any:
-    """`torch.amp.GradScaler` came with torch 2.3.
-
-    A small scale: where a step is skipped for an overflow, the optimizer's states are not there.
-    """
-    if hasattr(torch.amp, "GradScaler"):
-        return torch.amp.GradScaler("cuda", init_scale=256.0)
-    return torch.cuda.amp.GradScaler(init_scale=256.0)
 
 
 def loader(samples: Any, request: Answer, device: str) -> Iterator[Any]:
@@ -133,36 +112,27 @@ class Trial:
     """One setting, ready to run steps."""
 
     def __init__(self, request: Answer) -> None:
-        import random
-
-        import torch
-
         random.seed(0)  # the same weights and samples in every trial
         torch.manual_seed(0)
-        self.torch, self.request = torch, request
+        self.request = request
         self.device = device_of(request)
-        self.steps = steps = sibling("trace_step")
         job = steps.made(function_of(request), request["batch"])
         self.samples, self.memory = job.dataset, memory_of(self.device, request)
         model = job.model.to(self.device).train()
-        trained = [one for one in model.parameters() if one.requires_grad]
-        if not trained:
-            raise steps.Contract("the model has no parameter that is trained")
-        self.optimizer = job.optimizer
-        if not isinstance(self.optimizer, torch.optim.Optimizer):
-            kind = steps.OPTIMIZERS[request.get("optimizer") or "adamw"]
-            self.optimizer = (self.optimizer or kind)(trained)
-        self.loss, self.batch = job.loss, self.moved(job.batch)
-        self.model = torch.compile(model) if request.get("compile") else model
+        steps.optimizer_of(job, request.get("optimizer") or "adamw")
+        self.job, self.batch = job, self.moved(job.batch)
+        job.model = torch.compile(model) if request.get("compile") else model
+        self.cast = steps.autocast(self.device.partition(":")[0], request.get("amp"))
         scaled = request.get("amp") == "fp16" and self.device.startswith("cuda")
-        self.scaler = scaler_of(torch) if scaled else None
+        # A small scale: where a step is skipped for an overflow, the optimizer has no states.
+        self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0) if scaled else None
         self.losses: List[Any] = []
 
     def moved(self, batch: Any) -> Any:
         def to(one: Any) -> Any:
             return one.to(self.device, non_blocking=True) if hasattr(one, "to") else one
 
-        return self.steps.mapped(batch, to)
+        return steps.mapped(batch, to)
 
     def batches(self) -> Iterator[Any]:
         """From the loader where workers are asked for, else the same batch again."""
@@ -171,37 +141,23 @@ class Trial:
         while True:
             yield self.batch
 
-    def step(self, batch: Any, phase: Callable[[str], None] = lambda _: None) -> None:
-        """One training step, as training does it. `phase` is told the end of each."""
-        cast: Any = contextlib.nullcontext()
-        if self.request.get("amp"):
-            kind = self.device.partition(":")[0]
-            cast = self.torch.autocast(kind, self.steps.DTYPES[self.request["amp"]])
-        with cast:
-            _, loss = self.steps.loss_of(self.model, batch, self.loss)
-        phase("forward")
-        (self.scaler.scale(loss) if self.scaler else loss).backward()
-        phase("backward")
-        if self.scaler:
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-        else:
-            self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+    def step(self, batch: Any, begin: Callable[[str], None] = lambda _: None) -> None:
+        self.job.batch = batch
+        loss = steps.step(self.job, self.cast, begin, self.scaler)
         if len(self.losses) < (self.request.get("steps") or 12):
-            self.losses.append(loss.detach())
-        phase("optimizer")
+            self.losses.append(loss)
 
     def read(self, batch: Any) -> Dict[str, Optional[int]]:
         """One step, synchronised after each phase: phase -> its peak, where the device tells."""
         peaks: Dict[str, Optional[int]] = {}
+        begun: List[str] = []
 
-        def ended(phase: str) -> None:
-            peaks[phase] = self.memory.peak()
+        def begin(phase: str) -> None:
+            peaks.update((name, self.memory.peak()) for name in begun[-1:])
+            begun.append(phase)
             self.memory.begin()
 
-        self.memory.begin()
-        self.step(batch, ended)
+        self.step(batch, begin)
         return peaks
 
     def timed(self, batches: Iterator[Any], count: int) -> Tuple[List[float], Optional[float]]:
@@ -212,7 +168,7 @@ class Trial:
             stamps.append(self.stamp())
         busy = self.memory.busy()
         if self.device.startswith("cuda"):
-            self.torch.cuda.synchronize()
+            torch.cuda.synchronize()
             return [stamps[i].elapsed_time(stamps[i + 1]) / 1000 for i in range(count)], busy
         return [stamps[i + 1] - stamps[i] for i in range(count)], busy
 
@@ -220,7 +176,7 @@ class Trial:
         """Now: on a GPU an event among its work, else the clock."""
         if not self.device.startswith("cuda"):
             return time.perf_counter()
-        event = self.torch.cuda.Event(enable_timing=True)
+        event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
@@ -243,7 +199,7 @@ def run_steps(request: Answer) -> Answer:
         rows.append(trial.read(next(batches)))
         seconds.append(time.perf_counter() - began)
         stands.append(memory.now())
-        if sibling("bench_memory").steady(rows, stands):
+        if memories.steady(rows, stands):
             break
     busy = None
     if request.get("timed", True):
@@ -300,7 +256,7 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
 
 def run_loader(request: Answer) -> Answer:
     """The loader alone: samples a second with so many workers, after the first batches."""
-    samples = sibling("trace_step").made(function_of(request), request["batch"]).dataset
+    samples = steps.made(function_of(request), request["batch"]).dataset
     if samples is None:
         return {"status": "error", "detail": "the function returned no `dataset`"}
     batches = loader(samples, request, "cpu")
@@ -315,8 +271,6 @@ def run_loader(request: Answer) -> Answer:
 
 def run_devices(request: Answer) -> Answer:
     """Which device there is, its name, and what may be used of its memory."""
-    import torch
-
     device = device_of(request)
     cuda = device.startswith("cuda")
     memory = memory_of(device, request)
@@ -338,5 +292,6 @@ def run(request: Answer) -> Answer:
 
 
 if __name__ == "__main__":
-    sibling("bench_serve").serve(run)
+    sys.path[:] = [one for one in sys.path if os.path.abspath(one) != HERE]
+    bench_serve.serve(run)
     os._exit(0)

@@ -6,8 +6,10 @@ Python 3.8 syntax.
 from __future__ import annotations
 
 import contextlib
-import os
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
+
+import torch
 
 KIB = 1024
 LEAK_LEAST = 1 << 20
@@ -23,38 +25,23 @@ def status(name: str) -> Optional[int]:
     return None
 
 
+def groups() -> Iterator[str]:
+    """The folder of this process's control group (version 2)."""
+    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
+        yield "/sys/fs/cgroup" + file.read().strip().rpartition("::")[2]
+
+
 def available() -> Iterator[int]:
-    """What this process may hold: the host's free memory, its cgroups' limits, `ulimit -v`."""
-    resident = status("VmRSS") or 0
+    """What this process may hold: the host's free memory, and what its control group leaves."""
     with contextlib.suppress(OSError), open("/proc/meminfo") as file:
         yield from (int(line.split()[1]) * KIB for line in file if line.startswith("MemAvail"))
-    with contextlib.suppress(OSError), open("/proc/self/cgroup") as groups:
-        for line in groups:
-            path = line.strip().split(":", 2)[2]
-            for place in ("/sys/fs/cgroup" + path, "/sys/fs/cgroup", "/sys/fs/cgroup/memory"):
-                yield from of_group(place)
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        most = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if most != resource.RLIM_INFINITY:
-            yield most - (status("VmSize") or 0) + resident
-
-
-def of_group(place: str) -> Iterator[int]:
-    """What a control group, of either version, leaves to this process."""
-    names = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
-    for limit, used in names:
+    for place in (*groups(), "/sys/fs/cgroup"):
         with contextlib.suppress(OSError, ValueError, KeyError):
-            sizes = [int(text(place, name)) for name in (limit, used)]
-            rows = dict(line.split() for line in text(place, "memory.stat").splitlines())
+            texts = ("memory.max", "memory.current", "memory.stat")
+            most, used, stat = (Path(place, name).read_text() for name in texts)
+            rows = dict(line.split() for line in stat.splitlines())
             files = int(rows["inactive_file"]) + int(rows["active_file"])  # the kernel drops them
-            yield sizes[0] - max(0, sizes[1] - files) + (status("RssAnon") or 0)
-
-
-def text(place: str, name: str) -> str:
-    with open(os.path.join(place, name)) as file:
-        return file.read()
+            yield int(most) - max(0, int(used) - files) + (status("RssAnon") or 0)
 
 
 def steady(rows: List[Dict[str, Optional[int]]], stands: List[Optional[int]]) -> bool:
@@ -76,8 +63,6 @@ class Cuda:
     """What torch's CUDA allocator counts."""
 
     def __init__(self, limit: Optional[int]) -> None:
-        import torch
-
         self.cuda: Any = torch.cuda
         free, total = self.cuda.mem_get_info()
         self.limit = free + self.cuda.memory_reserved()

@@ -14,6 +14,8 @@ import sys
 import tempfile
 from typing import Any, Callable, Dict
 
+import torch
+
 Answer = Dict[str, Any]
 Run = Callable[[Answer], Answer]
 PR_SET_PDEATHSIG = 1
@@ -59,28 +61,15 @@ def end_with(parent: int) -> None:
             os._exit(1)
 
 
-def import_torch() -> None:
-    """Once for all forks; an optimizer's first step imports more, which takes seconds."""
-    import torch
-
+def first_step() -> None:
+    """Once for all forks: an optimizer's first step imports more, which takes seconds."""
     one = torch.zeros(1, requires_grad=True)
     one.grad = torch.zeros(1)
     torch.optim.AdamW([one]).step()
 
 
-def on_gpu(request: Answer) -> bool:
-    with contextlib.suppress(ImportError):  # each request raises it again, and tells
-        import torch
-
-        wished = str(request.get("device") or "auto")
-        return torch.cuda.is_available() if wished == "auto" else wished != "cpu"
-    return False
-
-
 def emptied() -> bool:
     """Give back what the last request took of a GPU; whether next to nothing is left of it."""
-    import torch
-
     try:
         gc.collect()
         torch.cuda.synchronize()
@@ -93,10 +82,9 @@ def emptied() -> bool:
 def answered(run: Run, request: Answer) -> Answer:
     """On the CPU by a fork. On a GPU, which forks cannot share, by this process, until a compiled
     model, a loader's workers, another error than the allocator's or memory that stays spoils it."""
-    gpu = on_gpu(request)
+    gpu = request.get("device") != "cpu" and torch.cuda.is_available()
     if not gpu and hasattr(os, "fork"):
-        with contextlib.suppress(Exception):
-            import_torch()
+        first_step()
         return in_fork(lambda: tried(run, request))
     answer = tried(run, request)
     if gpu and request.get("mode") == "devices" and answer["status"] == "ok":

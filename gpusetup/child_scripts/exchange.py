@@ -1,98 +1,75 @@
-"""Compute and exchange in groups, as one rank of `gpusetup fleet sweep`. Runs in a child.
+"""Exchange in pairs, as one rank of `gpusetup fleet sweep`. Runs in a child.
 
     exchange.py DEVICE      cpu:LOCAL, cuda:LOCAL or auto:LOCAL, with the place among a host's ranks
-    exchange.py store       only the store where groups meet: it computes nothing, and cannot hang
+    exchange.py store       only the store where pairs meet: it computes nothing, and cannot hang
 
 The first line it says is {"said": "ready"}, that of a store {"said": "store", "port": 41234}.
 Then each line on stdin is a question, and one line answers it:
 
     {"do": "join", "address": "10.0.0.1", "port": 41234}
-    {"said": "joined", "device": "NVIDIA H100 80GB HBM3"}                 it is connected
-    {"do": "compute", "round": 3}
-    {"said": "computed", "round": 3, "rate": 512.3}                       runs per second
-    {"do": "exchange", "round": 4, "group": "4/0", "place": 0, "size": 2,
+    {"said": "joined", "local": 0, "device": "NVIDIA H100 80GB HBM3"}     it is connected
+    {"do": "exchange", "round": 4, "group": "4/0", "place": 0,
      "bytes": 33554432, "repeats": 8, "limit": 20.0, "address": "10.0.0.1", "port": 41234}
     {"said": "exchanged", "round": 4, "seconds": [0.0013, 0.0012]}
     {"said": "failed", "round": 4, "problem": "Connection reset by peer"}
 
-A group is a process group of its own for one round, so that one that fails leaves nothing behind.
+A pair is a process group of its own for one round, so that one that fails leaves nothing behind.
 Python 3.8 syntax; the standard library and torch.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
-import random
 import sys
 import time
 from datetime import timedelta
 from typing import Any, Callable, Dict, Iterator, List
 
+import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
+
 Message = Dict[str, Any]
 
-CPU_SIDE, GPU_SIDE = 160, 4096
-"""Rows of the square matrices that are multiplied: less than half a millisecond each."""
-RUNS, CPU_RUNS, CPU_PAUSE_SECONDS, GPU_WARM_SECONDS = 30, 5, 0.003, 0.5
-QUARTER = 4
-
-
-def answers() -> Any:
-    """`answers` beside this file, also under `-I`."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    try:
-        return importlib.import_module("answers")
-    finally:
-        del sys.path[0]
-
-
-ANSWERS = answers()
+JOIN_SECONDS = 60.0
 
 
 def say(**message: Any) -> None:
     ANSWERS.say(message)
 
 
-def main(device: str) -> int:
+def main(wanted: str) -> int:
     ANSWERS.keep_apart()
     os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")  # a collective past its limit raises
     os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")  # and does not end the process
     try:
         import torch
 
-        if device == "store":
+        if wanted == "store":
             return keep_store(torch)
-        device = device_of(torch, device)
-        prepared(torch, device)
+        kind, _, local = wanted.partition(":")
+        device = device_of(torch, kind, int(local or 0))
+        torch.ones(8, device=device).sum().item()
     except Exception as problem:  # whatever a broken torch raises is this rank's answer
         say(said="broken", problem=first_line(problem))
         return 1
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
     say(said="ready")
     for asked in questions():
-        answered(torch, device, asked, name)
+        answered(torch, device, asked, {"device": name, "local": int(local or 0)})
     return 0
 
 
-def device_of(torch: Any, wanted: str) -> str:
+def device_of(torch: Any, kind: str, local: int) -> str:
     """The device of this rank; where it sees one GPU alone, that one."""
-    kind, _, local = wanted.partition(":")
     if kind == "cpu" or (kind == "auto" and not torch.cuda.is_available()):
+        torch.set_num_threads(1)
         return "cpu"
     if not torch.cuda.is_available():
         raise RuntimeError("its torch sees no GPU")
-    return "cuda:%d" % (int(local or 0) % torch.cuda.device_count())
-
-
-def prepared(torch: Any, device: str) -> None:
-    """The device is chosen and warm."""
-    if device.startswith("cuda"):
-        torch.cuda.set_device(device)
-    else:
-        torch.set_num_threads(1)
-    computed(torch, device)
+    device = "cuda:%d" % (local % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
 
 
 def keep_store(torch: Any) -> int:
@@ -104,23 +81,16 @@ def keep_store(torch: Any) -> int:
     return 0
 
 
-class Joined:
-    """The store that this rank is connected to: a connection may cost seconds where names are
-    looked up in vain, so that it is kept."""
-
-    store: Any = None
-
-    def join(self, torch: Any, place: Message, seconds: float) -> None:
-        self.store = None
-        limit = timedelta(seconds=seconds)
-        address, port = str(place["address"]), int(place["port"])
-        self.store = torch.distributed.TCPStore(
-            address, port, None, False, timeout=limit, wait_for_workers=False
-        )
+JOINED: Dict[str, Any] = {}
+"""The store that this rank is connected to: a connection may cost seconds where names are looked up
+in vain, so that it is kept."""
 
 
-JOINED = Joined()
-JOIN_SECONDS = 60.0
+def join(torch: Any, place: Message, seconds: float) -> None:
+    address, port, limit = str(place["address"]), int(place["port"]), timedelta(seconds=seconds)
+    JOINED["store"] = torch.distributed.TCPStore(
+        address, port, None, False, timeout=limit, wait_for_workers=False
+    )
 
 
 def questions() -> Iterator[Message]:
@@ -131,14 +101,12 @@ def questions() -> Iterator[Message]:
                 yield message
 
 
-def answered(torch: Any, device: str, asked: Message, name: str) -> None:
+def answered(torch: Any, device: str, asked: Message, own: Message) -> None:
     number = asked.get("round")
     try:
         if asked["do"] == "join":
-            JOINED.join(torch, asked, JOIN_SECONDS)
-            say(said="joined", device=name)
-        elif asked["do"] == "compute":
-            say(said="computed", round=number, rate=computed(torch, device))
+            join(torch, asked, JOIN_SECONDS)
+            say(said="joined", **own)
         else:
             say(said="exchanged", round=number, seconds=exchanged(torch, device, asked))
     except Exception as problem:  # whatever a backend raises is this rank's answer
@@ -150,69 +118,30 @@ def first_line(problem: BaseException) -> str:
     return text.splitlines()[0][:300]
 
 
-# --- computing -----------------------------------------------------------------------------------
-
-
-def computed(torch: Any, device: str) -> float:
-    """Products of two matrices per second, by the faster quarter of the runs."""
-    if device.startswith("cuda"):
-        one = torch.ones(GPU_SIDE, GPU_SIDE, device=device, dtype=torch.bfloat16)
-        until = time.monotonic() + GPU_WARM_SECONDS
-        while time.monotonic() < until:  # clocks rise, and sink again if heat or power is short
-            product(torch, one)
-            torch.cuda.synchronize()
-        took = timed(torch, device, lambda: product(torch, one), RUNS)
-    else:
-        one, took = torch.ones(CPU_SIDE, CPU_SIDE), []
-        for _ in range(RUNS):  # at random moments: ranks of one host disturb each other
-            time.sleep(random.expovariate(1 / CPU_PAUSE_SECONDS))
-            took.append(min(timed(torch, device, lambda: product(torch, one), CPU_RUNS)))
-    return 1.0 / sorted(took)[len(took) // QUARTER]
-
-
-def product(torch: Any, one: Any) -> Any:
-    return torch.mm(one, one)
-
-
-def timed(torch: Any, device: str, run: Callable[[], Any], count: int) -> List[float]:
-    """Seconds of each run."""
-    if device.startswith("cuda"):
-        return [on_gpu(torch, run) for _ in range(count)]
-    found = []
-    for _ in range(count):
-        began = time.perf_counter()
-        run()
-        found.append(max(time.perf_counter() - began, 1e-9))
-    return found
-
-
-def on_gpu(torch: Any, run: Callable[[], Any]) -> float:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
+def timed(torch: Any, device: str, run: Callable[[], Any]) -> float:
+    """Seconds of one run."""
+    began = time.perf_counter()
     run()
-    end.record()
-    end.synchronize()
-    return max(float(start.elapsed_time(end)) / 1e3, 1e-9)
-
-
-# --- exchanging ----------------------------------------------------------------------------------
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    return max(time.perf_counter() - began, 1e-9)
 
 
 def exchanged(torch: Any, device: str, asked: Message) -> List[float]:
-    """Seconds of each all_reduce in the group; a tiny one before each brings the ranks in step."""
+    """Seconds of each all_reduce of the pair; a tiny one before each brings the ranks in step."""
     import torch.distributed as dist
 
     limit = timedelta(seconds=float(asked["limit"]) / 2)  # to meet, and again to exchange
-    if JOINED.store is None:
-        JOINED.join(torch, asked, limit.total_seconds())
-    JOINED.store.set_timeout(limit)
+    if not JOINED:
+        join(torch, asked, limit.total_seconds())
+    JOINED["store"].set_timeout(limit)
     failed = True
     try:
         dist.init_process_group(
             "nccl" if device.startswith("cuda") else "gloo",
-            store=dist.PrefixStore(str(asked["group"]), JOINED.store),
+            store=dist.PrefixStore(str(asked["group"]), JOINED["store"]),
             rank=int(asked["place"]),
-            world_size=int(asked["size"]),
+            world_size=2,
             timeout=limit,
         )
         step = torch.ones(1, device=device)
@@ -220,13 +149,13 @@ def exchanged(torch: Any, device: str, asked: Message) -> List[float]:
         dist.all_reduce(tensor)  # the first call sets connections and buffers up
         found = []
         for _ in range(int(asked["repeats"])):
-            dist.all_reduce(step)
-            found += timed(torch, device, lambda: dist.all_reduce(tensor), 1)
+            timed(torch, device, lambda: dist.all_reduce(step))
+            found.append(timed(torch, device, lambda: dist.all_reduce(tensor)))
         failed = False
         return found
     finally:
         if failed:
-            JOINED.store = None  # an answer that came too late may stand in its connection
+            JOINED.clear()  # an answer that came too late may stand in its connection
         leave(dist, device, failed)
 
 

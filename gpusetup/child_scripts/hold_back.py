@@ -46,7 +46,8 @@ def hold_back() -> None:
 
 
 def run_file(path: str) -> None:
-    """A file as if it had been named to the interpreter."""
+    """A file as if it had been named to the interpreter, with its folder on the path."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     with open(path, "rb") as file:
         code = compile(file.read(), path, "exec")
     exec(code, {"__name__": "__main__", "__file__": path, "__builtins__": __builtins__})

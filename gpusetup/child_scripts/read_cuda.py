@@ -20,18 +20,19 @@ comes back: {"step": "cuDeviceGetName", "gpu": 1} is the call that is made next,
 what is known so far ("device" is one of `devices`).
 
 `index` is CUDA's order after CUDA_VISIBLE_DEVICES. Under MIG the uuid begins with `MIG-` and the
-bus id is the whole GPU's. Python 3.8 syntax; the standard library and the neighbour `answers`.
+bus id is the whole GPU's. Python 3.8 syntax; the standard library and `driver_answers`.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib
 import os
 import sys
 import time
 import uuid as uuid_module
 from typing import Any, Dict
+
+import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
 
 Answer = Dict[str, Any]
 
@@ -72,15 +73,6 @@ class Failed(Exception):
         self.value = code
 
 
-def dotted(number: int) -> str | None:
-    """CUDA's way to write a version as a number.
-
-    >>> dotted(13000)
-    '13.0'
-    """
-    return "%d.%d" % (number // 1000, number % 1000 // 10) if number else None
-
-
 def mapped() -> str | None:
     """The libcuda file that is mapped into this process."""
     try:
@@ -92,17 +84,7 @@ def mapped() -> str | None:
     return "/" + ours[0].replace(" (deleted)", "") if ours else None
 
 
-def neighbour(name: str) -> Any:
-    """A file beside this one, also under `-I`."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    try:
-        return importlib.import_module(name)
-    finally:
-        del sys.path[0]
-
-
-ANSWERS = neighbour("answers")
-say = ANSWERS.say
+say, dotted = ANSWERS.say, ANSWERS.dotted
 ASKED: Answer = {}
 """{"gpu": 1} while that GPU is asked."""
 

@@ -33,17 +33,19 @@ comes back: {"step": "nvmlDeviceGetMemoryInfo", "gpu": 1} is the call that is ma
 
 The keys of a device are the fields of `gpusetup.model.machine.Gpu`, but for `index` and
 `persistence`. Without the binding: {"problem": "..."}. Python 3.8 syntax; imports the
-standard library, pynvml and the neighbours `answers` and `nvml_health`.
+standard library, pynvml and the neighbours `driver_answers` and `nvml_health`.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import time
 from operator import attrgetter
 from typing import Any, Callable, Dict, Tuple
+
+import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
+import nvml_health as HEALTH  # type: ignore[import-not-found, unused-ignore]
 
 Answer = Dict[str, Any]
 Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
@@ -66,27 +68,8 @@ THROTTLE_REASONS = (
 """By bit, in NVML's order (nvml.h, nvmlClocksEventReason*)."""
 
 
-def neighbour(name: str) -> Any:
-    """A file beside this one, also under `-I`."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    try:
-        return importlib.import_module(name)
-    finally:
-        del sys.path[0]
-
-
-HEALTH = neighbour("nvml_health")
-ANSWERS = neighbour("answers")
 say, plain, NotPlausible = ANSWERS.say, HEALTH.plain, ANSWERS.NotPlausible
-
-
-def dotted(number: int) -> str:
-    """CUDA's way to write a version as a number.
-
-    >>> dotted(12040)
-    '12.4'
-    """
-    return "%d.%d" % (number // 1000, number % 1000 // 10)
+dotted = ANSWERS.dotted
 
 
 def mig_instances(nvml: Any, handle: Any) -> list[str]:

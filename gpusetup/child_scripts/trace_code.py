@@ -9,230 +9,332 @@ Python 3.8 syntax.
 from __future__ import annotations
 
 import gc
-import importlib.util
 import json
 import os
 import sys
 import traceback
-from typing import Any, Dict, List, Optional
+import weakref
+from typing import Any, Callable, Dict, Iterator, List, Set
+
+import torch
+import trace_step as steps  # type: ignore[import-not-found, unused-ignore]
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OLDEST = {"single": (2, 4), "fsdp": (2, 6)}
-"""The oldest torch that has what is needed here; FSDP2's public name is younger."""
-PARTS = ("trace_storages", "trace_step", "trace_guard", "trace_patches")
+OLDEST = (2, 4)
+"""The oldest torch that has what is needed here."""
 PHASES = ("forward", "backward", "optimizer")
-GROWS = ("@forward", "@backward", "batch")
-"""What grows with the batch, of what stands in forward and backward."""
-FARTHEST = 1 << 16
-"""How many times the batch that was asked for a further trace may be."""
-KINDS = {
-    "@standing": "other",
-    "@forward": "activations",
-    "@backward": "backward",
-    "@optimizer": "step",
-}
-"""The phase that made a storage -> what it counts as, where nothing else is known of it."""
+aten: Any = torch.ops.aten
 
 
-def sibling(name: str) -> Any:
-    """A file of this folder as a module, without this folder on the search path."""
-    known = "gpusetup_" + name
-    if known not in sys.modules:
-        spec: Any = importlib.util.spec_from_file_location(known, os.path.join(HERE, name + ".py"))
-        sys.modules[known] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[known])
-    return sys.modules[known]
+class TouchesGpu(BaseException):
+    """The code asked for a device that a trace does not have. No `except Exception` hides it."""
 
 
-# --- one trace ---------------------------------------------------------------------------------
+class NoNetwork(OSError):
+    """The code asked for a connection."""
 
 
-class Tracer:
-    """Traces the step of one function; everything that does not depend on the batch."""
+# --- counting ------------------------------------------------------------------------------------
 
-    def __init__(self, request: Dict[str, Any]) -> None:
-        import torch
-        from torch._subclasses.fake_tensor import FakeTensorMode
 
-        self.torch = torch
-        self.request = request
-        self.storages, self.steps, self.guards, patches = map(sibling, PARTS)
-        patches.install()
-        if request["as_on"] == "cuda":
-            patches.dropout_as_on_cuda()
-            self.rules = sibling("trace_amp").as_on_cuda() if request["amp"] else None
-        self.mesh = self.fake_mesh() if request["strategy"] == "fsdp" else None
-        torch.cuda._lazy_init = self.guards.no_cuda
-        self.function = self.steps.function_named(request["code"])
-        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self.ledger = self.storages.Ledger()
-        self.guard = self.guards.Guard(torch)
-        self.counting = self.storages.Counting(self.ledger, self.guard)
-        self.compiled = patches.compiled
-        self.job: Any = None
+class Ledger(TorchDispatchMode):  # type: ignore[misc]
+    """While it is entered, it counts the bytes of each storage that an operator makes, until the
+    storage is gone."""
 
-    def fake_mesh(self) -> Any:
-        """As many processes as GPUs, of which only this one exists."""
-        import torch.distributed as dist
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.testing._internal.distributed.fake_pg import FakeStore
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: Dict[int, int] = {}
+        self.owned: Set[int] = set()
+        """Storages of weights, gradients and optimizer states."""
+        self.total = self.states = 0
+        self.values_read = 0
+        """How often a number was invented."""
+        self.peaks: Dict[str, int] = {}
+        """Phase -> the most at once."""
+        self.passing: Dict[str, int] = {}
+        """Phase -> the most at once of all but weights, gradients and optimizer states."""
+        self.begin("before")
 
-        gpus = self.request["gpus"]
-        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=gpus)
-        return init_device_mesh("cpu", (gpus,))
+    def begin(self, phase: str) -> None:
+        self.phase = phase
+        self.peaks[phase] = self.passing[phase] = 0
+        self.see(None)
 
-    def trace(self, batch: int) -> Dict[str, Any]:
-        """What one step with this batch takes."""
-        with self.fake, self.counting:
-            job = self.steps.made(self.function, batch)
-            self.guards.masks_as_in_training()
-            if self.job is None or self.shape != shape_of(job.model):
-                self.prepare(job)
-            self.job.batch = job.batch
-            del job
-            gc.collect()  # a second model, made for the sake of its batch
-            self.ledger.restart()
-            self.run(self.job, self.ledger)
-            return self.report(batch, self.ledger)
+    def see(self, value: Any, workspace: int = 0) -> None:
+        """Count every tensor in `value` that is not known yet, and what came and went with it."""
+        for one in tensors_in(value):
+            self.key_of(one)
+        now = self.total + workspace
+        self.peaks[self.phase] = max(self.peaks[self.phase], now)
+        self.passing[self.phase] = max(self.passing[self.phase], now - self.states)
 
-    def prepare(self, job: Any) -> None:
-        """Everything before the first step; a later batch takes the same model."""
-        steps, request = self.steps, self.request
-        self.shape = shape_of(job.model)
-        before = steps.names_of(job.model)
-        job.model.train()
-        if request["checkpointing"] and not steps.checkpoint(job.model):
+    def own(self, value: Any) -> None:
+        """The tensors in `value` are weights, gradients or optimizer states."""
+        keys = {self.key_of(one) for one in tensors_in(value)} - self.owned
+        self.owned |= keys
+        self.states += sum(self.sizes[key] for key in keys)
+
+    def key_of(self, tensor: Any) -> int:
+        storage = tensor.untyped_storage()
+        key: int = storage._cdata
+        if key not in self.sizes:
+            self.sizes[key] = storage.nbytes()
+            self.total += self.sizes[key]
+            weakref.finalize(storage, self.gone, key)
+        return key
+
+    def gone(self, key: int) -> None:
+        size = self.sizes.pop(key)
+        self.total -= size
+        self.states -= size * (key in self.owned)
+        self.owned.discard(key)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
+            return NotImplemented  # the wrapper's own tensors come by here next
+        device = kwargs.get("device")
+        if device is not None and torch.device(device).type not in ("cpu", "meta"):
+            raise TouchesGpu("it asks for the device `%s`" % (device,))
+        value = self.value_of(args[0]) if func is aten._local_scalar_dense.default else None
+        result = func(*args, **kwargs) if value is None else value
+        # The kernels bring gradient and input into their own layout (oneDNN: a copy of each, seen
+        # in the allocator's events; cuDNN does likewise if it computes in another order).
+        convolves = func is aten.convolution_backward.default
+        self.see(result, sum(one.nbytes for one in args[:2]) if convolves else 0)
+        if func is aten._to_copy.default and isinstance(args[0], nn.Parameter):
+            self.own(result)  # autocast's copy of a weight
+        return result
+
+    def value_of(self, tensor: Any) -> Any:
+        """1.0 for a number with a fraction (a loss that is logged); None: no other is invented.
+
+        A DataLoader draws 0 for its seed and every index. A mask of transformers that asks whether
+        the batch is full hears that it is.
+        """
+        if getattr(tensor, "constant", None) is not None:
+            return None
+        if tensor.dtype == torch.bool and asked_by("masking_utils.py"):
+            return True
+        if not tensor.is_floating_point():
+            return 0 if asked_by("dataloader.py", "sampler.py") else None
+        self.values_read += 1
+        return 1.0
+
+
+def tensors_in(value: Any) -> Iterator[Any]:
+    return (one for one in tree_iter(value) if isinstance(one, torch.Tensor))
+
+
+def asked_by(*names: str) -> bool:
+    """Whether a file of such a name is among what runs."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and os.path.basename(frame.f_code.co_filename) not in names:
+        frame = frame.f_back
+    return frame is not None
+
+
+# --- torch without values ------------------------------------------------------------------------
+
+compiled: List[Any] = []
+"""What the code asked `torch.compile` for, which a trace leaves out."""
+
+
+def leave_out(model: Any = None, *_: Any, **__: Any) -> Any:
+    """`torch.compile`, as a function and as a decorator: the model itself."""
+    compiled.append(model)
+    return (lambda function: function) if model is None else model
+
+
+def swapped(one: Any, other: Any) -> None:
+    """`torch.utils.swap_tensors`, by which a fake parameter is cast: weak references forbid torch's
+    own; the parameter stays the same object."""
+    one.data = other.data
+
+
+def no_cuda(*_: Any, **__: Any) -> None:
+    raise TouchesGpu("it asks for CUDA")
+
+
+def prepare() -> None:
+    """What ordinary code does before its first step (moving, casting, filling parameters,
+    compiling), made to work without values; the child ends with it."""
+    module: Any = nn.Module
+    torch.utils.swap_tensors = swapped
+    for name in dir(nn.init):
+        if name.endswith("_") and not name.startswith("_"):
+            setattr(nn.init, name, lambda tensor, *_, **__: tensor)  # there is nothing to fill
+    torch.compile = module.compile = leave_out
+    torch.cuda._lazy_init = no_cuda
+
+
+def masks_as_in_training() -> None:
+    """transformers makes whole masks for fake tensors, where a training step has none."""
+    masks: Any = sys.modules.get("transformers.masking_utils")
+    if hasattr(masks, "is_tracing"):
+        masks.is_tracing = lambda *_: False
+
+
+# --- as on CUDA ----------------------------------------------------------------------------------
+
+
+def dropout_as_on_cuda() -> None:
+    """CUDA's dropout keeps a mask of one byte an element, the CPU's one as wide as its input.
+
+    Flash and memory-efficient attention keep the state of the random numbers alone, where the CPU
+    would leave them for the form that holds every pair.
+    """
+    functional: Any = nn.functional
+    whole, attend = functional.dropout, functional.scaled_dot_product_attention
+
+    def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        if training and not inplace and 0 < p < 1 and input.is_floating_point():
+            return torch.native_dropout(input, p, True)[0]
+        return whole(input, p, training, inplace)
+
+    def attention(
+        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *more: Any,
+        **named: Any,
+    ) -> Any:  # fmt: skip
+        return attend(query, key, value, attn_mask, 0.0, *more, **named)
+
+    functional.dropout, functional.scaled_dot_product_attention = dropout, attention
+    torch.dropout = lambda input, p, train: dropout(input, p, train)
+
+
+IN_32_BITS = (
+    "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p",
+    "reciprocal", "rsqrt", "sinh", "tan", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar",
+    "softplus", "layer_norm", "native_layer_norm", "rms_norm", "group_norm", "cosine_similarity",
+    "dist", "pdist", "renorm", "logsumexp", "upsample_nearest2d", "upsample_bilinear2d",
+    "upsample_bicubic2d", "softmax.int", "log_softmax.int", "cumprod", "cumsum",
+    "linalg_vector_norm", "linalg_matrix_norm", "sum", "sum.dim_IntList", "norm.Scalar",
+    "norm.ScalarOpt_dim",
+)  # fmt: skip
+"""What autocast computes in 32 bits on CUDA, and in the smaller dtype on the CPU, which changes
+what stands for the backward pass (ATen/autocast_mode.h)."""
+
+
+def autocast_as_on_cuda() -> Any:
+    """Register what this torch has on CUDA alone; it holds as long as the library is kept."""
+    library = torch.library.Library("aten", "IMPL")
+    known = torch._C._dispatch_get_registrations_for_dispatch_key
+    on_cuda_alone = {*known("AutocastCUDA")} - {*known("AutocastCPU")}
+    for name in IN_32_BITS:
+        if "aten::" + name in on_cuda_alone:
+            packet, _, kind = name.partition(".")
+            operator = getattr(getattr(aten, packet), kind or "default")
+            library.impl(name, in_32_bits(operator), "AutocastCPU")
+    return library
+
+
+def in_32_bits(operator: Any) -> Callable[..., Any]:
+    """The operator on 32-bit copies of what it is given, without autocast below it."""
+    without = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+
+    def wide(value: Any) -> Any:
+        half = isinstance(value, torch.Tensor) and value.dtype in steps.DTYPES.values()
+        return value.float() if half else value
+
+    def run(*arguments: Any, **keywords: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(without):
+            named = {name: wide(one) for name, one in keywords.items()}
+            return operator(*map(wide, arguments), **named)
+
+    return run
+
+
+# --- one trace -----------------------------------------------------------------------------------
+
+
+def traced(function: Callable[..., Any], batch: int, request: Dict[str, Any]) -> Dict[str, Any]:
+    """What one step with this batch takes, as from the second step on."""
+    ledger = Ledger()
+    with ledger:
+        job = steps.made(function, batch)
+        masks_as_in_training()
+        model = job.model.train()
+        if request["checkpointing"] and not steps.checkpoint(model):
             raise steps.Question("the model has no repeated block to checkpoint")
-        if self.mesh is not None:
-            whole, self.torch.chunk = self.torch.chunk, first_chunk
-            steps.shard(job.model, self.mesh, request["amp"])
-            self.torch.chunk = whole
-        self.now = {name: local(one) for name, one in job.model.named_parameters()}
-        name, foreach = request["optimizer"], request["foreach"]
-        self.optimizer = steps.optimizer_of(job, name, foreach, before, self.now)
-        steps.warm(self.optimizer)
-        self.job = job
+        optimizer = steps.optimizer_of(job, request["optimizer"], foreach=True)
+        steps.warm(optimizer)
+        trained = [one for one in model.parameters() if one.requires_grad]
+        states = [*model.parameters(), *model.buffers(), *optimizer.state.values()]
+        ledger.see(job.batch)
+        ledger.own(states)
+        for one in trained:
+            if request["accumulate"] > 1:  # gradients stand since the first micro-batch
+                one.grad = torch.zeros_like(one)
+                ledger.own(one.grad)
+            one.register_post_accumulate_grad_hook(lambda one: ledger.own(one.grad))
+        gc.collect()
+        kept: List[int] = []
 
-    def run(self, job: Any, ledger: Any) -> None:
-        self.name_what_stands(job, ledger)
-        if self.request["accumulate"] > 1:  # gradients stand since the first micro-batch
-            for name, parameter in job.model.named_parameters():
-                if parameter.requires_grad:
-                    parameter.grad = self.torch.zeros_like(parameter)
-                    ledger.label(parameter.grad, "gradients", name)
-        amp = None if self.mesh is not None else self.request["amp"]
-        with self.storages.following(job.model, ledger):
-            self.steps.step(job, self.optimizer, amp, ledger.begin, self.hand_over)
-        ledger.begin("after")
-        self.name_what_stands(job, ledger)
+        def begin(phase: str) -> None:
+            kept.append(ledger.total - ledger.states)
+            ledger.begin(phase)
 
-    def name_what_stands(self, job: Any, ledger: Any) -> None:
-        ledger.label(job.batch, "batch")
-        for name, buffer in job.model.named_buffers():
-            ledger.label(buffer, "parameters", name)
-        for name, parameter in self.now.items():
-            ledger.label(parameter, "parameters", name)
-            ledger.label(self.optimizer.state.get(parameter, {}), "optimizer", name)
-
-    def hand_over(self) -> None:
-        """The gradients stand: name them, and give those of the shards to the optimizer."""
-        for name, parameter in self.job.model.named_parameters():
-            if parameter.grad is not None:
-                self.ledger.label(parameter.grad, "gradients", name)
-                self.now[name].grad = local(parameter.grad)
-
-    def report(self, batch: int, ledger: Any) -> Dict[str, Any]:
-        peaks = ledger.peaks()
-        model, sizes = self.job.model, {phase: peaks[phase][0] for phase in PHASES}
-        top, busy = (max(phases, key=lambda phase: sizes[phase]) for phases in (PHASES, PHASES[:2]))
-        grows = ledger.standing_at(peaks[busy][1])
-        trained = [one for one in self.now.values() if one.requires_grad]
-        layers = [type(one).__name__ for one in model.modules()]  # a ViT has a Conv2d
-        return {
-            "batch": batch,
-            "phases": sizes,
-            "grows": sum(size for (kind, _), size in grows.items() if kind in GROWS),
-            "parameters": sum(one.numel() for one in model.parameters()),
-            "trained_bytes": sum(one.numel() * one.element_size() for one in trained),
-            "values_read": self.guard.values_read,
-            "compiled": bool(self.compiled[0]),
-            "convolves": sum("Conv2d" in one for one in layers) > layers.count("Linear"),
-            "standing": [
-                {"kind": KINDS.get(kind, kind), "module": module, "bytes": size}
-                for (kind, module), size in ledger.standing_at(peaks[top][1]).items()
-            ],
-        }
+        steps.step(job, steps.autocast("cpu", request["amp"]), begin)
+    blocks = [size_of(part.parameters()) for part in steps.blocks(model)]
+    layers = [type(one).__name__ for one in model.modules()]  # a ViT has a Conv2d
+    return {
+        "batch": batch,
+        "phases": {phase: ledger.peaks[phase] for phase in PHASES},
+        "passing": {phase: ledger.passing[phase] for phase in PHASES},
+        "kept": kept[PHASES.index("backward")],
+        "states": size_of(states),
+        "gradients": size_of(trained),
+        "gathered": size_of(model.parameters()) - sum(blocks) + 2 * max(blocks, default=0),
+        "parameters": sum(one.numel() for one in model.parameters()),
+        "values_read": ledger.values_read,
+        "compiled": bool(compiled),
+        "convolves": sum("Conv2d" in one for one in layers) > layers.count("Linear"),
+    }
 
 
-def local(tensor: Any) -> Any:
-    """A shard's own tensor, on the same storage; anything else as it is.
-
-    An optimizer does to the shards what it does to a DTensor, which costs ten times as long.
-    """
-    inner = getattr(tensor, "_local_tensor", None)
-    if inner is None:
-        return tensor
-    if not tensor.is_leaf or not tensor.requires_grad:
-        return inner
-    return inner.detach().requires_grad_()
-
-
-def shape_of(model: Any) -> List[Any]:
-    """What two models that differ only in values have in common."""
-    named = (*model.named_parameters(), *model.named_buffers())
-    return [(name, tuple(one.shape), one.dtype) for name, one in named]
-
-
-def first_chunk(tensor: Any, chunks: int, dim: int = 0) -> Any:
-    """`torch.chunk` while FSDP2 cuts parameters: only this process's piece is cut off, the first.
-
-    The others, one for every GPU, would be tensors that nobody looks at.
-    """
-    length = tensor.shape[dim]
-    each = -(-length // chunks)
-    return [tensor.narrow(dim, 0, each)] * -(-length // max(each, 1))
-
-
-# --- which batches tell most -------------------------------------------------------------------
-
-
-def second_batch(first: Dict[str, Any], limit: Optional[int]) -> int:
-    """Another batch, near the one that fills `limit` bytes, so that the line through both tells.
-
-    >>> said = {"batch": 4, "grows": 40, "phases": {"forward": 120, "backward": 140}}
-    >>> second_batch(said, 500), second_batch(said, None), second_batch(said, 120)
-    (40, 8, 2)
-    """
-    batch: int = first["batch"]
-    if limit is None:
-        return 2 * batch
-    fixed = max(first["phases"]["forward"], first["phases"]["backward"]) - first["grows"]
-    guess = int((limit - fixed) * batch / max(1, first["grows"]))
-    if guess >= batch or batch == 1:
-        return min(max(2 * batch, guess), batch * FARTHEST)
-    return max(1, guess)
-
-
-# --- the program -------------------------------------------------------------------------------
+def size_of(value: Any) -> int:
+    """Bytes of the tensors in a value; one that is there twice counts once."""
+    every = {id(one): one for one in tensors_in(list(value))}
+    return sum(one.nbytes for one in every.values())
 
 
 def answer(request: Dict[str, Any]) -> Dict[str, Any]:
-    import torch
-
     version = str(torch.__version__)
-    least = OLDEST[request["strategy"]]
-    if tuple(int(part) for part in version.split(".")[:2]) < least:
-        old = "torch %s is too old: this trace needs %d.%d or newer"
-        raise sibling("trace_step").Question(old % (version, *least))
-    tracer = Tracer(request)
-    traces = [tracer.trace(request["batch"])]
-    problem = None
-    try:
-        if request["line"]:
-            traces.append(tracer.trace(second_batch(traces[0], request["limit_bytes"])))
-    except Exception as trouble:  # the code of the user may refuse a batch it was not asked about
-        problem = "%s: %s" % (type(trouble).__name__, " ".join(str(trouble).split())[:200])
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        old = "torch %s is too old: a trace needs %d.%d or newer"
+        raise steps.Question(old % (version, *OLDEST))
+    prepare()
+    rules = None
+    if request["as_on"] == "cuda":
+        dropout_as_on_cuda()
+        rules = autocast_as_on_cuda() if request["amp"] else None
+    function, problem = steps.function_named(request["code"]), None
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        traces = [traced(function, request["batch"], request)]
+        try:
+            if request["line"]:
+                traces.append(traced(function, 2 * request["batch"], request))
+        except Exception as trouble:  # code may refuse a batch that it was not asked about
+            problem = "%s: %s" % (type(trouble).__name__, " ".join(str(trouble).split())[:200])
+    del rules
     return {"torch": version, "traces": traces, "refused": problem}
+
+
+# --- the program ---------------------------------------------------------------------------------
+
+CONNECTING = {"socket.getaddrinfo": 0, "socket.gethostbyname": 0, "socket.connect": 1}
+"""The audit event -> which of its arguments is the address (a text there is a local socket)."""
+
+
+def no_connections(event: str, arguments: Any) -> None:
+    """An audit hook: a trace downloads nothing."""
+    place = CONNECTING.get(event)
+    if place is not None and not (place and isinstance(arguments[place], (str, bytes))):
+        raise NoNetwork("a trace makes no connection (%r)" % (arguments[place],))
 
 
 def where(problem: BaseException) -> str:
@@ -246,17 +348,9 @@ def where(problem: BaseException) -> str:
 
 def told(problem: BaseException) -> Dict[str, str]:
     """The answer that says what went wrong."""
-    kind, message = type(problem).__name__, str(problem)
-    guards = sibling("trace_guard")
-    if isinstance(problem, guards.TouchesGpu):
-        kind = "gpu"
-    elif any(words in message for words in guards.WITHOUT_CUDA):
-        kind, message = "gpu", "it asks for CUDA"
-    elif guards.NO_CONNECTION in message:
-        kind = guards.NoNetwork.__name__
     return {
-        "problem": kind,
-        "message": " ".join(message.split())[:500],
+        "problem": type(problem).__name__,
+        "message": " ".join(str(problem).split())[:500],
         "where": where(problem),
         "trace": "".join(traceback.format_exception(type(problem), problem, problem.__traceback__)),
     }
@@ -267,11 +361,10 @@ def main() -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     sys.path[:] = [request["folder"]] + [one for one in sys.path if os.path.abspath(one) != HERE]
-    guards = sibling("trace_guard")
-    sys.addaudithook(guards.no_connections)
+    sys.addaudithook(no_connections)
     try:
-        said: Dict[str, Any] = answer(request)
-    except (Exception, guards.TouchesGpu, SystemExit) as problem:
+        said = answer(request)
+    except (Exception, TouchesGpu, SystemExit) as problem:
         said = told(problem)
     out.write(json.dumps(said) + "\n")
     out.close()

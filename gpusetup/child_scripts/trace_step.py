@@ -1,7 +1,7 @@
 """One training step as a trainer does it: the same on fake tensors and on real ones.
 
-What a user's function may return, how its model is called, where checkpoints and shards are put,
-and the phases of the step. `trace_code.py` runs it on fake tensors; the comparison with real
+What a user's function may return, how its model is called, where checkpoints are put, and the
+phases of the step. `trace_code.py` runs it on fake tensors; the comparison with real
 memory (tests/real_steps.py) runs it on real ones. Python 3.8 syntax.
 """
 
@@ -14,19 +14,14 @@ import inspect
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, List, Optional, Set, Tuple
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint as recompute
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-OPTIMIZERS: Dict[str, Callable[..., Any]] = {
-    "adamw": torch.optim.AdamW,
-    "adam": torch.optim.Adam,
-    "sgd": torch.optim.SGD,
-    "adafactor": getattr(torch.optim, "Adafactor", None) or torch.optim.AdamW,
-}
+OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "adafactor": "Adafactor"}
 KEYS = ("model", "batch", "loss", "optimizer", "dataset")
 """What the function may give; `tune --benchmark` measures loading with the data set."""
 
@@ -37,10 +32,6 @@ class Contract(Exception):
 
 class Question(Exception):
     """There is no such function."""
-
-
-class Untrained(Contract):
-    """The model has nothing that a step would change."""
 
 
 class NoLoss(Contract):
@@ -223,7 +214,7 @@ def usual_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return nn.functional.cross_entropy(output, target)
 
 
-# --- checkpoints and shards --------------------------------------------------------------------
+# --- checkpoints ---------------------------------------------------------------------------------
 
 
 def blocks(model: nn.Module) -> List[nn.Module]:
@@ -261,45 +252,21 @@ def checkpoint(model: nn.Module) -> int:
     return len(parts)
 
 
-def shard(model: nn.Module, mesh: Any, amp: Optional[str]) -> None:
-    """FSDP2 over the mesh: each block a unit, the rest one; `amp` is the units' precision."""
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
-    policy = MixedPrecisionPolicy(
-        param_dtype=DTYPES[amp] if amp else None, reduce_dtype=torch.float32 if amp else None
-    )
-    for part in blocks(model):
-        fully_shard(part, mesh=mesh, mp_policy=policy)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
-
-
-def names_of(model: nn.Module) -> Dict[int, str]:
-    return {id(parameter): name for name, parameter in model.named_parameters()}
-
-
 # --- the optimizer and the step ----------------------------------------------------------------
 
 
-def optimizer_of(
-    job: Job, name: str, foreach: bool, before: Dict[int, str], now: Dict[str, Any]
-) -> Any:
-    """The job's optimizer over the parameters `now`.
-
-    `before` has the names of the parameters before the model was sharded: an optimizer that was
-    made over those is given their successors. `foreach` asks for the form that CUDA uses.
-    """
-    trained = [one for one in now.values() if one.requires_grad]
+def optimizer_of(job: Job, name: str, foreach: bool = False) -> Any:
+    """The job's optimizer, made where it is not; `foreach`: all parameters at once, as on CUDA."""
+    trained = [one for one in job.model.parameters() if one.requires_grad]
     if not trained:
-        raise Untrained("the model has no parameter that is trained")
+        raise Contract("the model has no parameter that is trained")
     given = job.optimizer
-    if isinstance(given, torch.optim.Optimizer):
-        for group in given.param_groups:
-            group["params"] = [now.get(before.get(id(one), ""), one) for one in group["params"]]
-    else:
-        given = (given or OPTIMIZERS[name])(trained)
+    if not isinstance(given, torch.optim.Optimizer):
+        given = (given or getattr(torch.optim, OPTIMIZERS[name]))(trained)
     for group in given.param_groups:
         if foreach and group.get("foreach", True) is None and not group.get("fused"):
             group["foreach"] = True
+    job.optimizer = given
     return given
 
 
@@ -313,27 +280,27 @@ def warm(optimizer: Any) -> None:
 
 
 def step(
-    job: Job,
-    optimizer: Any,
-    amp: Optional[str],
-    begin: Callable[[str], None],
-    keep: Callable[[], None],
-) -> None:
-    """Forward and loss, backward, optimizer.
-
-    `begin` hears of each phase, `keep` is called when the gradients stand.
-    """
-    cast = torch.autocast("cpu", DTYPES[amp]) if amp else contextlib.nullcontext()
+    job: Job, cast: Any, begin: Callable[[str], None] = lambda _: None, scaler: Any = None
+) -> torch.Tensor:
+    """Forward and loss, backward, optimizer; `begin` hears of each, and of what comes after."""
     begin("forward")
     with cast:
         output, loss = loss_of(job.model, job.batch, job.loss)
     if not isinstance(loss, torch.Tensor) or loss.dim():
         raise NoLoss("the loss is %s, no tensor with one value" % described(loss))
     begin("backward")
-    loss.backward()
+    (scaler.scale(loss) if scaler else loss).backward()
     begin("optimizer")
-    keep()
-    optimizer.step()
-    optimizer.zero_grad()
-    job.model.zero_grad()
-    del output, loss
+    if scaler:
+        scaler.step(job.optimizer)
+        scaler.update()
+    else:
+        job.optimizer.step()
+    job.optimizer.zero_grad()
+    del output
+    begin("after")
+    return loss.detach()
+
+
+def autocast(device: str, amp: Optional[str]) -> Any:
+    return torch.autocast(device, DTYPES[amp]) if amp else contextlib.nullcontext()

@@ -2,16 +2,8 @@
 
     watch_nvml.py SECONDS [COUNT]      COUNT 0 or none: until nobody reads any more
 
-The first line says what there is (if `init` is not 0, nothing follows):
-
-    {"init": 0, "message": "Success", "driver_version": "580.95.05",
-     "gpus": [{"index": 0, "mig_index": null, "mig_of": null, "name": "NVIDIA L40S",
-               "uuid": "GPU-...", "lost": false, "problem": null}]}
-
-Before it comes a line for each call until then, said before it is made, in case that one never
-comes back: {"step": "nvmlDeviceGetHandleByIndex", "gpu": 1}.
-
-Then one line is read from stdin: the places in `gpus` to watch, as a JSON list. Then, each time:
+If there is nothing to watch, the only line says why: {"init": 9, "message": "Driver Not Loaded"}.
+Else, each time:
 
     {"at": "2026-11-20T06:03:41.123Z", "seconds": 1.002, "gpus": [{
         "index": 0, "mig_index": null, "mig_of": null, "name": "NVIDIA L40S", "uuid": "GPU-...",
@@ -23,8 +15,7 @@ Then one line is read from stdin: the places in `gpus` to watch, as a JSON list.
                        "kind": "compute", "sm_percent": 96}],
         "lost": false, "problem": null}]}
 
-and what else `SELDOM` and `COUNTERS` name. If there is time for it, a line for each call comes
-before a sample too.
+and what else `SELDOM` and `COUNTERS` name.
 
 What NVML does not tell is null. NVML's memory counts for a MIG instance; its utilisation, clocks,
 power and temperature are only told for the whole GPU. Units and meaning: nvml.h
@@ -35,20 +26,19 @@ and the neighbour `read_nvml`.
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
 import sys
 import time
 from typing import Any, Callable, Dict, List, Tuple
+
+import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
+import read_nvml as READ  # type: ignore[import-not-found, unused-ignore]
 
 Answer = Dict[str, Any]
 Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 
 SLOW_SECONDS = 30.0
 """How often what hardly changes (limits) is read again."""
-QUICK_SECONDS = 0.2
-"""Below this interval only the first sample's calls are said before they are made."""
 ABSENT = (3, 6, 13)
 """NVML: not supported, nothing found, function not found: a gap, not a trouble."""
 LOST = 15
@@ -56,16 +46,6 @@ LANE_BYTES = (0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
 """A second, one way, by the generation of PCIe (PCI-SIG)."""
 
 
-def neighbour(name: str) -> Any:
-    """A script beside this file, also under `-I`."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    try:
-        return importlib.import_module(name)
-    finally:
-        del sys.path[0]
-
-
-READ = neighbour("read_nvml")
 READS = dict(READ.FIELDS)
 
 
@@ -127,8 +107,8 @@ COUNTERS = (
 class Watched:
     """One GPU or MIG instance, with what it told the last time."""
 
-    def __init__(self, handle: Any, identity: Answer, bus: str | None) -> None:
-        self.handle, self.identity, self.bus = handle, troubled(identity), bus
+    def __init__(self, handle: Any, identity: Answer) -> None:
+        self.handle, self.identity = handle, troubled(identity)
         self.seldom: Answer = {}
         self.seldom_at = -SLOW_SECONDS
         self.counters: Dict[str, int] = {}
@@ -140,7 +120,6 @@ class Watched:
     def sample(self, nvml: Any, now: float) -> Answer:
         if self.handle is None:
             return dict(self.identity, processes=None)
-        nvml.gpu, nvml.bus = self.identity["index"], self.bus
         fields = ALWAYS
         if self.identity["mig_of"] is None and not self.lost:
             fields += (*OFTEN, ("use", self.use))
@@ -183,16 +162,12 @@ def troubled(answer: Answer) -> Answer:
 
 def watched(nvml: Any, index: int, ask: Callable[..., Any], *of: Any) -> Watched:
     """The device that `ask` finds `of` what; without a handle it tells nothing but its problem."""
-    nvml.gpu, nvml.bus = index, None
     told = READ.ask(nvml, (("handle", ask),), *of)
     handle = told.pop("handle")
-    if handle is None:
-        told.update(name=None, uuid=None)
-    else:
-        nvml.bus = READ.ask(nvml, READ.IDENTITY[:1], handle)["pci_bus_id"]
+    if handle is not None:
         told = READ.ask(nvml, READ.IDENTITY[1:], handle)
-    told.update(index=index, mig_index=None, mig_of=None)
-    return Watched(handle, told, nvml.bus)
+    empty = dict.fromkeys(("name", "uuid", "mig_index", "mig_of"))
+    return Watched(handle, {**empty, **told, "index": index})
 
 
 def devices(nvml: Any) -> list[Watched]:
@@ -221,7 +196,6 @@ def watch(nvml: Any, watched: list[Watched], every: float, count: int) -> None:
     while True:
         seconds, now = time.monotonic() - began, time.time()
         gpus = [gpu.sample(nvml, seconds) for gpu in watched]
-        nvml.quiet = every < QUICK_SECONDS
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000)
         READ.say({"at": at, "seconds": round(seconds, 3), "gpus": gpus})
         done += 1
@@ -235,27 +209,22 @@ def main(arguments: list[str]) -> Any:
     every = float(arguments[0])
     count = int(arguments[1]) if len(arguments) > 1 else 0
     try:
-        nvml = READ.Announced(READ.binding())
+        nvml = READ.binding()
     except ImportError as problem:
         return READ.say({"init": None, "message": "nvidia-ml-py cannot be imported: %s" % problem})
     try:
         nvml.nvmlInit()
         found = devices(nvml)
-        nvml.gpu = nvml.bus = None
-        driver = READ.ask(nvml, READ.SYSTEM_FIELDS[:1])["driver_version"]
     except nvml.NVMLError as problem:
         return READ.say({"init": problem.value, "message": str(problem)})
     except READ.NotPlausible as problem:
         return READ.say({"init": None, "message": "not plausible: %s" % problem})
-    hello = {"init": 0, "message": "Success", "driver_version": driver}
-    READ.say(dict(hello, gpus=[gpu.identity for gpu in found]))
-    chosen = json.loads(sys.stdin.readline() or "[]")
-    watch(nvml, [found[place] for place in chosen], every, count)
+    watch(nvml, found, every, count)
     return None
 
 
 if __name__ == "__main__":
-    READ.ANSWERS.keep_apart()
+    ANSWERS.keep_apart()
     try:
         main(sys.argv[1:])
     except (BrokenPipeError, KeyboardInterrupt):

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_timeout, system_for
+from gpusetup.commands.common import add_shared, system_for
 from gpusetup.errors import Unsatisfiable
 from gpusetup.render.console import Console
-
-if TYPE_CHECKING:
-    from gpusetup.fleet.node_check import NodeCheckAnswer
-    from gpusetup.system.system import System
 
 SUMMARY = (
     "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without torch "
@@ -26,43 +21,26 @@ EXAMPLES = (
 )
 
 
-LIMIT_WORDS = "how long the driver may take to answer (3.5, the longest)"
-
-
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--profile", metavar="FILE", help="what `fleet check --json` said of a sound node"
+    add_shared(parser, "--profile")
+    add_shared(
+        parser, "--timeout", help="how long the driver may take to answer (3.5, the longest)"
     )
-    parser.add_argument(
-        "--gpus", metavar="LIST", help="only these GPUs: 0,3 (as in SLURM_JOB_GPUS)"
-    )
-    add_timeout(parser, LIMIT_WORDS)
 
 
 def run(options: Namespace, out: Console) -> int:
-    from gpusetup.probe.node import LIMIT_SECONDS
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.fleet.node_check import checked
+    from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
+    from gpusetup.render.language import ERROR, GOOD, Row, Screen
 
     expected = expected_of(options.profile)
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
-    answer = looked(expected, options.gpus, system_for(out), limit)
-    from gpusetup.render.language import ERROR, GOOD, Row, Screen
-
+    record = read_node(system_for(out), limit)
+    answer = checked(name_of_node(), record, expected, load_catalog())
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
     out.answer(answer, Screen((Row(state, f": {answer.reason}", hang=2),)))
     return 0 if answer.ok else Unsatisfiable.exit_code
-
-
-def looked(
-    expected: Mapping[str, str], gpus: str | None, system: System, limit: float
-) -> NodeCheckAnswer:
-    """The node as it is now, judged, as a job with these GPUs sees it; None: all of them."""
-    from gpusetup.catalog.file import load_catalog
-    from gpusetup.fleet.node_check import Job, checked, only
-    from gpusetup.probe.node import name_of_node, read_node
-
-    record = read_node(system, limit)
-    job = only(Job(snapshot=record.snapshot, facts=record.facts, expected=expected), gpus)
-    return checked(name_of_node(), job, load_catalog())
 
 
 def expected_of(name: str | None) -> Mapping[str, str]:

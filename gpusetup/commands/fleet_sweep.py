@@ -7,17 +7,14 @@ import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_limit
+from gpusetup.commands.common import add_shared
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
-from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
-    from gpusetup.fleet.sweep.judge import Result
     from gpusetup.verify.ranks.launch import Rank
 
-LIMIT_SECONDS, MEET_SECONDS = 30.0, 240.0
-BYTES = {"cpu": 1 << 22, "cuda": 1 << 27}
+LIMIT_SECONDS = 30.0
 NO_LAUNCHER = "`fleet sweep` is one rank of several, and nothing here says which of how many"
 LAUNCHERS = (
     "start it with a launcher, one rank per GPU: `srun --ntasks-per-node=8 gpusetup fleet sweep`, "
@@ -28,8 +25,8 @@ LAUNCHERS = (
 
 
 SUMMARY = (
-    "Start it with a launcher, as every rank: the ranks compute and exchange data in pairs, and it "
-    "names the rank, node or path that is slow, broken or silent. Exit 1 if one is."
+    "Start it with a launcher, as every rank: the ranks exchange data in pairs, and it names the "
+    "rank, node or path that is slow, broken or silent. Exit 1 if one is."
 )
 EXAMPLES = (
     "srun --ntasks-per-node=8 gpusetup fleet sweep",
@@ -38,9 +35,8 @@ EXAMPLES = (
 
 
 def configure(group: ArgumentParser) -> None:
-    group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
-    group.add_argument("--python", metavar="PATH", help="the Python whose torch is used")
-    add_limit(group, f"for each round ({LIMIT_SECONDS:g})")
+    add_shared(group, "--device", "--python")
+    add_shared(group, "--limit", help=f"for each round ({LIMIT_SECONDS:g})")
 
 
 def run(options: Namespace, out: Console) -> int:
@@ -52,7 +48,7 @@ def run(options: Namespace, out: Console) -> int:
         rank = rank_in(os.environ)
         if rank is None:
             raise UsageError(NO_LAUNCHER, hint=LAUNCHERS)
-        return _lead(rank, options, out) if rank.rank == 0 else _follow(rank, options, out)
+        return (_follow if rank.rank else _lead)(rank, options, out)
     except Stop as problem:
         kind = UsageError if isinstance(problem, WrongQuestion) else Blocked
         raise kind(problem.message, hint=problem.hint) from problem
@@ -69,21 +65,16 @@ def _worker(options: Namespace, device: str) -> tuple[str, ...]:
 
 def _lead(rank: Rank, options: Namespace, out: Console) -> int:
     from gpusetup.fleet.sweep.answer import answer
-    from gpusetup.fleet.sweep.lead import Leader, Sizes
-    from gpusetup.model.frozen import replace
-    from gpusetup.render.sweep import sweep_screen
+    from gpusetup.fleet.sweep.lead import MEET_SECONDS, Leader
+    from gpusetup.render.fleet import sweep_screen
 
     worker = _worker(options, f"{options.device}:{rank.local}")
-    limit = options.limit or LIMIT_SECONDS
-    sizes = Sizes(bytes=BYTES["cpu"], limit=limit, meet=MEET_SECONDS)
-    leader, code = Leader(rank, worker, _worker(options, "store"), sizes), 1
+    leader, code = Leader(rank, worker, _worker(options, "store")), 1
     try:
         out.talk(f"{rank.world} ranks; waiting for them at most {MEET_SECONDS:g} s")
         leader.meet()
-        if any(unit.device != "cpu" for unit in leader.units):
-            leader.sizes = replace(sizes, bytes=BYTES["cuda"])
         began = time.monotonic()
-        sweep = leader.sweep(lambda result: _tell(result, out))
+        sweep = leader.sweep(options.limit or LIMIT_SECONDS)
         hosts = {number: leader.host(number) for number in range(rank.world)}
         found = answer(sweep, leader.absent, hosts, time.monotonic() - began)
         code = 0 if found.ok else Unsatisfiable.exit_code
@@ -93,24 +84,15 @@ def _lead(rank: Rank, options: Namespace, out: Console) -> int:
         leader.end(code)
 
 
-def _tell(result: Result, out: Console) -> None:
-    asked = result.round
-    what = f"{asked.stage}{' again' * asked.again}"
-    silent = f", silent: {list(result.silent)}" if result.silent else ""
-    out.debug(f"round {asked.number}: {what}, {len(asked.asked)} ranks{silent}")
-
-
 def _follow(rank: Rank, options: Namespace, out: Console) -> int:
     from gpusetup.fleet.sweep.follow import take_part
     from gpusetup.verify.ranks.gathering import Spoke
 
     spoke = Spoke(rank)
-    home = {"host": rank.host, "local": rank.local}
     worker = _worker(options, f"{options.device}:{rank.local}")
-    end = take_part(spoke, worker, home)
+    end = take_part(spoke, worker)
     if not end:
         out.talk(
-            f"error: rank {rank.rank} on {plain(rank.host)}: rank 0 at {plain(rank.address)} ended "
-            "without a word"
+            f"error: rank {rank.rank} on {rank.host}: rank 0 at {rank.address} ended without a word"
         )
     return int(end.get("exit", Unsatisfiable.exit_code))

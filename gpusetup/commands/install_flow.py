@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable
@@ -10,18 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpusetup.causes.torch import INSTALL_UNFINISHED
 from gpusetup.commands.common import gather
-from gpusetup.install import conda
+from gpusetup.errors import Blocked
 from gpusetup.install.answers import plan_answer, unchanged_answer
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import by_conda, describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
 from gpusetup.install.job import new_job
-from gpusetup.install.joint.coming import with_set
 from gpusetup.install.log import Log
-from gpusetup.install.make_plan import plan_task
+from gpusetup.install.make_plan import free_bytes, plan_task
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove, prove
 from gpusetup.install.recovery import (
@@ -33,7 +30,6 @@ from gpusetup.install.refusals import refuse_unnamed_base
 from gpusetup.install.request import InstallRequest, question_of
 from gpusetup.install.switching import change
 from gpusetup.install.switching.journal import STORE, UNDO, read_journal
-from gpusetup.install.target.disk_space import free_bytes
 from gpusetup.install.target.find import (
     Target,
     check_leaving,
@@ -43,15 +39,16 @@ from gpusetup.install.target.find import (
     venv_to_make,
 )
 from gpusetup.install.target.in_use import users_of
+from gpusetup.install.together import with_set
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.shell import OWN_SYSTEM
+from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.probe.target import choose_target
 from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
-from gpusetup.render.language import Row, Screen, plain, section
+from gpusetup.render.language import Screen
 from gpusetup.render.progress import fetching
 from gpusetup.resolver.companions import pinned_in_words
 from gpusetup.system.system import System
@@ -66,10 +63,7 @@ class Session:
     def __init__(self, options: Namespace, out: Console, log: Log) -> None:
         self.options, self.out = options, out
         self.request = request_of(options)
-        self.job = new_job(log, self.talk, partial(fetching, out.talk))
-
-    def talk(self, text: str) -> None:
-        self.out.talk(plain(text))
+        self.job = new_job(log, out.talk, partial(fetching, out.talk))
 
     def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> int:
         """Show what will be done, ask, do it; the exit code."""
@@ -110,13 +104,11 @@ def install(session: Session) -> int:
     packages or puts the previous ones back."""
     request, job = session.request, session.job
     target, machine = _read(session)
-    program = conda.conda_program(os.environ)
-    theirs = bool(by_conda(machine) and program and not (request.wheelhouse or request.venv))
-    question = question_of(request, machine, target.installed, by_conda=theirs)
+    if by_conda(machine) and not (request.wheelhouse or request.venv or request.download):
+        return _by_conda(session, machine)
+    question = question_of(request, machine, target.installed, by_conda=False)
     if question.asked.left_out_words:
         job.talk(question.asked.left_out_words)
-    if theirs and program:
-        return _install_by_conda(session, target, decide(question, job.talk), program)
     if request.wheelhouse:
         wanted = use_wheelhouse(job, target, request.wheelhouse, question.wanted)
         question = replace(question, wanted=wanted)
@@ -150,7 +142,7 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
     """The target and the machine around it, both read after an interrupted installation was ended:
     what it leaves is not what there is."""
     request, options = session.request, session.options
-    recover_unfinished(target_folder(request), session.talk, dry_run=request.dry_run)
+    recover_unfinished(target_folder(request), session.out.talk, dry_run=request.dry_run)
     venv = request.venv
     if venv is not None:
         is_new = venv_to_make(venv)
@@ -162,7 +154,7 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
 def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dict[str, Any] | None:
     """None if it has to be installed again; else what verify said, empty if it was not asked. What
     a dry run found interrupted is never right: that is ended first."""
-    if any(event.kind == INSTALL_UNFINISHED.id for event in task.machine.events):
+    if any(event.kind == "install-unfinished" for event in task.machine.events):
         return None
     if session.request.no_verify or session.request.dry_run:
         return {}
@@ -199,34 +191,21 @@ def _plan_screen(plan: Plan, answer: InstallAnswer) -> Screen:
     )
 
 
-# --- by conda, mamba or micromamba, where torch is theirs ---------------------------------------
+# --- by conda, where torch is conda's ------------------------------------------------------------
 
 
-def _install_by_conda(session: Session, target: Target, task: Task, program: str) -> int:
-    """Another installer would leave two torches in one place."""
-    request, job = session.request, session.job
-    if task.is_done:
-        return _unchanged(session, target, task)
-    plan = conda.plan_by_conda(task, target, program)
-    build, planned = task.build, plan_answer(job, plan, task)
-    said = "" if request.yes and not request.dry_run else conda.conda_says(plan)
-    screen = screens.plan_screen(
-        planned,
-        {"from": f"{build.backend} of {build.channel}"},
-        section("conda says", [Row(f"  {line}", hang=4) for line in said.splitlines()]),
-        warnings=screens.in_use(plan.used_by),
-        notes=task.resolution.notes,
+def _by_conda(session: Session, machine: Snapshot) -> int:
+    """conda's own command is shown: another installer would leave two torches in one place."""
+    answer, screen = _described(session.request, session.out.talk, machine)
+    session.out.answer(answer, screen)
+    if session.request.dry_run or answer.state == "unchanged":
+        return 0
+    python = answer.target
+    raise Blocked(
+        f"conda has installed torch into {python}, and conda itself changes it",
+        hint="nothing was changed; type the command above, then test the result: "
+        f"`{own_line('gpusetup', 'verify', '--python', python)}`",
     )
-
-    def done() -> Done:
-        outcome = conda.execute_conda(job, plan, verify=not request.no_verify)
-        now = replace(plan, after=conda.seen(plan.target))
-        answer = plan_answer(job, now, task, outcome)
-        passed = outcome.verdict is None or outcome.verdict["verdict"] == "passed"
-        back = conda.way_back(Path(plan.target, STORE))
-        return answer, screens.end_screen(answer, undo=back), passed
-
-    return session.carry_out(planned, screen, done)
 
 
 # --- `--undo` -----------------------------------------------------------------------------------
@@ -235,7 +214,7 @@ def _install_by_conda(session: Session, target: Target, task: Task, program: str
 def undo(session: Session) -> int:
     """The packages that the last installation replaced come back."""
     request, job, folder = session.request, session.job, target_folder(session.request)
-    ended = recover_unfinished(folder, session.talk, dry_run=request.dry_run)
+    ended = recover_unfinished(folder, session.out.talk, dry_run=request.dry_run)
     if ended and ended.phase != "keeping":  # to end it was the undo
         answer = InstallAnswer(
             state="restored", target=str(folder), before=ended.after, after=ended.before, steps=()
@@ -243,7 +222,6 @@ def undo(session: Session) -> int:
         session.out.answer(answer, screens.end_screen(answer, "undone"))
         return 0
     store, system = folder / STORE, System()
-    conda.refuse_undo(store)
     layout = layout_of(system, choose_target(system, str(folder)).python)
     check_target(layout)
     journal = change.undo_known(store, layout).journal
@@ -279,7 +257,7 @@ def _download(session: Session, target: Target, task: Task) -> int:
 
     def done() -> Done:
         text = fetch_into_folder(job, plan)
-        return plan_answer(job, plan, None), plain(f"{text}\n"), True
+        return plan_answer(job, plan, None), f"{text}\n", True
 
     return session.carry_out(planned, _plan_screen(plan, planned), done)
 
@@ -287,20 +265,24 @@ def _download(session: Session, target: Target, task: Task) -> int:
 def show_described(options: Namespace, out: Console) -> int:
     """The commands as one would type them on the machine that is described; nothing is asked."""
     machine = gather(options, out)
-    answer, task = describe(request_of(options), lambda text: out.talk(plain(text)), machine)
+    out.answer(*_described(request_of(options), out.talk, machine))
+    return 0
+
+
+def _described(
+    request: InstallRequest, talk: Callable[[str], None], machine: Snapshot
+) -> tuple[InstallAnswer, Screen]:
+    answer, task = describe(request, talk, machine)
     build, asked = task.build, task.asked
     if task.is_done:
-        screen = screens.end_screen(answer, notes=task.notes)
-    else:
-        comes = not build.labelled and "torch" in asked.family
-        told = {
-            "packages": without_logins(", ".join(asked.packages)),
-            "stays": ", ".join(asked.pinned),
-            "backend": build.backend if comes else None,
-            "fallback": screens.fallback(task.fallbacks),
-        }
-        broken = pinned_in_words(machine, build) if task.decision.moves else ()
-        notes, system = (*broken, *task.all_notes), machine.os.family or OWN_SYSTEM
-        screen = screens.plan_screen(answer, told, notes=notes, system=system)
-    out.answer(answer, screen)
-    return 0
+        return answer, screens.end_screen(answer, notes=task.notes)
+    comes = not build.labelled and "torch" in asked.family
+    told = {
+        "packages": without_logins(", ".join(asked.packages)),
+        "stays": ", ".join(asked.pinned),
+        "backend": build.backend if comes else None,
+        "fallback": screens.fallback(task.fallbacks),
+    }
+    broken = pinned_in_words(machine, build) if task.decision.moves else ()
+    notes, system = (*broken, *task.all_notes), machine.os.family or OWN_SYSTEM
+    return answer, screens.plan_screen(answer, told, notes=notes, system=system)

@@ -37,23 +37,6 @@ def strategy_named(text: str) -> str:
     return meaning("strategy", text) or text.lower().replace("_", "-")
 
 
-def targets_named(text: str) -> str:
-    """Which linear layers adapters are beside, by a name or by the layers' own, with commas.
-
-    >>> targets_named("q_proj,v_proj"), targets_named("query_key_value"), targets_named("all")
-    ('qv', 'qv', 'all')
-    """
-    names = frozenset(text.split(","))
-    known = "qv" if names == QUERY_VALUE else meaning("targets", text)
-    return known or ("attention" if names <= ATTENTION_LAYERS else "all")
-
-
-ATTENTION_LAYERS = frozenset(
-    ("q_proj", "k_proj", "v_proj", "o_proj", "output_proj", "query", "key", "value")
-)
-"""The names of attention's linear layers."""
-QUERY_VALUE = frozenset(("q_proj", "v_proj"))
-
 NO_MEMORY = re.compile(
     r"(?i)(dir|path|file|dataset|data_files|template|prompt|log|save|eval|seed|lr|learning|warmup|"
     r"epoch|steps|step_size|scheduler|decay|beta|eps|momentum|alpha|wandb|mlflow|tensorboard|report|"

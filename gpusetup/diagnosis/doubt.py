@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.causes.record import RECORDS, Alike
+from gpusetup.causes.alike import SETTLES
+from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import events, is_report
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import replace
@@ -21,33 +22,35 @@ def left_open(
     reading that decides. What is itself only seen is no cause."""
     if about is None:
         return (), None
-    doubt = _doubt(context, about)
+    asks, likewise = _doubt(context, about)
     causes = [one.id for one in beside]
-    for one in doubt.causes if doubt else ():
+    for one in likewise:
         record = RECORDS.get(one)
         if not record or not any(question(context) for question in record.impossible):
             causes.append(one)
     known = (one for one in dict.fromkeys(causes) if one not in (cause, about.id))
     others = (one for one in known if one not in RECORDS or not RECORDS[one].symptom)
-    return tuple(others), doubt.asks if doubt else None
+    return tuple(others), asks
 
 
-def _doubt(context: RuleContext, about: Finding) -> Alike | None:
-    """The first row that a text leaves open; None where it shows what decides."""
+def _doubt(context: RuleContext, about: Finding) -> tuple[str | None, tuple[str, ...]]:
+    """The first reading that a text leaves open, and what may be; none where it shows both."""
     machine, record = context.snapshot, RECORDS[about.id]
     if not is_report(context):
-        return None
+        return None, ()
     shown = {
         "gpus": machine.gpus,
         "driver": machine.driver.version,
         "torch": machine.torch.version or machine.torch.cuda,
         "kernels": machine.torch.kernels,
-        "python": machine.python.version,
         "bus": machine.pci_devices,
         "program": any("said" not in e.values for e in events(context, *record.kinds)),
     }
-    rows = (row for row in record.alike if not any(shown[name] for name in row.settled_by))
-    return next(rows, None)
+    others = () if record.symptom else ("program",)
+    for asks, causes in record.alike.items():
+        if not any(shown[name] for name in SETTLES.get(asks, others)):
+            return asks, causes
+    return None, ()
 
 
 def cause_behind(context: RuleContext, symptom: Finding) -> Finding | None:

@@ -10,7 +10,6 @@ import re
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.layers import STAGES, Layer
-from gpusetup.causes.programs import PROGRAM_FAILED
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import events, in_container, is_report, on, package
 from gpusetup.model.finding import Finding, Fix, typed
@@ -19,7 +18,7 @@ from gpusetup.model.frozen import replace
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
     from gpusetup.messages.programs import Program
-    from gpusetup.model.failing import Stage
+    from gpusetup.model.finding import Stage
     from gpusetup.model.shell import Lines
 
 
@@ -127,4 +126,4 @@ def _says_at_what(context: RuleContext, finding: Finding) -> bool:
     if any("Graphics Exception: " in evidence.text for evidence in finding.evidence):
         return False
     own = any(event.values.get("own") for event in events(context, finding.id))
-    return own or finding.id != PROGRAM_FAILED.id
+    return own or finding.id != "program-failed"

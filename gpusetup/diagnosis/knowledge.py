@@ -29,7 +29,7 @@ VERDICTS = (
         ),
         not_when="Any error finding; a warning alone (an idle PCIe link, a capability that a later "
         "minor covers) changes nothing",
-        way_out="Nothing to do",
+        text="Nothing to do",
         source="gpusetup",
     ),
     Cause(
@@ -38,7 +38,7 @@ VERDICTS = (
         title="not enough information to tell what is wrong",
         means="No rule found an error, and nothing shows a working stack.",
         proven_by="Neither a finding nor a healthy stack",
-        way_out="`gpusetup doctor` on the machine itself, or the output of `gpusetup snapshot`",
+        text="`gpusetup doctor` on the machine itself, or the output of `gpusetup snapshot`",
         source="gpusetup",
     ),
 )
@@ -72,11 +72,11 @@ def as_known(row: Cause) -> KnownFinding:
 
     return KnownFinding(
         id=row.id,
-        title=row.title,
+        title=row.name,
         means=row.means,
-        proven_by=row.proven_by,
+        proven_by=row.proven_by or "A program's message says so",
         not_when=row.not_when,
-        way_out=row.way_out,
+        way_out=row.text.removesuffix(". "),
         explains=consequences(row),
         source=row.source,
     )

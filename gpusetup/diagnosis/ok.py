@@ -22,7 +22,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.presence import serves_its_maker
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
-from gpusetup.model.failing import COMPLAINT
+from gpusetup.model.finding import COMPLAINT
 from gpusetup.model.machine import Event, visible_gpus
 
 if TYPE_CHECKING:
@@ -38,9 +38,8 @@ KERNELS_XIDS = frozenset({"13", "31", "43", "45"})
 
 def _has_no_match(context: RuleContext) -> bool:
     """Whether a library of CUDA fails: nothing that was said before counts as healthy then."""
-    from gpusetup.causes.running import CUDA_CALL_NOT_SUPPORTED, CUDA_LIBRARY_ERROR
 
-    return bool(events(context, CUDA_LIBRARY_ERROR.id, CUDA_CALL_NOT_SUPPORTED.id))
+    return bool(events(context, "cuda-library-error", "cuda-call-not-supported"))
 
 
 def may_be_ok(context: RuleContext) -> bool:

@@ -10,10 +10,9 @@ import re
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.lenders import lender_of
-from gpusetup.evidence.context import RuleContext, in_container, is_report, on
+from gpusetup.evidence.context import RuleContext, in_container, on
 from gpusetup.fixes import paste
-from gpusetup.fixes.disk_space import first_room
-from gpusetup.model.finding import Alternative, Finding, Fix, Severity, each_block, typed
+from gpusetup.model.finding import Alternative, Finding, Fix, each_block, typed
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import (
     Line,
@@ -21,8 +20,6 @@ from gpusetup.model.shell import (
     is_speakable,
     more,
     sets_a_variable,
-    settings_in_powershell,
-    unsetting,
 )
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.resolver.situation import first_drivers
@@ -33,8 +30,6 @@ def pasted(context: RuleContext, finding: Finding) -> Finding:
     fix = finding.fix
     if fix is None:
         return finding
-    if finding.severity is Severity.ERROR:
-        fix = first_room(context, fix)
     windows = on(context, "windows")
 
     def whole(block: Alternative) -> Alternative | None:
@@ -43,7 +38,7 @@ def pasted(context: RuleContext, finding: Finding) -> Finding:
         )
         return None if any(bad) else block
 
-    kept = in_either_shell(context, each_block(fix, whole))
+    kept = each_block(fix, whole)
     said = f"{kept.text}{_least_driver(context, kept)}{_holds(context, kept)}"
     # What a container's engine says is read on its host, and mended there.
     if lender_of(context):
@@ -51,30 +46,6 @@ def pasted(context: RuleContext, finding: Finding) -> Finding:
     elif in_container(context) and not finding.id.startswith("container-"):
         kept = _placed(kept)
     return replace(finding, fix=replace(kept, text=said))
-
-
-SHELLS = re.compile(r"(?:export|unset|lspci) ")
-"""How a line begins that PowerShell writes in another way."""
-
-
-def in_either_shell(context: RuleContext, fix: Fix) -> Fix:
-    """The fix with what is typed on Windows, where a text does not tell its system."""
-    machine = context.snapshot
-    unknown = is_report(context) and machine.os.family is None and not machine.container.kind
-    if not unknown or not any(map(SHELLS.match, fix.commands)):
-        return fix
-    there = tuple(map(_in_powershell, fix.commands))
-    if any(map(SHELLS.match, there)):
-        return replace(fix, text=f"{fix.text}. The command is for Linux; on Windows leave it out")
-    also = Alternative(title="on Windows, in PowerShell", commands=there)
-    return replace(fix, alternatives=(also, *fix.alternatives))
-
-
-def _in_powershell(line: Line) -> Line:
-    if "$" in line or not SHELLS.match(line):
-        return line
-    named = line.removeprefix("unset ")
-    return settings_in_powershell(line) if named == line else unsetting(named, "powershell")
 
 
 def _in_cells(block: Alternative) -> Alternative:
@@ -106,11 +77,10 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
         found.append(build.backend)
     family = "windows" if machine.os.wsl else machine.os.family or "linux"
     floors = {f"{one} needs NVIDIA driver": _floor(context, one, family) for one in found}
-    lacking = {what: floor for what, floor in floors.items() if floor and floor not in fix.text}
+    firsts = [first for _, first in first_drivers(machine, context.catalog)]
+    least = {what: max((floor, *firsts), key=parsed) for what, floor in floors.items() if floor}
+    lacking = {what: floor for what, floor in least.items() if floor not in fix.text}
     here = machine.driver.version
-    for name, first in first_drivers(machine, context.catalog) if lacking else ():
-        if all(parsed(first) > parsed(one) for one in (*lacking.values(), here or "0")):
-            lacking[f"{name.replace('unknown', 'this GPU')} itself"] = first
     needs = ", ".join(f"{what} {floor} or newer" for what, floor in lacking.items())
     known = f"found: {here}" if here else "`nvidia-smi` shows yours"
     return f". {needs} ({known})" if needs else ""

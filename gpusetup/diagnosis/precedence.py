@@ -1,8 +1,7 @@
 """Which of several findings is the root: the order of their records.
 
-Findings stand in the order of the `place` of their records: the layer, the rank in it. What is only
-a consequence of a cause says its layer (`SHOWS`) and its record (`explains`). Only the records of
-files that are loaded are asked: the file of every finding that was made is.
+Findings stand in the order of their records: the layer, the rank in it. What is only a consequence
+of a cause says its layer (`SHOWS`) and its record (`explains`).
 """
 
 from __future__ import annotations
@@ -23,13 +22,15 @@ def place_of(finding: Finding) -> tuple[int, int, str]:
 def consequences(cause: Cause) -> tuple[str, ...]:
     """What a cause explains where both are there: of its layer, and of its own.
 
-    >>> from gpusetup.causes import cuda_start
-    >>> consequences(cuda_start.CUDA_SEES_NO_DEVICE)
+    >>> from gpusetup.causes import table
+    >>> consequences(RECORDS["cuda-sees-no-device"])
     ('torch-sees-no-gpu', 'gpu-check-failed')
     """
     shown = SHOWS.get(cause.place[0], ()) if cause.place else ()
-    after = (one for one in shown if one not in RECORDS or RECORDS[one].order > cause.order)
-    return tuple(dict.fromkeys((*after, *cause.explains)))
+    after = (one for one in shown if RECORDS[one].order > cause.order)
+    # What explains the cause itself is none of its consequences.
+    theirs = (one for one in after if cause.id not in RECORDS[one].explains)
+    return tuple(dict.fromkeys((*theirs, *cause.explains)))
 
 
 def linked(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -65,3 +66,15 @@ def root_of(findings: tuple[Finding, ...]) -> Finding | None:
         if one.severity is Severity.WARNING and place_of(one)[0] == Layer.LOSSES
     )
     return next(iter(unexplained(findings)), None) or min(losses, key=place_of, default=None)
+
+
+def trouble_elsewhere(findings: tuple[Finding, ...], *, torch_stays: bool) -> Finding | None:
+    """The finding that must be mended before torch can be: a root in what the process is told, the
+    container, the driver or the GPU; a driver that the torch asks for, which stays all the same."""
+    for one in findings:
+        record = RECORDS[one.id]
+        below = record.place and Layer.PROCESS <= record.place[0] <= Layer.READINESS
+        old_driver = torch_stays and one.fix and one.fix.min_driver
+        if one.severity in record.before_torch or (one.root and (below or old_driver)):
+            return one
+    return None

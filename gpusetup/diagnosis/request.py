@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from gpusetup.causes.wheels import WRONG_INDEX
 from gpusetup.evidence.context import RuleContext
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
@@ -85,7 +84,7 @@ def chosen_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Decisi
 def _refuses(event: Event) -> bool:
     """Whether the index that a text asks for has nothing for this machine."""
     nothing = event.kind == "no-matching-distribution" and not event.values.get("versions")
-    return nothing or event.kind == WRONG_INDEX.id
+    return nothing or event.kind == "wrong-index"
 
 
 def _backends(machine: Snapshot, catalog: Catalog) -> list[str]:

@@ -43,6 +43,6 @@ RULE_BROKEN = Cause(
     title="a rule of gpusetup broke",
     means="This is a fault of gpusetup. The other findings are still valid; please report it.",
     proven_by="An exception in a rule",
-    way_out="Report it",
+    text="Report it",
     source="gpusetup",
 )

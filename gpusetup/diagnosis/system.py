@@ -57,7 +57,7 @@ def on_this_system(context: RuleContext, finding: Finding) -> Finding:
 
 def _in_wsl(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     """Without kernel modules; by Windows' driver where the way out was one of the driver's."""
-    from gpusetup.causes.wsl import driver_of_windows
+    from gpusetup.causes.windows import driver_of_windows
 
     layer = (RECORDS[finding.id].place or (None,))[0]
     kept, text = (

@@ -8,14 +8,8 @@ from collections.abc import Iterator
 from gpusetup.catalog.companion_table import companion_table, releases_for, takes_torch
 from gpusetup.catalog.companions import serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
-from gpusetup.causes.companions import (
-    GUARDED_SET_CHANGED,
-    PAIR_MISMATCH,
-    TORCHAUDIO_MISMATCH,
-    TORCHVISION_MISMATCH,
-)
 from gpusetup.causes.lenders import lender_of
-from gpusetup.causes.record import Cause
+from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -24,10 +18,9 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     value_evidence,
 )
-from gpusetup.evidence.plausible import is_a_name
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Findings, Fix, Severity
+from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line
 from gpusetup.readings.packages import FAMILY, normalised
@@ -39,7 +32,7 @@ IMAGE_WARNING = "torchvision-image-mismatch"
 def companions(context: RuleContext) -> Findings:
     for name, cause in NAMES:
         image = events(context, IMAGE_WARNING) if name == "torchvision" else ()
-        said = events(context, cause.id) or image
+        said = events(context, cause) or image
         differs = _differs(context, name)
         if said or differs:
             alone = said != image or says_nothing_else(context, IMAGE_WARNING)
@@ -47,14 +40,13 @@ def companions(context: RuleContext) -> Findings:
             works = not alone if said else context.torch.cuda_available
             pair = f"{name} does not belong to this torch{differs}"
             fix = _companion_fix(context, name)
-            only = Severity.WARNING if works else None
             seen = (*said, shown(context, "packages", pair))
-            yield finding(context, cause, seen, fix=fix, severity=only, pair=pair)
+            yield finding(context, cause, seen, fix=fix, weak=works, pair=pair)
 
 
-NAMES: tuple[tuple[Name, Cause], ...] = (
-    ("torchvision", TORCHVISION_MISMATCH),
-    ("torchaudio", TORCHAUDIO_MISMATCH),
+NAMES: tuple[tuple[Name, str], ...] = (
+    ("torchvision", "torchvision-mismatch"),
+    ("torchaudio", "torchaudio-mismatch"),
 )
 
 
@@ -119,9 +111,10 @@ def pairs(context: RuleContext) -> Findings:
                 commands=tuple(paste.pip(context, "install", "--no-deps", one) for one in fitting),
             )
             evidence = (value_evidence(context, "packages", pair),)
-            yield PAIR_MISMATCH.found(pair, evidence=evidence, fix=fix)
+            yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
 
 
+CHANGED = "guarded-set-changed"
 PIN = r"(?<!\S)([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.+!]*)(?!\S)"
 """A pin as the probe writes it; in somebody's snapshot anything may stand there."""
 
@@ -135,28 +128,9 @@ def guarded_set_changed(context: RuleContext) -> Findings:
         pins = re.findall(PIN, said.get("pins", ""))
         moved = {n: v for n, v in pins if here.get(n) and not is_same(v, here[n])}
         for name in [*moved][:1]:
-            tool = said.get("tool", "")
-            named = said.get("how") == "named" and is_a_name(tool)
-            when = f"when it was {said.get('how', 'guarded')} on {said.get('when', 'its day')}"
-            by = f"; {said['by']} put it there on {said.get('on')}" if "by" in said else ""
-            beside = f" together with {said['with'].replace(' ', ', ')}" if "with" in said else ""
-            yield finding(
-                context,
-                GUARDED_SET_CHANGED,
-                (event,),
-                fix=Fix(
-                    text="Put the guarded versions back; if you meant the change, `gpusetup guard "
-                    "--write` guards the new set",
-                    # uv builds a tool's environment from its receipt.
-                    commands=(paste.command(context, "uv", "tool", "upgrade", "--reinstall", tool),)
-                    if named
-                    else tuple(_back(context, moved)),
-                ),
-                name=name,
-                was=moved[name],
-                since=f"in the receipt of the tool {tool}" if named else when,
-                now=f"{here[name]} now{by}{beside}",
-            )
+            fix = Fix(text=RECORDS[CHANGED].text, commands=tuple(_back(context, moved)))
+            was, now = moved[name], here[name]
+            yield finding(context, CHANGED, (event,), fix=fix, name=name, was=was, now=now)
 
 
 def is_same(pinned: str, here: str) -> bool:

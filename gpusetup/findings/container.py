@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.causes.containers import (
-    CONTAINER_DRIVER_CAPABILITY_MISSING,
-    CONTAINER_NO_GPU,
-    CONTAINER_NVML_LOST,
-    CUDA_VISIBLE_DEVICES_HIDDEN,
-)
-from gpusetup.causes.wsl import WSL_DRIVER, WSL_LIBRARIES, WSL_LINUX_DRIVER
+from gpusetup.causes.windows import WSL_LIBRARIES
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
@@ -24,17 +18,17 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     whole_number,
 )
-from gpusetup.evidence.given import not_asked_for
+from gpusetup.evidence.places import not_asked_for
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.findings.presence import NVML_UNKNOWN, says_only_no_smi
-from gpusetup.model.finding import Findings, Severity
+from gpusetup.model.finding import Findings
 from gpusetup.model.machine import Events
 
 
 def wsl_driver(context: RuleContext) -> Findings:
     """WSL without a way to the Windows driver."""
     machine = context.snapshot
-    said = events(context, WSL_DRIVER.id)
+    said = events(context, "wsl-driver")
     nodes = machine.devices
     no_bridge = nodes is not None and not any(node.path == "/dev/dxg" for node in nodes)
     silent = machine.driver.library_found is False or machine.driver.nvml_code
@@ -42,7 +36,7 @@ def wsl_driver(context: RuleContext) -> Findings:
     unreached = machine.os.wsl and blind and not driver_answers(context)
     if (said or unreached) and not context.other_host:
         here = shown(context, "os.wsl", f"WSL, kernel {machine.os.kernel or 'unknown'}")
-        yield finding(context, WSL_DRIVER, (*said, *events(context, *NO_DRIVER_IN_WSL), here))
+        yield finding(context, "wsl-driver", (*said, *events(context, *NO_DRIVER_IN_WSL), here))
 
 
 NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "cuda-unavailable")
@@ -59,9 +53,15 @@ def wsl_linux_driver(context: RuleContext) -> Findings:
     """A Linux driver library inside WSL stands before Windows' own."""
     path = context.driver.libcuda_path or ""
     if context.os.wsl and path.startswith("/") and WSL_LIBRARIES not in path:
-        works = None if context.snapshot.cuda_api.init_code else Severity.WARNING
         about = "driver.libcuda_path"
-        yield seen(context, WSL_LINUX_DRIVER, about, path, severity=works, path=path)
+        yield seen(
+            context,
+            "wsl-linux-driver",
+            about,
+            path,
+            weak=not (context.snapshot.cuda_api.init_code),
+            path=path,
+        )
 
 
 NOTHING = ("", "-1", "none", "void", "NoDevFiles")
@@ -69,7 +69,7 @@ NOTHING = ("", "-1", "none", "void", "NoDevFiles")
 
 def container_no_gpu(context: RuleContext) -> Findings:
     """A container that was started without its host's GPU."""
-    said = (*events(context, CONTAINER_NO_GPU.id), *_blind_beside_a_driver(context))
+    said = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
     # A text with an error that needs a GPU: nvidia-smi is only not in the image.
     computed = context.torch.cuda_available or events(context, "out-of-memory", "xid")
     if context.other_host or (is_report(context) and computed):
@@ -77,7 +77,7 @@ def container_no_gpu(context: RuleContext) -> Findings:
     if said or _given_none(context):
         kind = shown(context, "container.kind", f"container: {context.snapshot.container.kind}")
         seen = said or (*events(context, *BLIND, *IN_VAIN), kind)
-        yield finding(context, CONTAINER_NO_GPU, seen)
+        yield finding(context, "container-no-gpu", seen)
 
 
 IN_VAIN = ("cuda-unavailable", "driver-check-failed")
@@ -120,7 +120,7 @@ OTHERWISE = (
     "program-lib-missing",
     "driver-not-loaded",
     "nvml-mismatch",
-    CONTAINER_DRIVER_CAPABILITY_MISSING.id,
+    "container-driver-capability-missing",
 )
 
 
@@ -132,7 +132,7 @@ def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
         text = f"CUDA_VISIBLE_DEVICES={value}"
         said = (shown(context, "environment", text, value=value),)
     if said and not context.other_host:
-        yield finding(context, CUDA_VISIBLE_DEVICES_HIDDEN, said)
+        yield finding(context, "cuda-visible-devices-hidden", said)
 
 
 def _none_is_left(context: RuleContext, value: str) -> bool:
@@ -154,19 +154,19 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
 
 def container_nvml_lost(context: RuleContext) -> Findings:
     """A running container whose GPU access was taken away (a systemd reload on the host)."""
-    said = events(context, CONTAINER_NVML_LOST.id)
+    said = events(context, "container-nvml-lost")
     if in_container(context):
         driver, starts = context.driver, context.snapshot.cuda_api.init_code == 0
         if driver.nvml_code == NVML_UNKNOWN and not starts and not is_report(context):
             said += (shown(context, "driver.nvml_code", "999: Unknown Error"),)
     if said:
-        yield finding(context, CONTAINER_NVML_LOST, said)
+        yield finding(context, "container-nvml-lost", said)
 
 
 def container_driver_capability_missing(context: RuleContext) -> Findings:
     """NVML works in the container, libcuda was not given to it."""
     machine, name = context.snapshot, "NVIDIA_DRIVER_CAPABILITIES"
-    said = events(context, CONTAINER_DRIVER_CAPABILITY_MISSING.id)
+    said = events(context, "container-driver-capability-missing")
     if in_container(context):
         said += events(context, "cuda-version-err")
         named = machine.environment.get(name, "all")
@@ -174,7 +174,7 @@ def container_driver_capability_missing(context: RuleContext) -> Findings:
         if lacks and not machine.driver.library_found and driver_answers(context):
             said += (shown(context, "environment", f"{name}={named}"),)
     if said:
-        yield finding(context, CONTAINER_DRIVER_CAPABILITY_MISSING, said)
+        yield finding(context, "container-driver-capability-missing", said)
 
 
 RULES = (

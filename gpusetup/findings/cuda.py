@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from gpusetup.catalog.facts import switched
 from gpusetup.causes import alike
-from gpusetup.causes.cuda_start import LIBCUDA_MISSING, WITH_COMPUTE
-from gpusetup.causes.driver_state import (
-    DRIVER_DOES_NOT_ANSWER,
-    DRIVER_SLOW,
-    GPU_DOES_NOT_ANSWER,
-    GPU_INIT_FAILED,
-    HERE,
-    NVML_INIT_FAILED,
-)
-from gpusetup.causes.gpu_access import DEVICE_PERMISSION
-from gpusetup.causes.gpu_faults import GPU_FELL_OFF_BUS, HARDWARE_FAULT
+from gpusetup.causes.cuda_start import WITH_COMPUTE
+from gpusetup.causes.driver_state import HERE
 from gpusetup.causes.record import Message
 from gpusetup.evidence.context import (
     NO_KERNEL_DRIVER,
@@ -32,13 +23,47 @@ from gpusetup.evidence.context import (
     whole_number,
 )
 from gpusetup.evidence.places import IN_A_CONTAINER
-from gpusetup.findings.cuda_codes import ALIASES, CODES, OTHER_CODE, RUNS_ALREADY, SAID
 from gpusetup.findings.gpu_faults import UNCORRECTABLE
-from gpusetup.findings.message_rules import case_of, finding, from_message, marked, seen, shown
-from gpusetup.fixes import which
-from gpusetup.model.finding import Findings, Severity
+from gpusetup.findings.message_rules import (
+    case_of,
+    finding,
+    from_message,
+    of_gpus,
+    seen,
+    shown,
+)
+from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events
+
+CODES: dict[int, str] = {
+    2: "cuda-init-out-of-memory",
+    34: "libcuda-stub",
+    36: "driver-call-unsupported",
+    46: "compute-mode-exclusive",
+    100: "cuda-sees-no-device",
+    101: "invalid-device-ordinal",
+    102: "vgpu-no-compute",
+    304: "os-call-failed",
+    800: "os-call-failed",
+    801: "vgpu-no-compute",
+    802: "system-not-ready-fabric-manager",
+    803: "libcuda-driver-mismatch",
+    804: "forward-compat-unsupported",
+    **dict.fromkeys(range(805, 810), "mps-server"),
+    999: "cuda-unknown-error",
+}
+"""What the driver API answers (cuda.h, CUresult)."""
+SAID = {id: code for code, id in CODES.items()}
+"""Kind of event -> the code of the same cause."""
+
+
+ALIASES = {30: 999, 38: 100, 10: 101, 71: 801}
+"""Numbers of the older runtime -> today's."""
+
+
+RUNS_ALREADY = (2, 36)
+"""Codes that mean another thing once CUDA runs: then they are no answer of cuInit."""
 
 
 def cuda_answers(context: RuleContext) -> Findings:
@@ -59,10 +84,9 @@ def cuda_answers(context: RuleContext) -> Findings:
         by_code[init] = (*by_code.get(init, ()), answer)
     for code, said in by_code.items():
         if _says_something(context, code, said):
-            cause, message = CODES.get(code, OTHER_CODE)
+            cause = CODES.get(code, "cuda-init-failed")
             # What fails after hours of work is no cause of a start, which it had.
-            only = Severity.WARNING if events(context, "ran-first") else None
-            yield from_message(context, cause, *case_of(context, message, said), severity=only)
+            yield finding(context, cause, said, weak=events(context, "ran-first"))
 
 
 def _says_something(context: RuleContext, code: int, said: Events) -> bool:
@@ -85,10 +109,7 @@ def fabric_not_completed(context: RuleContext) -> Findings:
     """The driver itself says that the NVSwitch fabric is not set up."""
     waiting = [gpu for gpu in gpus(context) if gpu.fabric_state in ("in_progress", "not_started")]
     if waiting and not _has_no_fabric(context):
-        cause, message = CODES[802]
-        title = f"The NVSwitch fabric is not ready at {which.titled(context, waiting)}"
-        said = marked(context, waiting, "fabric_state")
-        yield from_message(context, cause, replace(message, title=title), said)
+        yield of_gpus(context, CODES[802], waiting, "fabric_state")
 
 
 def libcuda_missing(context: RuleContext) -> Findings:
@@ -97,26 +118,24 @@ def libcuda_missing(context: RuleContext) -> Findings:
     driver, os = context.driver, context.os
     works = driver.nvml_code == 0
     there = driver.module_loaded or (driver.library_found and has_nvidia(context) is not False)
-    said = events(context, LIBCUDA_MISSING.id) if (works or there) and not os.jetson else ()
-    only = None if is_cuda_build(context.torch) or not works else Severity.WARNING
-    if blind := () if in_container(context) or os.wsl else events(context, "cuda-version-err"):
-        said, only = blind, None
-    if said := (*said, *events(context, "libcuda-unlinked")):
-        yield finding(context, LIBCUDA_MISSING, said, severity=only)
+    said = events(context, "libcuda-missing") if (works or there) and not os.jetson else ()
+    blind = () if in_container(context) or os.wsl else events(context, "cuda-version-err")
+    if seen := (*(blind or said), *events(context, "libcuda-unlinked")):
+        weak = works and not (blind or is_cuda_build(context.torch))
+        yield finding(context, "libcuda-missing", seen, weak=weak)
 
 
 def driver_does_not_answer(context: RuleContext) -> Findings:
     """A library of the driver crashed or hung when it was asked."""
     children = silent_children(context)
     told = [event for event in children if "gpu" in event.values]
-    said = (*told, *children, *events(context, DRIVER_DOES_NOT_ANSWER.id))
+    said = (*told, *children, *events(context, "driver-does-not-answer"))
     if said:
         values = {"asked": "The driver", "problem": "it gets no answer", **said[0].values}
         at = f" of {named_gpu(context, said[0])}" if told else ""
         first = replace(said[0], values={**values, "problem": f"{values['problem']}{at}"})
         works = not children and driver_answers(context)
-        only = Severity.WARNING if works else None
-        yield finding(context, DRIVER_DOES_NOT_ANSWER, (first, *said[1:]), severity=only)
+        yield finding(context, "driver-does-not-answer", (first, *said[1:]), weak=works)
 
 
 def named_gpu(context: RuleContext, event: Event) -> str:
@@ -131,35 +150,36 @@ def named_gpu(context: RuleContext, event: Event) -> str:
 NOT_SUPPORTED = "3"
 
 
+UNREAD = Message(
+    title="{gpu} does not answer when it is asked for its {field}",
+    look=(alike.KERNEL_LOG,),
+    needs_root=True,
+)
+
+
 def gpu_does_not_answer(context: RuleContext) -> Findings:
     """A GPU fails to tell what it should."""
-    failed: dict[str, list[Event]] = {}
     for event in events(context, "gpu-read-failed"):
-        if event.values.get("code") != NOT_SUPPORTED:
-            failed.setdefault(named_gpu(context, event), []).append(event)
-    for gpu, said in failed.items():
-        fields = {event.values.get("field", "") for event in said}
-        title = f"{gpu} does not answer when it is asked for its {', '.join(sorted(fields))}"
-        message = Message(title=title, look=(alike.KERNEL_LOG,), needs_root=True)
-        codes = [e.values.get("code") for e in said if e.values.get("asked") == "nvml"]
-        known = (NVML[n] for code in codes if (n := whole_number(code) or 0) in NVML)
-        only = Severity.WARNING if fields <= MEASURED else None
-        cause = next(known, GPU_DOES_NOT_ANSWER)
-        yield from_message(context, cause, message, tuple(said), severity=only)
+        values = {**event.values, "gpu": named_gpu(context, event)}
+        code = values.get("code", "") if values.get("asked") == "nvml" else ""
+        cause = NVML.get(whole_number(code) or 0, "gpu-does-not-answer")
+        if values.get("code") != NOT_SUPPORTED:
+            said = (replace(event, values=values),)
+            yield from_message(context, cause, UNREAD, said, weak=values.get("field") in MEASURED)
 
 
 MEASURED = {"temperature_celsius", "power_watts"}
 
 
 NVML = {
-    4: DEVICE_PERMISSION,
-    8: GPU_INIT_FAILED,
-    10: DRIVER_DOES_NOT_ANSWER,
-    11: GPU_INIT_FAILED,
-    14: HARDWARE_FAULT,
-    15: GPU_FELL_OFF_BUS,
-    16: HARDWARE_FAULT,
-    17: DEVICE_PERMISSION,
+    4: "device-permission",
+    8: "gpu-init-failed",
+    10: "driver-does-not-answer",
+    11: "gpu-init-failed",
+    14: "hardware-fault",
+    15: "gpu-fell-off-bus",
+    16: "hardware-fault",
+    17: "device-permission",
 }
 """What NVML's errors mean (nvml.h, enum nvmlReturn_t), at its start or for one GPU."""
 
@@ -202,9 +222,8 @@ def nvml_init_failed(context: RuleContext) -> Findings:
     message = LIBRARIES if code in NO_KERNEL_DRIVER else ANSWERED
     said = f"{machine.driver.nvml_message or 'an error'} (code {code})"
     answer = (shown(context, "driver.nvml_code", said, said=said),)
-    only = Severity.WARNING if message is LIBRARIES and inside else None
-    cause, case = NVML.get(code, NVML_INIT_FAILED), case_of(context, message, answer)
-    yield from_message(context, cause, *case, severity=only)
+    cause, case = NVML.get(code, "nvml-init-failed"), case_of(context, message, answer)
+    yield from_message(context, cause, *case, weak=message is LIBRARIES and inside)
 
 
 SLOW_SECONDS = 5.0
@@ -215,7 +234,7 @@ def driver_slow(context: RuleContext) -> Findings:
     seconds = context.driver.seconds or 0.0
     if seconds > SLOW_SECONDS:
         text = f"{seconds:.0f}"
-        yield seen(context, DRIVER_SLOW, "driver.seconds", f"{text} s", seconds=text)
+        yield seen(context, "driver-slow", "driver.seconds", f"{text} s", seconds=text)
 
 
 RULES = (

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes.cuda_start import CUDA_INIT_FAILED
-from gpusetup.causes.driver_module import DRIVER_NOT_LOADED
-from gpusetup.causes.driver_state import GPU_INIT_FAILED, GPU_NOT_SUPPORTED_BY_DRIVER, NVML_MISMATCH
-from gpusetup.causes.driver_there import DRIVER_TO_EXPECT, DRIVER_TOO_OLD
 from gpusetup.causes.record import Message
 from gpusetup.evidence.context import (
     RuleContext,
@@ -25,8 +21,7 @@ from gpusetup.evidence.context import (
     serving,
     whole_number,
 )
-from gpusetup.evidence.given import not_asked_for
-from gpusetup.evidence.plausible import is_a_version
+from gpusetup.evidence.places import not_asked_for
 from gpusetup.findings.message_rules import finding, from_message, shown
 from gpusetup.findings.presence import (
     NOT_LOADED,
@@ -37,7 +32,7 @@ from gpusetup.findings.presence import (
     said_on_the_host,
 )
 from gpusetup.fixes import drivers, paste, which
-from gpusetup.model.finding import Finding, Findings, Fix, Severity
+from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events, Torch
 from gpusetup.model.versions import parsed
@@ -58,7 +53,7 @@ def driver_not_loaded(context: RuleContext) -> Findings:
     here = absent_here(context) or said_on_the_host(said)
     if proven and here and not answers and has_nvidia(context) is not False:
         evidence = (*said, *nvml_said(context), *on_the_bus(context))
-        yield finding(context, DRIVER_NOT_LOADED, evidence)
+        yield finding(context, "driver-not-loaded", evidence)
 
 
 CALLED_TOO_OLD = Message(
@@ -79,32 +74,41 @@ INSUFFICIENT_DRIVER = 35
 
 def driver_too_old(context: RuleContext) -> Findings:
     """The driver serves less CUDA than the installed torch, or any torch, needs."""
-    driver = context.driver
+    driver, torch = context.driver, context.torch
     said = (
-        *events(context, DRIVER_TOO_OLD.id, "image-needs-newer-driver"),
+        *events(context, "driver-too-old", "image-needs-newer-driver"),
         *cuda_errors(context, INSUFFICIENT_DRIVER),
         *_of_tritons_assembler(context),
     )
     if context.catalog.never_serves(gpus(context)):
         return
-    unmet = tuple(event for event in said if not _is_met(context, event))
+    asked = [(event, _asked_by(context, event)) for event in said]
+    unmet = [one for one in asked if not one[1] or _is_older(driver.version or "0", one[1])]
     if said and not unmet:
-        yield from_message(context, CUDA_INIT_FAILED, CALLED_TOO_OLD, said)
-    needed, floor = _need(context, unmet)
+        yield from_message(context, "cuda-init-failed", CALLED_TOO_OLD, said)
+    told = next((floor for _, floor in unmet if floor), None)
+    cuda = cuda_needed(torch) or _above(said)
+    floor = told or (context.catalog.driver_floor(cuda, _family(context)) if cuda else None)
     # A Jetson's driver is numbered apart: its JetPack decides; in WSL and with cuda-compat the
     # driver says itself that it serves this CUDA.
-    serves = context.torch.cuda_available or (
-        needed and driver.cuda and not _is_older(driver.cuda, needed)
-    )
-    short = not serves and not board_of(context.snapshot) and _is_older(driver.version, floor)
+    says_so = not told and cuda and driver.cuda and not _is_older(driver.cuda, cuda)
+    serves = torch.cuda_available or board_of(context.snapshot) or says_so
+    short = not serves and _is_older(driver.version, floor)
     gpu, first = _newest_of(context)
     if _is_older(driver.version, first):
         floor = max(first, floor if short and floor else first, key=parsed)
         yield _too_old(context, gpu, floor, ())
     elif unmet or short:
         # They may ask for more than torch does, and not for what.
-        asked = floor if short or not driver.version else None
-        yield _too_old(context, "torch or the program", asked, unmet)
+        least = floor if short or not driver.version else None
+        yield _too_old(context, "torch or the program", least, tuple(event for event, _ in unmet))
+
+
+def _above(said: Events) -> str | None:
+    """The CUDA after the one that a driver says it serves: `12090` is all of 12."""
+    found = (whole_number(event.values.get("found")) or 0 for event in said)
+    major = max(found, default=0) // 1000
+    return f"{major + 1}.0" if major > 10 else None
 
 
 def _is_older(version: str | None, floor: str | None) -> bool:
@@ -117,7 +121,7 @@ def _too_old(context: RuleContext, who: str, floor: str | None, said: Events) ->
     fix = _newer_or_another(context, said, floor)
     needs = f"driver {floor}" if floor else "a newer driver"
     evidence = (*said, *read)
-    return finding(context, DRIVER_TOO_OLD, evidence, fix=fix, who=who, needs=needs)
+    return finding(context, "driver-too-old", evidence, fix=fix, who=who, needs=needs)
 
 
 def _family(context: RuleContext) -> str:
@@ -125,51 +129,19 @@ def _family(context: RuleContext) -> str:
     return "windows" if context.os.wsl else context.os.family or "linux"
 
 
-def _is_met(context: RuleContext, event: Event) -> bool:
-    """Whether the driver that was read is as new as what a message asks for."""
-    driver, values = context.driver, event.values
-    has, needs = driver.version, values.get("needs_driver") or values.get("needed")
-    cuda = cuda_needed(context.torch)
-    if values.get("refused") and not (has or needs) and cuda and driver.cuda:
-        return not _is_older(driver.cuda, cuda)
-    if not needs and "cuda" in values:
-        needs = context.catalog.toolkit_driver(values["cuda"], _family(context))
-    elif not needs and cuda and (event.kind == "cuda-error" or values.get("refused")):
-        needs = context.catalog.driver_floor(cuda, _family(context))
-    return bool(has and needs and not _is_older(has, needs))
-
-
-def _need(context: RuleContext, said: Events) -> tuple[str | None, str | None]:
-    """The CUDA and the driver that are needed: a message's, torch's, else what is above the
-    driver's own.
+def _asked_by(context: RuleContext, event: Event) -> str | None:
+    """The driver that a message asks for; the one of torch's CUDA where a CUDA is refused.
 
     Who names a CUDA compares it with what nvidia-smi prints: minor versions do not help there.
     """
-    catalog, family = context.catalog, _family(context)
-    for values in (event.values for event in said):
-        if driver := values.get("needs_driver") or values.get("needed"):
-            return values.get("cuda"), driver
-    cuda = next((one.values["cuda"] for one in said if one.values.get("cuda")), None)
-    by_triton = any(event.kind == "triton-image-invalid" for event in said)
-    needed = cuda if by_triton else cuda_needed(context.torch) or cuda
-    needed = needed or _above(context, said)
-    if not needed or board_of(context.snapshot):
-        return needed, None
-    full = catalog.toolkit_driver(needed, family) if needed == cuda else None
-    return needed, full or catalog.driver_floor(needed, family)
-
-
-def _above(context: RuleContext, said: Events) -> str | None:
-    """The first CUDA that a driver does not serve, which serves `11.4`, in the runtime's number
-    `11040`; from 11 on the older driver serves all of a major."""
-    told = [e.values.get("driver_cuda") or e.values.get("found", "") for e in said]
-    has = next(filter(is_a_version, told), "99.0")
-    if number := whole_number(has):
-        has = f"{number // 1000}.{number % 1000 // 10}"
-    whole = int(parsed(has).major >= context.catalog.minors_serve_from)
-    rows = (".".join(row.cuda.split(".")[:2]) for row in context.catalog.toolkits)
-    newer = (one for one in rows if parsed(one).release[: 2 - whole] > parsed(has).release)
-    return min(newer, key=parsed, default=None)
+    values, catalog, family = event.values, context.catalog, _family(context)
+    if "cuda" in values and not (values.get("needs_driver") or values.get("needed")):
+        cuda = values["cuda"]
+        return catalog.toolkit_driver(cuda, family) or catalog.driver_floor(cuda, family)
+    cuda = cuda_needed(context.torch) or ""
+    of_torch = cuda and (event.kind == "cuda-error" or values.get("refused"))
+    told = values.get("needs_driver") or values.get("needed")
+    return told or (catalog.driver_floor(cuda, family) if of_torch else None)
 
 
 def _newest_of(context: RuleContext) -> tuple[str, str]:
@@ -230,7 +202,7 @@ def floor_for_the_other_host(context: RuleContext) -> Findings:
         least = context.catalog.driver_floor(needed, _family(context)) or _newest_of(context)[1]
         fix = Fix(text="Check it with `--driver VERSION`", min_driver=least)
         said = (shown(context, "gpus", f"CUDA {needed}"),)
-        yield finding(context, DRIVER_TO_EXPECT, said, fix=fix, least=least)
+        yield finding(context, "driver-to-expect", said, fix=fix, least=least)
 
 
 NVML_LIBRARY_MISMATCH = 18
@@ -242,7 +214,7 @@ def nvml_mismatch(context: RuleContext) -> Findings:
     kernel, library = driver.version or driver.module_version, driver.library_version
     # A table that nvidia-smi prints later in a text proves that its library fits by then.
     printed = max(map(_line, _tables(context)), default=0)
-    said = tuple(e for e in events(context, NVML_MISMATCH.id) if _line(e.source) > printed)
+    said = tuple(e for e in events(context, "nvml-mismatch") if _line(e.source) > printed)
     works = driver.nvml_code == 0
     if kernel and library and parsed(kernel) != parsed(library) and not printed:
         # No order: the versions in a text may be of different days.
@@ -256,9 +228,8 @@ def nvml_mismatch(context: RuleContext) -> Findings:
         said += (shown(context, "driver.version", f"kernel module {kernel}"),)
     if said and not machine.os.wsl:
         # CUDA's own code says which library it is.
-        works = works and not events(context, NVML_MISMATCH.id)
-        only = Severity.WARNING if works or cuda_errors(context, 803, 804) else None
-        yield finding(context, NVML_MISMATCH, said, severity=only)
+        works = works and not events(context, "nvml-mismatch")
+        yield finding(context, "nvml-mismatch", said, weak=works or cuda_errors(context, 803, 804))
 
 
 def _tables(context: RuleContext) -> list[str]:
@@ -276,7 +247,7 @@ def gpu_init_failed(context: RuleContext) -> Findings:
     machine = context.snapshot
     unlisted = events(context, "gpu-not-listed")
     left_out = tuple(e for e in unlisted if not e.values.get("why", "").startswith("CUDA"))
-    said = events(context, GPU_INIT_FAILED.id, "no-devices-found")
+    said = events(context, "gpu-init-failed", "no-devices-found")
     bound = any(d.driver == "nvidia" for d in nvidia_on_pci(context)) and absent_here(context)
     empty = machine.gpus == () and machine.driver.module_loaded and not machine.driver.nvml_code
     if not_asked_for(context) or answering(context):
@@ -284,12 +255,12 @@ def gpu_init_failed(context: RuleContext) -> Findings:
     if (said or left_out or (bound and empty)) and not context.other_host:
         places = [f"GPU {e.values.get('place')} ({e.values.get('bus')})" for e in left_out]
         who = ", ".join(places) or which.names(context)
-        yield finding(context, GPU_INIT_FAILED, (*said, *left_out, *on_the_bus(context)), who=who)
+        yield finding(context, "gpu-init-failed", (*said, *left_out, *on_the_bus(context)), who=who)
 
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     """The loaded driver does not know the GPU: dropped as legacy, too new, or the wrong flavour."""
-    said, driver = events(context, GPU_NOT_SUPPORTED_BY_DRIVER.id), context.driver
+    said, driver = events(context, "gpu-not-supported-by-driver"), context.driver
     opened, want = driver.open_module, drivers.wanted_driver(context)
     wrong = (want.only_open and opened is False) or (opened and not want.is_open)
     # No order: that no GPU is listed is proven live only; a text may leave the list out.
@@ -301,7 +272,7 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     words = all(event.values.get("said") for event in said)
     listed = any(not words or g.uuid or g.pci_bus_id for g in answering(context))
     if said and not listed:
-        yield finding(context, GPU_NOT_SUPPORTED_BY_DRIVER, said, gpus=which.names(context))
+        yield finding(context, "gpu-not-supported-by-driver", said, gpus=which.names(context))
 
 
 RULES = (

@@ -5,16 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpusetup.causes.gpu_access import (
-    COMPUTE_MODE_EXCLUSIVE,
-    COMPUTE_MODE_PROHIBITED,
-    DEVICE_PERMISSION,
-    HIDES,
-    MIG_MISCONFIGURED,
-    UVM_MISSING,
-    VGPU_NO_COMPUTE,
-    VGPU_UNLICENSED,
-)
+from gpusetup.causes.gpu_access import HIDES
+from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
@@ -37,14 +29,14 @@ def uvm_missing(context: RuleContext) -> Findings:
     machine = context.snapshot
     paths = {node.path for node in machine.devices or ()}
     no_node = "/dev/nvidiactl" in paths and "/dev/nvidia-uvm" not in paths
-    said = events(context, UVM_MISSING.id, "module-not-found")
+    said = events(context, "uvm-missing", "module-not-found")
     said = tuple(event for event in said if "uvm" in event.values.get("module", event.kind))
     missing = (machine.driver.uvm_loaded is False or no_node) and driver_answers(context)
     if missing and machine.cuda_api.init_code:
         what = "module nvidia_uvm is not loaded, or /dev/nvidia-uvm is missing"
         said += (shown(context, "devices", what),)
     if said and not machine.os.wsl:
-        yield finding(context, UVM_MISSING, said)
+        yield finding(context, "uvm-missing", said)
 
 
 def device_permission(context: RuleContext) -> Findings:
@@ -54,8 +46,8 @@ def device_permission(context: RuleContext) -> Findings:
         shown(context, "devices", f"{node.path} {node.mode or 'is closed'}", node=node.path)
         for node in sorted(shut, key=lambda node: len(node.path))
     )
-    if said := (*events(context, DEVICE_PERMISSION.id), *nodes):
-        yield finding(context, DEVICE_PERMISSION, said)
+    if said := (*events(context, "device-permission"), *nodes):
+        yield finding(context, "device-permission", said)
 
 
 def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
@@ -80,7 +72,7 @@ def mig_misconfigured(context: RuleContext) -> Findings:
     seen = unhidden(context)
     sliced = [gpu for gpu in seen if gpu.mig_enabled]
     chosen = context.snapshot.environment.get(HIDES, "")
-    said = events(context, MIG_MISCONFIGURED.id)
+    said = events(context, "mig-misconfigured")
     said = tuple(e for e in said if sliced or "MIG-" in chosen or "shown" not in e.values)
     if chosen.count("MIG-") > 1:
         said += cuda_errors(context, INVALID_DEVICE)
@@ -94,11 +86,17 @@ def mig_misconfigured(context: RuleContext) -> Findings:
     whole = any(not gpu.mig_enabled and gpu.visible is False for gpu in seen)
     count = sum(instances(gpu) or 0 for gpu in sliced)
     if said or (count + whole > 1 and count and not chosen.startswith("MIG-")):
-        only = None if said or context.snapshot.cuda_api.init_code else Severity.WARNING
         what = "MIG is on, and the process does not use exactly one MIG instance"
         who = which.titled(context, sliced)
         evidence = (*said, *marked(context, sliced, *MIG))
-        yield finding(context, MIG_MISCONFIGURED, evidence, severity=only, who=who, what=what)
+        yield finding(
+            context,
+            "mig-misconfigured",
+            evidence,
+            weak=not (said or context.snapshot.cuda_api.init_code),
+            who=who,
+            what=what,
+        )
 
 
 MIG = ("mig_enabled", "mig_count", "mig_instances", "mig_pending")
@@ -109,7 +107,7 @@ def _mig(context: RuleContext, concerned: Sequence[Gpu], what: str, command: str
     fix = Fix(text=text, commands=_for_each(concerned, command), needs_root=True)
     who = which.titled(context, concerned)
     evidence = marked(context, concerned, *MIG, "name")
-    return finding(context, MIG_MISCONFIGURED, evidence, fix=fix, who=who, what=what)
+    return finding(context, "mig-misconfigured", evidence, fix=fix, who=who, what=what)
 
 
 def _for_each(concerned: Sequence[Gpu], command: str) -> Lines:
@@ -144,15 +142,15 @@ def compute_mode(context: RuleContext) -> Findings:
         desktop = profile in ("A", "B") and gpu.visible is not False and asked_for_cuda(context)
         modes.setdefault("virtual" if forbids or desktop else mode, []).append(gpu)
     for mode, cause, severity in (
-        ("virtual", VGPU_NO_COMPUTE, None),
-        ("prohibited", COMPUTE_MODE_PROHIBITED, None),
-        ("exclusive", COMPUTE_MODE_EXCLUSIVE, Severity.WARNING),
+        ("virtual", "vgpu-no-compute", None),
+        ("prohibited", "compute-mode-prohibited", None),
+        ("exclusive", "compute-mode-exclusive", Severity.WARNING),
     ):
         if held := modes.get(mode):
             default = _for_each(held, "sudo nvidia-smi -i {gpu} -c DEFAULT")
             fix = Fix(
-                text=cause.way_out,
-                commands=() if cause is VGPU_NO_COMPUTE else default,
+                text=RECORDS[cause].text,
+                commands=() if cause == "vgpu-no-compute" else default,
                 needs_root=True,
             )
             evidence = marked(context, held, "name", "compute_mode")
@@ -172,12 +170,11 @@ def vgpu_profile(gpu: Gpu) -> str | None:
 
 def vgpu_unlicensed(context: RuleContext) -> Findings:
     without = [g for g in gpus(context) if g.licensed is False and g.virtualization != "none"]
-    said = (*events(context, VGPU_UNLICENSED.id), *marked(context, without, "name"))
+    said = (*events(context, "vgpu-unlicensed"), *marked(context, without, "name"))
     refused = cuda_errors(context, BUSY) or context.snapshot.cuda_api.init_code == BUSY
     if said:
-        only = None if refused else Severity.WARNING
         who = which.titled(context, without)
-        yield finding(context, VGPU_UNLICENSED, said, severity=only, who=who)
+        yield finding(context, "vgpu-unlicensed", said, weak=not refused, who=who)
 
 
 RULES = (

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpusetup.catalog.facts import nvlinks_of, switched
-from gpusetup.causes.gpu_faults import (
-    ECC_ERROR,
-    GPU_FELL_OFF_BUS,
-    GPU_HANG,
-    GSP_TIMEOUT,
-    HARDWARE_FAULT,
-    XID_OF_A_PROGRAM,
-)
-from gpusetup.causes.gpu_losses import FABRIC_UNHEALTHY, NVLINK_DEGRADED
-from gpusetup.causes.record import Cause, Message
+from gpusetup.catalog.facts import nvlinks_of
+from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, on, one_of
-from gpusetup.findings.message_rules import case_of, finding, fix_of, from_message, marked, shown
+from gpusetup.findings.message_rules import (
+    case_of,
+    fix_of,
+    from_message,
+    marked,
+    of_gpus,
+    shown,
+)
 from gpusetup.fixes import which
 from gpusetup.messages.recovery import recovery_action
 from gpusetup.model.finding import Finding, Findings, Severity
@@ -25,25 +23,25 @@ from gpusetup.model.machine import Event, Events, Gpu
 from gpusetup.model.shell import Lines, filled, lines
 
 FAULTS = (
-    (GPU_FELL_OFF_BUS, "79", ("lost",)),
-    (GSP_TIMEOUT, "119 120", ()),
+    ("gpu-fell-off-bus", "79", ("lost",)),
+    ("gsp-timeout", "119 120", ()),
     (
-        ECC_ERROR,
+        "ecc-error",
         "48 63 64 94 95 140 156 157 160 161 171 172",
         (
             *("ecc_uncorrected", "retired_pending", "remap_failed", "sram_threshold_exceeded"),
             "retired_pages",
         ),
     ),
-    (GPU_HANG, "8 38 44 46 109", ()),
+    ("gpu-hang", "8 38 44 46 109", ()),
     (
-        HARDWARE_FAULT,
+        "hardware-fault",
         "54 56 57 58 59 61 62 74 80 81 92 110 122 123 136 143 144 145 146 147 148 149 150 154 155 "
         "158 167 168 169",
         ("recovery_action",),
     ),
     (
-        XID_OF_A_PROGRAM,
+        "xid-of-a-program",
         "11 13 25 31 32 37 39 40 41 43 45 60 66 67 68 69 70 71 72 75 76 77 82 83 84 85 86 88 89 "
         "137 141",
         (),
@@ -91,10 +89,12 @@ def device_faults(context: RuleContext) -> Findings:
         ]
         # In WSL somebody's "fell off the bus" is no word of a kernel.
         wsl = context.os.wsl
-        said += [e for e in events(context, *cause.kinds) if not (wsl and e.values.get("said"))]
-        said += cuda_errors(context, UNCORRECTABLE) if cause is ECC_ERROR else ()
+        said += [
+            e for e in events(context, *RECORDS[cause].kinds) if not (wsl and e.values.get("said"))
+        ]
+        said += cuda_errors(context, UNCORRECTABLE) if cause == "ecc-error" else ()
         bad = [gpu for gpu in gpus(context) if any(_marks(gpu, name) for name in fields)]
-        if said or (bad and not (found and cause is HARDWARE_FAULT)):
+        if said or (bad and not (found and cause == "hardware-fault")):
             found = True
             evidence = (*said, *marked(context, bad, *fields), *recommended.values())
             yield _fault(context, cause, evidence, concerned_gpus(context, bad, said), recommended)
@@ -127,17 +127,18 @@ def _recommended(context: RuleContext) -> dict[str, Event]:
 
 def _fault(
     context: RuleContext,
-    cause: Cause,
+    cause: str,
     said: Events,
     concerned: Sequence[Gpu],
     recommended: Mapping[str, Event],
 ) -> Finding:
     numbers = [f"{e.kind.replace('xid', 'Xid')} {n}" for e in said if (n := e.values.get("number"))]
     named = concerned or len(gpus(context)) < 2
-    message, _ = case_of(context, cause.message or Message(), said)
-    fix = replace(fix_of(context, cause.message or Message(), said), text=message.text)
-    by_reset = cause is HARDWARE_FAULT and recommended and recommended.keys() <= RESETS
-    if by_reset or cause in (ECC_ERROR, GPU_HANG):
+    record = RECORDS[cause]
+    message, _ = case_of(context, record, said)
+    fix = replace(fix_of(context, record, said), text=message.text)
+    by_reset = cause == "hardware-fault" and recommended and recommended.keys() <= RESETS
+    if by_reset or cause in ("ecc-error", "gpu-hang"):
         fix = replace(fix, commands=_reset(context, concerned))
     return from_message(
         context,
@@ -171,43 +172,36 @@ def _reset(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
 def nvlink_degraded(context: RuleContext) -> Findings:
     """Links that carry nothing although their like do, or that had to be trained anew."""
     silent = [gpu for gpu in gpus(context) if _lacks_links(context, gpu)]
-    none = [gpu for gpu in silent if not any(_alike(context, gpu))]
     trained = [
         gpu
         for gpu in gpus(context)
         if gpu.nvlink_recoveries or (gpu.nvlink_errors or 0) >= MANY_ERRORS
     ]
-    if ill := none or silent or trained:
+    if ill := silent or trained:
         fields = ("nvlinks_active", "nvlinks_inactive", "nvlink_recoveries", "nvlink_errors")
-        evidence = marked(context, ill, *fields)
-        less = Severity.WARNING if silent else Severity.NOTE
-        only = None if none else less
-        who = which.titled(context, ill)
-        yield finding(context, NVLINK_DEGRADED, evidence, severity=only, who=who)
+        only = None if silent else Severity.NOTE
+        works = any(gpu.nvlinks_active for gpu in gpus(context))
+        yield of_gpus(context, "nvlink-degraded", ill, *fields, severity=only, weak=works)
 
 
 NVSWITCH_GPUS = 4
-"""Boards with NVSwitch have at least so many GPUs (HGX: 4 without, 8 with; DGX 16)."""
+"""Boards with NVSwitch have more GPUs (HGX: 4 without, 8 with; DGX 16)."""
 
 
 MANY_ERRORS = 1000
 """Below that, errors that the links corrected by themselves are no word worth."""
 
 
-def _alike(context: RuleContext, gpu: Gpu) -> list[int]:
-    """How many active links the GPUs of its kind have."""
-    return [g.nvlinks_active or 0 for g in gpus(context) if g.name == gpu.name]
-
-
 def _lacks_links(context: RuleContext, gpu: Gpu) -> bool:
-    """Compared with the GPUs of its kind; a board with switches uses every link of its model."""
-    active, alike = gpu.nvlinks_active, _alike(context, gpu)
+    """Whether fewer links are active than on a GPU of its kind, or, on a board with switches, than
+    its model has."""
+    alike = [g.nvlinks_active or 0 for g in gpus(context) if g.name == gpu.name]
+    active = gpu.nvlinks_active
     if active is None or gpu.mig_enabled:
         return False
-    part = len(alike) > 1 and active and gpu.virtualization != "passthrough"
-    every = (len(alike) > NVSWITCH_GPUS or part) and switched(gpu.name, every_link=True)
-    told = gpu.nvlinks_inactive or not active
-    return active < max(alike) or bool(every and told and active < (nvlinks_of(gpu.name) or 0))
+    told = len(alike) > NVSWITCH_GPUS and (gpu.nvlinks_inactive or not active)
+    most = nvlinks_of(gpu.name) if told else 0
+    return active < max(*alike, most)
 
 
 def fabric_unhealthy(context: RuleContext) -> Findings:
@@ -215,10 +209,8 @@ def fabric_unhealthy(context: RuleContext) -> Findings:
     registered = [gpu for gpu in gpus(context) if gpu.fabric_state == "completed"]
     failed = [gpu for gpu in registered if gpu.fabric_status not in (None, "success")]
     if ill := failed or [gpu for gpu in gpus(context) if gpu.fabric_faults]:
-        evidence = marked(context, ill, "fabric_faults", "fabric_status")
-        only = None if failed else Severity.WARNING
-        who = which.titled(context, ill)
-        yield finding(context, FABRIC_UNHEALTHY, evidence, severity=only, who=who)
+        fields = ("fabric_faults", "fabric_status")
+        yield of_gpus(context, "fabric-unhealthy", ill, *fields, weak=not failed)
 
 
 RULES = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.gpu_losses import GPU_MEMORY_TAKEN, PCIE_DEGRADED, POWER_THERMAL_THROTTLE
-from gpusetup.causes.gpu_models import BF16_UNSUPPORTED, GPU_TOO_OLD_FOR_TRITON
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -13,7 +11,7 @@ from gpusetup.evidence.context import (
     is_report,
     whole_number,
 )
-from gpusetup.findings.message_rules import finding, marked, shown
+from gpusetup.findings.message_rules import finding, marked, of_gpus, shown
 from gpusetup.fixes import which
 from gpusetup.model.finding import Findings, Severity
 from gpusetup.model.machine import Gpu, visible_gpus
@@ -45,9 +43,9 @@ def power_thermal_throttle(context: RuleContext) -> Findings:
         if limits & {*(gpu.throttle_reasons or ())} or (gpu.temperature_celsius or 0) >= HOT_CELSIUS
     ]
     fields = ("temperature_celsius", "power_watts", "power_limit_watts", "throttle_reasons")
-    said = marked(context, held, *fields) or events(context, POWER_THERMAL_THROTTLE.id)
+    said = marked(context, held, *fields) or events(context, "power-thermal-throttle")
     if said:
-        yield finding(context, POWER_THERMAL_THROTTLE, said, who=which.titled(context, held))
+        yield finding(context, "power-thermal-throttle", said, who=which.titled(context, held))
 
 
 def pcie_degraded(context: RuleContext) -> Findings:
@@ -59,13 +57,13 @@ def pcie_degraded(context: RuleContext) -> Findings:
     ]
     narrow = [
         event
-        for event in events(context, PCIE_DEGRADED.id)
+        for event in events(context, "pcie-degraded")
         if _is_narrow(whole_number(event.values.get("width")), event.values.get("width_max"))
     ]
     said = (*narrow, *marked(context, slow, *LINK))
     if said:
         who, have = which.titled(context, slow), which.have(slow)
-        yield finding(context, PCIE_DEGRADED, said, who=who, have=have)
+        yield finding(context, "pcie-degraded", said, who=who, have=have)
 
 
 LINK = ("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max")
@@ -85,15 +83,14 @@ def memory_taken(context: RuleContext) -> Findings:
         if used > TAKEN * (gpu.memory_total_bytes or used):
             by = [f"{one.name or 'a process'} (process {one.pid})" for one in gpu.processes or ()]
             held = shown(context, "gpus", f"{gib(used)} used {', '.join(by)}")
-            yield finding(context, GPU_MEMORY_TAKEN, (held,), who=which.titled(context, (gpu,)))
+            yield finding(context, "gpu-memory-taken", (held,), who=which.titled(context, (gpu,)))
 
 
 def no_bfloat16(context: RuleContext) -> Findings:
     old = _below(context, Capability(8, 0))
     if old and is_cuda_build(context.torch):
-        evidence = marked(context, old, "name", "compute_capability")
-        name = old[0].name
-        yield finding(context, BF16_UNSUPPORTED, evidence, severity=Severity.NOTE, gpus=name)
+        fields, only = ("name", "compute_capability"), Severity.NOTE
+        yield of_gpus(context, "bf16-unsupported", old[:1], *fields, severity=only)
 
 
 def _below(context: RuleContext, least: Capability) -> list[Gpu]:
@@ -105,9 +102,7 @@ def too_old_for_triton(context: RuleContext) -> Findings:
     old, torch = _below(context, Capability(7, 0)), context.torch
     first = parsed(context.catalog.milestone("torch.compile"))
     if old and is_cuda_build(torch) and parsed(torch.version or "99") >= first:
-        said = marked(context, old, "compute_capability")
-        only, name = Severity.WARNING, which.titled(context, old)
-        yield finding(context, GPU_TOO_OLD_FOR_TRITON, said, severity=only, gpus=name)
+        yield of_gpus(context, "gpu-too-old-for-triton", old, "compute_capability", weak=True)
 
 
 RULES = (

@@ -2,30 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.companions import NUMPY_ABI_MISMATCH
-from gpusetup.causes.cuda_libraries import CUDA_LIB_MISSING
-from gpusetup.causes.cuda_start import LIBCUDA_STUB
-from gpusetup.causes.environments import (
-    CONDA_CUDA_VIRTUAL_MISSING,
-    EXTERNALLY_MANAGED,
-    NO_TARGET,
-    PIP_MISSING,
-    SITE_NOT_WRITABLE,
-)
-from gpusetup.causes.host import (
-    CUDA_LAUNCH_BLOCKING,
-    MEMORY_CACHING_OFF,
-    PIP_CACHE_DISK_FULL,
-    SHM_TOO_SMALL,
-    TF32_PRECISION,
-)
-from gpusetup.causes.triton import TRITON_NO_COMPILER
-from gpusetup.causes.wheels import (
-    GLIBC_TOO_OLD,
-    NO_WHEEL_FOR_PLATFORM,
-    PYTHON_32BIT,
-    PYTHON_NO_WHEEL,
-)
+from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -52,7 +29,7 @@ def misled(context: RuleContext) -> Findings:
     """Another library than torch's own, or than the driver's, is what the loader finds first."""
     path, about = context.driver.libcuda_path or "", "driver.libcuda_path"
     if "stub" in path:
-        yield seen(context, LIBCUDA_STUB, about, path)
+        yield seen(context, "libcuda-stub", about, path)
 
 
 def cuda_lib_missing(context: RuleContext) -> Findings:
@@ -67,7 +44,7 @@ def cuda_lib_missing(context: RuleContext) -> Findings:
         names = ", ".join(name for name, _ in cut[:3])
         files = f"{names}: files are missing"
         again = Fix(text="Reinstall these packages", commands=(paste.pip(context, *exact),))
-        found = seen(context, CUDA_LIB_MISSING, "packages", files, library=names)
+        found = seen(context, "cuda-lib-missing", "packages", files, library=names)
         yield replace(found, fix=again)
 
 
@@ -76,9 +53,8 @@ def numeric(context: RuleContext) -> Findings:
     version = parsed((torch.version or "99").partition("+")[0])
     first = context.catalog.milestone("torch for numpy 1 and 2")
     if version < parsed(first) and numpy and parsed(numpy.version).major >= 2:
-        severity = Severity.WARNING if torch.cuda_available else None
         both = f"torch {torch.version}, numpy {numpy.version}"
-        yield seen(context, NUMPY_ABI_MISMATCH, "packages", both, severity=severity)
+        yield seen(context, "numpy-abi-mismatch", "packages", both, weak=torch.cuda_available)
 
 
 def triton(context: RuleContext) -> Findings:
@@ -87,7 +63,7 @@ def triton(context: RuleContext) -> Findings:
     lacks = machine.packages is not None and machine.toolkit.compiler is None
     looked = on(context, "linux") and not is_report(context)
     if looked and lacks and is_cuda_build(machine.torch) and has_nvidia(context):
-        yield seen(context, TRITON_NO_COMPILER, "PATH", "no gcc", severity=Severity.WARNING)
+        yield seen(context, "triton-no-compiler", "PATH", "no gcc", weak=True)
 
 
 def interpreter(context: RuleContext) -> Findings:
@@ -98,7 +74,7 @@ def interpreter(context: RuleContext) -> Findings:
     answered = torch.cuda_available is not None or any(one.name == "torch" for one in named)
     if python.bits == 32 and not (is_report(context) and answered):
         path = paste.python(context)
-        yield seen(context, PYTHON_32BIT, "python.bits", f"{path}: 32 bits")
+        yield seen(context, "python-32bit", "python.bits", f"{path}: 32 bits")
     if python.bits == 32:
         return
     musl = events(context, "musl-libc")
@@ -109,27 +85,27 @@ def interpreter(context: RuleContext) -> Findings:
     least = min((row.glibc for row in here if row.glibc), key=parsed, default="0")
     if musl or libc.startswith("musl"):
         text, what = (musl[0].text if musl else libc) or "musl", "this system: a musl libc"
-        yield seen(context, NO_WHEEL_FOR_PLATFORM, "os.libc", text, what=what)
+        yield seen(context, "no-wheel-for-platform", "os.libc", text, what=what, asked="torch")
     elif os.family and os.machine and not here:
         what = f"{os.family} on {os.machine}"
-        yield seen(context, NO_WHEEL_FOR_PLATFORM, "os.machine", what, what=what)
+        yield seen(context, "no-wheel-for-platform", "os.machine", what, what=what, asked="torch")
     elif here and tag and not any(tag in row.pythons for row in here):
-        yield seen(context, PYTHON_NO_WHEEL, "python.version", f"Python {tag}", tag=tag)
+        yield seen(context, "python-no-wheel", "python.version", f"Python {tag}", asked="torch")
     if libc.startswith("glibc ") and parsed(libc.removeprefix("glibc ")) < parsed(least):
-        yield seen(context, GLIBC_TOO_OLD, "os.libc", libc, needed=least)
+        yield seen(context, "glibc-too-old", "os.libc", libc, needed=least)
 
 
 def environment(context: RuleContext) -> Findings:
     python = context.snapshot.python
     if python.has_pip is False:
-        yield seen(context, PIP_MISSING, "python.has_pip", "no pip", severity=Severity.NOTE)
+        yield seen(context, "pip-missing", "python.has_pip", "no pip", severity=Severity.NOTE)
     if python.externally_managed:
         text, weak = "EXTERNALLY-MANAGED", Severity.WARNING
-        yield seen(context, EXTERNALLY_MANAGED, "python.externally_managed", text, severity=weak)
+        yield seen(context, "externally-managed", "python.externally_managed", text, severity=weak)
     elif python.site_writable is False:
         path, weak = python.site_packages or python.prefix or "it", Severity.WARNING
         about = "python.site_writable"
-        yield seen(context, SITE_NOT_WRITABLE, about, "not writable", severity=weak, path=path)
+        yield seen(context, "site-not-writable", about, "not writable", severity=weak, path=path)
 
 
 def tool_environment(context: RuleContext) -> Findings:
@@ -137,17 +113,16 @@ def tool_environment(context: RuleContext) -> Findings:
     python = context.snapshot.python
     problems = [r for r in context.snapshot.readings if r.subject == "python" and r.problem]
     if python.version is None and python.executable is None and problems:
-        yield seen(context, NO_TARGET, "python", problems[0].problem or "")
+        yield seen(context, "no-target", "python", problems[0].problem or "")
 
 
 def disk_full(context: RuleContext) -> Findings:
     """No room for an install where it writes."""
-    said = events(context, PIP_CACHE_DISK_FULL.id)
+    said = events(context, "pip-cache-disk-full")
     room = [f"{d.path}: {gib(d.free_bytes or 0)} free" for d in short_disks(context)]
     if said or room:
         seen = (*said, *(shown(context, "disks", one) for one in room))
-        will_fail = None if said else Severity.WARNING
-        yield finding(context, PIP_CACHE_DISK_FULL, seen, severity=will_fail)
+        yield finding(context, "pip-cache-disk-full", seen, weak=not said)
 
 
 def shm_too_small(context: RuleContext) -> Findings:
@@ -155,15 +130,15 @@ def shm_too_small(context: RuleContext) -> Findings:
     total = context.snapshot.memory.shm_total_bytes
     if total is not None and total <= GIB and in_container(context):
         about, text = "memory.shm_total_bytes", f"/dev/shm is {gib(total)}"
-        yield seen(context, SHM_TOO_SMALL, about, text, severity=Severity.WARNING)
+        yield seen(context, "shm-too-small", about, text, weak=True)
 
 
 SETTINGS = (
-    (CUDA_LAUNCH_BLOCKING, "CUDA_LAUNCH_BLOCKING", "1"),
-    (MEMORY_CACHING_OFF, "PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),
-    (TF32_PRECISION, "NVIDIA_TF32_OVERRIDE", "1"),
-    (TF32_PRECISION, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1"),
-    (CONDA_CUDA_VIRTUAL_MISSING, "CONDA_OVERRIDE_CUDA", ""),
+    ("cuda-launch-blocking", "CUDA_LAUNCH_BLOCKING", "1"),
+    ("memory-caching-off", "PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),
+    ("tf32-precision", "NVIDIA_TF32_OVERRIDE", "1"),
+    ("tf32-precision", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1"),
+    ("conda-cuda-virtual-missing", "CONDA_OVERRIDE_CUDA", ""),
 )
 """CUDA's, torch's and conda's own documentation."""
 
@@ -176,8 +151,10 @@ def settings(context: RuleContext) -> Findings:
                 context,
                 cause,
                 (shown(context, "environment", f"{name}={value}"),),
-                fix=Fix(text=f"{cause.way_out} ({name})", commands=paste.unset(context, name)),
-                severity=Severity.NOTE if cause is TF32_PRECISION else Severity.WARNING,
+                fix=Fix(
+                    text=f"{RECORDS[cause].text} ({name})", commands=paste.unset(context, name)
+                ),
+                severity=Severity.NOTE if cause == "tf32-precision" else Severity.WARNING,
             )
 
 

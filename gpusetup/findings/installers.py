@@ -6,17 +6,10 @@ import re
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes.record import Cause
-from gpusetup.causes.wheels import (
-    NO_WHEEL_FOR_PLATFORM,
-    PACKAGE_NOT_FOUND,
-    PYTHON_NO_WHEEL,
-    WRONG_INDEX,
-    good_python,
-    no_platform_way,
-)
-from gpusetup.evidence.context import RuleContext, event_evidence, events
+from gpusetup.causes.wheels import good_python, no_platform_way
+from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.plausible import is_a_version
+from gpusetup.findings.message_rules import finding
 from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.finding import Finding, Findings, Fix
@@ -28,8 +21,8 @@ from gpusetup.readings.packages import FAMILY, normalised
 from gpusetup.resolver.situation import python_tag
 
 KINDS = (
-    *(PYTHON_NO_WHEEL.id, NO_WHEEL_FOR_PLATFORM.id, WRONG_INDEX.id, "conda-not-found"),
-    *("no-matching-distribution", "wheel-not-supported", "resolver-conflict"),
+    *("python-no-wheel", "no-wheel-for-platform", "wrong-index", "conda-not-found"),
+    *("no-matching-distribution", "wheel-not-supported"),
 )
 """What installers say where they find no file: those that know the reason first."""
 
@@ -47,30 +40,13 @@ def no_file(context: RuleContext) -> Findings:
     said = events(context, *KINDS) if context.snapshot.python.bits != 32 else ()
     for event in sorted(said, key=lambda event: KINDS.index(event.kind)):
         asked = next((event.values[name] for name in NAMED if name in event.values), "")
-        if event.kind == "resolver-conflict":
-            asked = f"torch{(context.snapshot.wanted.torch or '').partition('+')[0]}"
         cause = _why(context, event, asked)
-        if cause is None:
-            continue
-        found.setdefault(
-            cause.id,
-            cause.found(
-                TITLES[cause.id].format(asked=asked or "torch"),
-                evidence=event_evidence(events(context, event.kind)),
-                fix=_way(context, cause, asked, event),
-            ),
-        )
+        seen, fix = events(context, event.kind), _way(context, cause, asked, event)
+        one = finding(context, cause, seen, fix=fix, asked=asked or "torch", what="this system")
+        found.setdefault(cause, one)
     if len(found) > 1:
-        found.pop(PACKAGE_NOT_FOUND.id, None)
+        found.pop("package-not-found", None)
     yield from found.values()
-
-
-TITLES = {
-    WRONG_INDEX.id: "{asked} does not exist where the installer looked",
-    NO_WHEEL_FOR_PLATFORM.id: "{asked} has no wheel for this system",
-    PYTHON_NO_WHEEL.id: "The installer finds no wheel of {asked} for this Python",
-    PACKAGE_NOT_FOUND.id: "The installer finds no file of {asked} for this Python and system",
-}
 
 
 ITS_INDEX = (
@@ -81,9 +57,9 @@ ITS_INDEX = (
 )
 
 
-def _way(context: RuleContext, cause: Cause, asked: str, event: Event) -> Fix:
+def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix:
     """Another index, or another Python: with the build that the resolver found."""
-    if cause is PACKAGE_NOT_FOUND:
+    if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
     if event.values.get("said") and asked:
         return Fix(
@@ -93,13 +69,13 @@ def _way(context: RuleContext, cause: Cause, asked: str, event: Event) -> Fix:
     if board_of(context.snapshot) and paste.chosen(context) is None:
         return jetson_fix(context)
     tags = re.search(r"-cp(\d)(\d+)t?-", asked)
-    if cause is PYTHON_NO_WHEEL and tags:
+    if cause == "python-no-wheel" and tags:
         python = f"{tags[1]}.{tags[2]}"
         text = f"This file is for Python {python}, 64 bits: make an environment with that, or let "
         return paste.with_python(context, python, text + "the installer choose the file for yours")
-    if cause is PYTHON_NO_WHEEL:
+    if cause == "python-no-wheel":
         return _other_python(context, asked)
-    if cause is NO_WHEEL_FOR_PLATFORM and paste.chosen(context) is None:
+    if cause == "no-wheel-for-platform" and paste.chosen(context) is None:
         return Fix(text=no_platform_way(context))
     return paste.install_torch(context, "Ask for what exists. ")
 
@@ -151,37 +127,32 @@ def _here(context: RuleContext, version: str | None, label: str | None = None) -
     return [r for r in rows if os.family in (None, r.os) and os.machine in (None, r.machine)]
 
 
-def _why(context: RuleContext, event: Event, asked: str) -> Cause | None:
+def _why(context: RuleContext, event: Event, asked: str) -> str:
     """Which of index, system and Python an installer's message is about."""
     os, (name, version, label) = context.os, requirement(asked)
-    if event.kind == WRONG_INDEX.id:
-        return WRONG_INDEX
+    if event.kind == "wrong-index":
+        return "wrong-index"
     if event.kind == "conda-not-found":  # its channels end early on some systems
-        cause = NO_WHEEL_FOR_PLATFORM if os.family == "macos" else WRONG_INDEX
-        return PACKAGE_NOT_FOUND if re.fullmatch(EXPORTED, asked) else cause
+        cause = "no-wheel-for-platform" if os.family == "macos" else "wrong-index"
+        return "package-not-found" if re.fullmatch(EXPORTED, asked) else cause
     if event.kind == "wheel-not-supported":
         word = {"linux": "linux", "windows": "win", "macos": "macosx"}.get(os.family or "", "")
         other = {"x86_64": "aarch64", "aarch64": "x86_64"}.get(os.machine or "", "?")
         fits = word in asked and other not in asked
-        return PYTHON_NO_WHEEL if fits else NO_WHEEL_FOR_PLATFORM
+        return "python-no-wheel" if fits else "no-wheel-for-platform"
     asks = event.kind == "no-matching-distribution"
     ours = name in FAMILY if asks else name.startswith(OURS)
     if not ours and (name or asks) and not event.values.get("said"):
-        return PACKAGE_NOT_FOUND
+        return "package-not-found"
     torch, where = _torch_of(context, name, version), label or index_label(event)
     here = _here(context, torch, where)
-    own = python_tag(context.snapshot)
-    of_python = own and here and not any(own in row.pythons for row in here)
-    if event.kind == "resolver-conflict":
-        return PYTHON_NO_WHEEL if of_python and version else None
     if not asks:
         # Releases of one pin may lack the Python, others the system: another Python helps first.
-        helps = events(context, PYTHON_NO_WHEEL.id) or (of_python and version)
-        on_system = event.kind == NO_WHEEL_FOR_PLATFORM.id
-        return NO_WHEEL_FOR_PLATFORM if on_system and not helps else PYTHON_NO_WHEEL
+        helps = event.kind == "python-no-wheel" or events(context, "python-no-wheel")
+        return "python-no-wheel" if helps else "no-wheel-for-platform"
     no_such = (where or "").startswith("cu") and where not in context.catalog.backends
     if no_such or ".dev" in (version or ""):  # nightlies are deleted
-        return WRONG_INDEX
+        return "wrong-index"
     listed = re.split(r"[,\s]+", event.values.get("versions", ""))
     offered = sorted(parsed(one.partition("+")[0]) for one in listed if one[:1].isdigit())
     number = parsed(version or "0")
@@ -189,11 +160,11 @@ def _why(context: RuleContext, event: Event, asked: str) -> Cause | None:
         os.family == "macos" and offered[-1:] == [parsed("2.2.2")] and number > offered[-1]
     )
     if last_on_intel or (_rows(context, torch, where) and not here):
-        return NO_WHEEL_FOR_PLATFORM
+        return "no-wheel-for-platform"
     # A release inside the range of those offered was never made with that label or number; files of
     # older or newer ones only: the Python (or the platform) is another one's.
     inside = offered and offered[0] <= number <= offered[-1]
-    return WRONG_INDEX if inside and not of_python else PYTHON_NO_WHEEL
+    return "wrong-index" if inside else "python-no-wheel"
 
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"

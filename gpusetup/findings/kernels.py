@@ -13,19 +13,8 @@ from gpusetup.catalog.jetpack import (
     undeclared,
 )
 from gpusetup.catalog.kernels import readable, release
-from gpusetup.causes.extensions import (
-    EXTENSION_ARCH_MISMATCH,
-    capabilities,
-    extension_of,
-    kernel_messages,
-)
-from gpusetup.causes.gpu_models import JETSON_WRONG_WHEEL
-from gpusetup.causes.record import Cause
-from gpusetup.causes.torch_kernels import (
-    ARCH_TOO_NEW_FOR_WHEEL,
-    ARCH_TOO_OLD_FOR_WHEEL,
-    NO_KERNEL_IMAGE,
-)
+from gpusetup.causes.extensions import capabilities, extension_of, kernel_messages
+from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -63,7 +52,7 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
     # Where all that is missing is what torch does not declare, torch is the right one.
     if (missing and not lacks) or not (wrong or lacks or _is_for_others(context)):
         return
-    yield JETSON_WRONG_WHEEL.found(
+    yield RECORDS["jetson-wrong-wheel"].found(
         f"{named(context)} is not made for this Jetson ({board})",
         detail="torch's aarch64 wheels run on Thor from CUDA "
         f"{FIRST_OF_THOR.cuda} on, on Orin from {UNIFIED.cuda} on; every Jetson before needs "
@@ -83,7 +72,7 @@ OF_THE_HOST = Fix(
 def _is_for_others(context: RuleContext) -> bool:
     """A CUDA build whose kernels are not the board's, or whose CUDA its JetPack does not serve."""
     torch, jetpack = context.torch, jetpack_of(board_of(context.snapshot))
-    raised = (*events(context, NO_KERNEL_IMAGE.id), *cuda_errors(context, 209))
+    raised = (*events(context, "no-kernel-image"), *cuda_errors(context, 209))
     needed, serves = cuda_needed(torch), context.driver.cuda or (jetpack and jetpack.cuda)
     # No order: a text that names a JetPack and lacks kernels need not show which torch it has.
     if raised and (needed or not raised[0].values):
@@ -118,7 +107,7 @@ def _unserved(
     context: RuleContext, said: Iterable[Event], gpu: str | None, *, older: bool
 ) -> Finding:
     who = context.snapshot.failing.program if is_beside_torch(context) else named(context)
-    cause = ARCH_TOO_OLD_FOR_WHEEL if older else ARCH_TOO_NEW_FOR_WHEEL
+    cause = "arch-too-old-for-wheel" if older else "arch-too-new-for-wheel"
     name = gpu or which.names(context)
     seen = (*said, *_seen(context))
     return finding(context, cause, seen, who=who or "torch", gpu=name)
@@ -154,14 +143,14 @@ def no_kernel_image(context: RuleContext) -> Findings:
     if not said or lacks or events(context, "gpu-not-in-wheel"):
         return  # torch lacks it: the other rule says so
     module, known = extension_of(context, said), capabilities(context)
-    cause = EXTENSION_ARCH_MISMATCH if module or (kernels and known) else _by_age(context, known)
+    cause = "extension-arch-mismatch" if module or (kernels and known) else _by_age(context, known)
     gpu = which.names(context) if known else "this GPU"
-    who = module or named(context) if cause.place == ARCH_TOO_NEW_FOR_WHEEL.place else module
+    who = module or named(context) if cause == "arch-too-new-for-wheel" else module
     seen = (*said, *events(context, "extension-arch"), *_seen(context))
     yield finding(context, cause, seen, who=who or "an extension", gpu=gpu)
 
 
-def _by_age(context: RuleContext, known: list[Capability]) -> Cause:
+def _by_age(context: RuleContext, known: list[Capability]) -> str:
     """Where the wheel's kernels are not known, the GPU's age says which way it fails."""
     torch = context.torch
     version = parsed(torch.version or "99")
@@ -173,12 +162,12 @@ def _by_age(context: RuleContext, known: list[Capability]) -> Cause:
     cuda, ten = cuda_needed(torch), Capability(7, 5)
     default = version < parsed("1.13")
     if not known or (default and cuda is None and newest >= max(known) > ten):
-        return NO_KERNEL_IMAGE
+        return "no-kernel-image"
     if default and parsed(cuda or "99") < parsed("11"):
         newest = ten
     if max(known) > newest:
-        return ARCH_TOO_NEW_FOR_WHEEL
-    return ARCH_TOO_OLD_FOR_WHEEL if min(known) < oldest else EXTENSION_ARCH_MISMATCH
+        return "arch-too-new-for-wheel"
+    return "arch-too-old-for-wheel" if min(known) < oldest else "extension-arch-mismatch"
 
 
 RULES = (

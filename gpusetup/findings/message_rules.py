@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import RECORDS, Message
 from gpusetup.evidence.context import RuleContext, event_evidence, gpus, on, source_of
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.fixes import packages, paste, which
@@ -22,7 +22,7 @@ def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[M
         met = tuple(event for event in messages if has(event, case.having))
         if met and all(where(context) for where in case.where):
             lacking = (
-                name for name in ("title", "plain", "text", "detail") if not getattr(case, name)
+                name for name in ("title", "plain", "text", "means") if not getattr(case, name)
             )
             return replace(case, **{name: getattr(message, name) for name in lacking}), met
     return message, messages
@@ -38,40 +38,47 @@ def has(event: Event, patterns: Mapping[str, str]) -> bool:
 
 def from_message(
     context: RuleContext,
-    cause: Cause,
+    cause: str,
     message: Message,
     messages: Events,
     *,
     fix: Fix | None = None,
     severity: Severity | None = None,
+    weak: object = False,
     **values: str,
 ) -> Finding:
     """The finding of a message, written with the values of the events that have it; where the
-    message has no title or text, the record's are said."""
+    message lacks a text, the record's is said."""
+    record = RECORDS[cause]
     title = title_of(context, message, messages, values)
-    if not message.text and not message.way:
-        message = replace(message, text=cause.way_out)
-    found = cause.found(
-        title or cause.title[0].upper() + cause.title[1:],
-        detail=message.detail,
+    if not message.text:
+        message = replace(message, text=record.text)
+    found = record.found(
+        title or record.name,
+        detail=message.means,
         evidence=event_evidence(messages),
         fix=fix or fix_of(context, message, messages),
     )
-    return replace(found, severity=severity or message.severity or cause.severity)
+    return replace(
+        found, severity=severity or (Severity.WARNING if weak else message.only) or record.severity
+    )
 
 
 def finding(
     context: RuleContext,
-    cause: Cause,
+    cause: str,
     said: Iterable[Event],
     *,
     fix: Fix | None = None,
     severity: Severity | None = None,
+    weak: object = False,
     **values: str,
 ) -> Finding:
     """The finding of a record, by what was said and what the machine shows."""
-    message, met = case_of(context, cause.message or Message(), tuple(said))
-    return from_message(context, cause, message, met, fix=fix, severity=severity, **values)
+    message, met = case_of(context, RECORDS[cause], tuple(said))
+    return from_message(
+        context, cause, message, met, fix=fix, severity=severity, weak=weak, **values
+    )
 
 
 def shown(context: RuleContext, subject: str, text: str, **values: str) -> Event:
@@ -85,17 +92,34 @@ def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> Even
     return tuple(Event(kind="shown", source=one.source, text=one.text) for one in said)
 
 
+def of_gpus(
+    context: RuleContext,
+    cause: str,
+    concerned: Sequence[Gpu],
+    *fields: str,
+    severity: Severity | None = None,
+    weak: object = False,
+) -> Finding:
+    """The finding of what the machine shows of some of its GPUs."""
+    who, said = which.titled(context, concerned), marked(context, concerned, *fields)
+    have = which.have(concerned)
+    return finding(context, cause, said, severity=severity, weak=weak, who=who, have=have, gpus=who)
+
+
 def seen(
     context: RuleContext,
-    cause: Cause,
+    cause: str,
     subject: str,
     text: str,
     *,
     severity: Severity | None = None,
+    weak: object = False,
     **values: str,
 ) -> Finding:
     """The finding of one thing that the machine shows."""
-    return finding(context, cause, (shown(context, subject, text, **values),), severity=severity)
+    return finding(
+        context, cause, (shown(context, subject, text, **values),), severity=severity, weak=weak
+    )
 
 
 def title_of(
@@ -129,15 +153,19 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
 
     family = context.os.family
     on_windows = family == "windows" or (family is None and not message.commands)
-    here = on_windows and message.windows is not None
-    commands = lines(*message.windows or ()) if here else typed(message.commands)
+    if callable(message.commands):
+        commands = message.commands(context)
+    elif on_windows and message.windows is not None:
+        commands = lines(*message.windows)
+    else:
+        commands = typed(message.commands)
     return Fix(
         text=message.text,
         commands=(*commands, *typed(message.then)),
         alternatives=paste.other(message.other_title, *typed(message.other)),
         looks=paste.look(message.see, *typed(message.look)),
-        needs_root=message.needs_root,
-        needs_reboot=message.needs_reboot,
+        needs_root=message.needs_root or any("sudo " in line for line in commands),
+        needs_reboot=message.needs_reboot or "sudo reboot" in commands,
     )
 
 

@@ -6,17 +6,12 @@ import re
 from collections.abc import Iterable
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
-from gpusetup.causes.driver_there import DRIVER_MISSING
-from gpusetup.causes.gpu_models import AMD_GPU, APPLE_SILICON, INTEL_GPU, NO_NVIDIA_GPU
 from gpusetup.causes.lenders import lender_of
-from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
-    cuda_errors,
     cuda_needed,
     driver_answers,
-    event_evidence,
     events,
     has_nvidia,
     in_container,
@@ -24,12 +19,10 @@ from gpusetup.evidence.context import (
     kernel_driver_spoke,
     nvidia_on_pci,
     on,
-    value_evidence,
 )
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import other_makers, paste, which
-from gpusetup.messages.cuda_codes import BY_PROGRAMS
-from gpusetup.model.finding import Findings, Fix
+from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.machine import Event, Events
 from gpusetup.resolver.held import vendors_of
 
@@ -67,7 +60,7 @@ def driver_missing(context: RuleContext) -> Findings:
         fix = Fix(text=lender.gives_a_gpu) if lender else _install(context)
         who = which.names(context) if there else ""
         who = f"{lender.name} gave this notebook no GPU" if lender else who
-        yield finding(context, DRIVER_MISSING, seen, fix=fix, who=who)
+        yield finding(context, "driver-missing", seen, fix=fix, who=who)
 
 
 def _install(context: RuleContext) -> Fix:
@@ -149,25 +142,18 @@ def serves_its_maker(context: RuleContext) -> bool:
 
 def no_nvidia_gpu(context: RuleContext) -> Findings:
     """No NVIDIA GPU: and who made the one that is there. A note where no program wanted CUDA."""
-    if _in_use(context) or not (_apple(context) or _is_absent(context)):
+    if not (_apple(context) or _is_absent(context)):
         return
     cause, fix = _of_whom(context)
     machine = context.snapshot
     named = (f"{d.vendor} {d.name or d.device_id} at {d.bus_id}" for d in machine.pci_devices or ())
     seen = "; ".join(named) or "no NVIDIA GPU is listed"
     about = ("pci_devices", seen)
-    if cause is APPLE_SILICON:
+    if cause == "apple-silicon":
         about = ("os.machine", f"macOS on {machine.os.machine or 'a Mac'}")
-    wanted = event_evidence(events(context, *LOOKED_FOR_CUDA))
+    said = (*events(context, *LOOKED_FOR_CUDA)[:3], shown(context, *about))
     passing = events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
-    found = cause.as_note if passing else cause.found
-    yield found(cause.title, evidence=(*wanted, value_evidence(context, *about)), fix=fix)
-
-
-def _in_use(context: RuleContext) -> bool:
-    """Whether the maker's own backend runs in a text, and nothing asks for CUDA or lacks it."""
-    ran = events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS)
-    return bool(ran and not events(context, *LOOKED_FOR_CUDA[1:]))
+    yield finding(context, cause, said, fix=fix, severity=Severity.NOTE if passing else None)
 
 
 def _is_absent(context: RuleContext) -> bool:
@@ -203,7 +189,7 @@ LOOKED_FOR_CUDA = (
     "hip-kernel-missing",
     "torch-not-compiled-with-cuda",
     "no-nvidia-driver",
-    NO_NVIDIA_GPU.id,
+    "no-nvidia-gpu",
     "cuda-unavailable",
     "no-hip-gpus",
     "no-xpu",
@@ -243,37 +229,29 @@ which an installer finds no torch is not about a GPU at all."""
 
 
 def _runs(context: RuleContext) -> bool:
-    """A text in which CUDA ran, or that shows a build and nothing that looked for a GPU in vain; of
-    a Mac one that shows its paths alone."""
+    """A text in which nothing looked for a GPU in vain."""
     machine, mac = context.snapshot, _apple(context)
-    looked = events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code
-    works = machine.torch.cuda_available
-    if not is_report(context) or (looked and not mac):
-        return False
-    if not mac:
-        return bool(works or (works is None and not (machine.pci_devices or machine.gpus)))
-    named = machine.os.machine or machine.os.name or machine.torch.version
-    told = named or machine.failing.program or looked or machine.python.version is None
-    return bool(works or not told)
+    looked = events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code or machine.pci_devices
+    return is_report(context) and not (looked or (mac and machine.failing.program))
 
 
 IMAGE = "; `gpusetup doctor --gpu NAME --driver VERSION` judges this image for its host instead"
 
 
-def _of_whom(context: RuleContext) -> tuple[Cause, Fix]:
+def _of_whom(context: RuleContext) -> tuple[str, Fix]:
     named = " ".join(e.values.get("name", "") for e in events(context, "foreign-gpu"))
     maker = maker_of(context.torch.backend)
     if _apple(context):
-        return APPLE_SILICON, other_makers.apple(context)
+        return "apple-silicon", other_makers.apple(context)
     if "amd" in (maker, *vendors_of(context.snapshot)) or events(context, *OF_ANOTHER_MAKER[:2]):
-        return AMD_GPU, other_makers.amd(context)
+        return "amd-gpu", other_makers.amd(context)
     if maker == "intel" or events(context, "no-xpu") or re.search(other_makers.ARC, named):
-        return INTEL_GPU, other_makers.intel(context)
+        return "intel-gpu", other_makers.intel(context)
     torch, said = context.torch, events(context, "cuda-error")
     build = context.snapshot.wanted.torch and paste.chosen(context)
     asked = ("--torch", build.torch) if build else ()
     cpu = paste.gpusetup(context, *asked, "--backend", "cpu")
-    return NO_NVIDIA_GPU, Fix(
+    return "no-nvidia-gpu", Fix(
         text="Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
         + (IMAGE if in_container(context) else ""),
         commands=() if torch.installed or torch.version or said else (cpu,),

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.cuda_libraries import CUDA_LIB_MISSING
-from gpusetup.causes.memory import OUT_OF_MEMORY
-from gpusetup.causes.parallel import NCCL_NO_SOCKET_INTERFACE, NCCL_P2P_FAILURE
-from gpusetup.causes.programs import (
-    PROGRAM_FAILED,
-    PROGRAM_SEES_NO_GPU,
-    PROGRAM_WITHOUT_GPU_SUPPORT,
-    programs_own,
-)
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.programs import programs_own
+from gpusetup.causes.record import RECORDS, Message
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -21,7 +13,7 @@ from gpusetup.evidence.context import (
     gpus,
     whole_number,
 )
-from gpusetup.findings.message_rules import case_of, from_message
+from gpusetup.findings.message_rules import finding, from_message
 from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events
@@ -29,14 +21,13 @@ from gpusetup.model.machine import Event, Events
 
 def out_of_memory(context: RuleContext) -> Findings:
     """The GPU's memory did not suffice."""
-    messages = (*events(context, OUT_OF_MEMORY.id), *cuda_errors(context, 2))
+    messages = (*events(context, "out-of-memory"), *cuda_errors(context, 2))
     # cuBLAS and cuDNN do not start where the memory of every GPU is taken.
     seen = [(g.memory_used_bytes, g.memory_total_bytes) for g in gpus(context)]
     if seen and all(used and total and used >= 0.95 * total for used, total in seen):
         messages += events(context, "cuda-library-error")
-    measured = tuple(map(_measured, messages))
-    for found in _found(context, OUT_OF_MEMORY, measured):
-        values = measured[0].values
+    if measured := tuple(map(_measured, messages)):
+        found, values = finding(context, "out-of-memory", measured), measured[0].values
         sizes = (values.get(f"{name}_bytes") for name in ("asked", "total"))
         asked, total = (gib(whole_number(size) or 0) for size in sizes)
         told = f"{found.title}: tried to allocate {asked} more of {total}"
@@ -65,14 +56,9 @@ def _measured(message: Event) -> Event:
     return replace(message, values={**message.values, **values})
 
 
-def _found(context: RuleContext, cause: Cause, messages: Events) -> Findings:
-    if messages and cause.message:
-        yield from_message(context, cause, *case_of(context, cause.message, messages))
-
-
 HANGS = Message(
     title="A model over several GPUs hangs, as where peer access between them does not work",
-    detail="NCCL waits without a word where a virtual machine, an IOMMU or ACS on the PCIe bridges "
+    means="NCCL waits without a word where a virtual machine, an IOMMU or ACS on the PCIe bridges "
     "breaks what the driver promises.",
     text="See first whether it runs without peer access; then let NCCL's log say where it waits",
     commands=("export NCCL_P2P_DISABLE=1", "export NCCL_DEBUG=INFO"),
@@ -85,16 +71,16 @@ def nccl_error(context: RuleContext) -> Findings:
     """NCCL failed, and the text does not say over what."""
     unreached = events(context, "nccl-connect-failed")
     if unreached and not events(context, *ENDS_A_RANK):
-        yield from_message(context, NCCL_NO_SOCKET_INTERFACE, UNREACHED, unreached)
+        yield from_message(context, "nccl-no-socket-interface", UNREACHED, unreached)
     hangs = events(context, "nccl-hangs")
     if hangs and not events(context, *TELLS_WHY):
-        yield from_message(context, NCCL_P2P_FAILURE, HANGS, hangs)
+        yield from_message(context, "nccl-p2p-failure", HANGS, hangs)
 
 
-TELLS_WHY = (NCCL_P2P_FAILURE.id, "nccl-timeout", "nccl-connect-failed", "cuda-error", "xid")
+TELLS_WHY = ("nccl-p2p-failure", "nccl-timeout", "nccl-connect-failed", "cuda-error", "xid")
 
 
-ENDS_A_RANK = (OUT_OF_MEMORY.id, "host-out-of-memory", "dataloader-worker-killed")
+ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed")
 """Where one rank ended for a reason of its own, the others cannot reach it."""
 
 
@@ -111,10 +97,11 @@ UNREACHED = Message(
 
 def of_programs(context: RuleContext) -> Findings:
     """What a program says of itself."""
-    for cause in (PROGRAM_WITHOUT_GPU_SUPPORT, PROGRAM_SEES_NO_GPU, PROGRAM_FAILED):
-        heard = _about_it(context, *cause.kinds)
-        if heard and cause.message and all(holds(context) for holds in cause.holds):
-            yield from_message(context, cause, *case_of(context, cause.message, heard))
+    for cause in ("program-without-gpu-support", "program-sees-no-gpu", "program-failed"):
+        record = RECORDS[cause]
+        heard = _about_it(context, *record.kinds)
+        if heard and all(holds(context) for holds in record.where):
+            yield finding(context, cause, heard)
 
 
 OF_A_PROGRAM = Message(
@@ -127,11 +114,11 @@ def library_missing(context: RuleContext) -> Findings:
     heard = _about_it(context, "program-lib-missing")
     if not events(context, "no-nvidia-driver", "gpu-computes"):
         heard = heard or _about_it(context, "program-lib-unfound")
-    stops = events(context, CUDA_LIB_MISSING.id, "driver-too-old")
+    stops = events(context, "cuda-lib-missing", "driver-too-old")
     if not driver_answers(context):
         stops += events(context, "no-nvidia-driver")
     if heard and not stops:
-        yield from_message(context, CUDA_LIB_MISSING, OF_A_PROGRAM, heard)
+        yield from_message(context, "cuda-lib-missing", OF_A_PROGRAM, heard)
 
 
 UNSAID = {"library": "A CUDA library"}

@@ -1,4 +1,4 @@
-"""Causes that one message decides: every record with a `message` that no check asks about.
+"""Causes that one message decides: every record that no check decides.
 
 It holds for a live machine and for somebody's text alike: both give the same events. What needs
 more than the message (a version, a GPU, another event) is a function in the file of its subject.
@@ -15,12 +15,12 @@ from gpusetup.model.finding import Findings
 def said(context: RuleContext) -> Findings:
     """A finding for every such cause whose message was said."""
     for cause in CAUSES:
-        if cause.message is None or cause.by_check:
+        if cause.by_check:
             continue
         heard = (*events(context, *cause.kinds), *cuda_errors(context, *cause.codes))
         messages = tuple(e for e in heard if not cause.but or not has(e, cause.but))
-        if messages and all(holds(context) for holds in cause.holds):
-            yield from_message(context, cause, *case_of(context, cause.message, messages))
+        if messages and all(holds(context) for holds in cause.where):
+            yield from_message(context, cause.id, *case_of(context, cause, messages))
 
 
 RULES = (said,)

@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.containers import CUDA_VISIBLE_DEVICES_HIDDEN
 from gpusetup.causes.record import Message
-from gpusetup.causes.torch import (
-    HALVES_DO_NOT_FIT,
-    MIXED_CONDA_PIP,
-    TORCH_HALF_INSTALLED,
-    TORCH_IMPORT_FAILED,
-    TORCH_MISSING,
-    TORCH_OUTSIDE_ENVIRONMENT,
-    TWO_TORCH_INSTALLS,
-    conda_and_pip,
-)
-from gpusetup.causes.torch_builds import (
-    RAISE,
-    ROCM_WHEEL_ON_NVIDIA,
-    TORCH_CPU_BUILD,
-    TORCH_SEES_NO_GPU,
-    XPU_WHEEL_ON_NVIDIA,
-)
+from gpusetup.causes.torch import HALVES_DO_NOT_FIT, RAISE, conda_and_pip
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
@@ -45,18 +28,18 @@ def torch_missing(context: RuleContext) -> Findings:
     """No torch in the target interpreter."""
     python, torch = context.snapshot.python, context.torch
     built = torch.version and events(context, "build-isolation-no-torch")
-    said = () if built else events(context, TORCH_MISSING.id)
+    said = () if built else events(context, "torch-missing")
     if torch.installed is False:
         place = python.site_packages or paste.python(context)
         said += (shown(context, "torch.installed", f"no torch in {place}"),)
     if said:
         named = python.executable or python.prefix or "this Python"
-        yield finding(context, TORCH_MISSING, said, python=named)
+        yield finding(context, "torch-missing", said, python=named)
 
 
 def torch_half_installed(context: RuleContext) -> Findings:
     if any(p.intact is False for p in packages(context, "torch")):
-        yield seen(context, TORCH_HALF_INSTALLED, "torch.version", "files of torch are missing")
+        yield seen(context, "torch-half-installed", "torch.version", "files of torch are missing")
 
 
 def two_torch_installs(context: RuleContext) -> Findings:
@@ -68,7 +51,7 @@ def two_torch_installs(context: RuleContext) -> Findings:
         said = [shown(context, "packages", f"torch {p.version} in {p.location}") for p in both]
         yield finding(
             context,
-            TWO_TORCH_INSTALLS,
+            "two-torch-installs",
             said,
             severity=None if one_folder else Severity.WARNING,
             times=str(len(versions)),
@@ -81,13 +64,13 @@ def mixed_conda_pip(context: RuleContext) -> Findings:
     conda, pip = conda_and_pip(context)
     if conda and pip and parsed(conda).release != parsed(pip).release:
         both = f"conda has torch {conda}, pip {pip}"
-        yield seen(context, MIXED_CONDA_PIP, "packages", both)
+        yield seen(context, "mixed-conda-pip", "packages", both)
 
 
 def torch_import_failed(context: RuleContext) -> Findings:
     """torch was asked to import, and did not."""
     if problem := context.torch.import_error:
-        yield seen(context, TORCH_IMPORT_FAILED, "torch.import_error", problem)
+        yield seen(context, "torch-import-failed", "torch.import_error", problem)
 
 
 def torch_outside_target(context: RuleContext) -> Findings:
@@ -101,9 +84,8 @@ def torch_outside_target(context: RuleContext) -> Findings:
     if place and python.prefix and not place.startswith(own) and not told:
         in_the_way = context.decision is not None and context.decision.how != "kept"
         broken = in_the_way and not paste.target_refuses(context)
-        only = None if broken else Severity.WARNING
-        cause = TORCH_OUTSIDE_ENVIRONMENT
-        yield seen(context, cause, "torch.location", place, severity=only, place=place)
+        cause = "torch-outside-environment"
+        yield seen(context, cause, "torch.location", place, weak=not broken, place=place)
 
 
 def torch_cpu_build(context: RuleContext) -> Findings:
@@ -125,7 +107,7 @@ def torch_cpu_build(context: RuleContext) -> Findings:
         of_torch = shown(context, "torch.version", f"{who}, backend {torch.backend or 'cpu'}")
         of_gpu = (shown(context, "gpus", gpu),) if gpus(context) else ()
         seen = (*said, of_torch, *of_gpu)
-        yield finding(context, TORCH_CPU_BUILD, seen, who=who, gpu=gpu)
+        yield finding(context, "torch-cpu-build", seen, who=who, gpu=gpu)
 
 
 def named(context: RuleContext) -> str:
@@ -146,7 +128,7 @@ def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
 def foreign_wheel(context: RuleContext) -> Findings:
     """A build for another maker's GPUs."""
     label = context.torch.backend or ""
-    cause = {"rocm": ROCM_WHEEL_ON_NVIDIA, "xpu": XPU_WHEEL_ON_NVIDIA}.get(label[:4])
+    cause = {"rocm": "rocm-wheel-on-nvidia", "xpu": "xpu-wheel-on-nvidia"}.get(label[:4])
     if cause and gpus(context) and not events(context, "foreign-gpu"):
         said = (shown(context, "torch.version", f"backend {label}"),)
         yield finding(context, cause, said, who=named(context))
@@ -177,10 +159,10 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
         "error: " in (event.text or "").lower() for event in said
     )
     if torch.cuda_available:
-        cause = CUDA_VISIBLE_DEVICES_HIDDEN if hides and not asked else TORCH_SEES_NO_GPU
+        cause = "cuda-visible-devices-hidden" if hides and not asked else "torch-sees-no-gpu"
         yield from_message(context, cause, SEES_ONE_ELSEWHERE, said)
     else:
-        yield finding(context, TORCH_SEES_NO_GPU, said)
+        yield finding(context, "torch-sees-no-gpu", said)
 
 
 RULES = (

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
-from gpusetup.evidence.context import RuleContext, gib, on
-from gpusetup.evidence.plausible import is_a_path
+from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Alternative, Fix, each_block
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Disk
 from gpusetup.model.shell import Lines
 from gpusetup.model.units import GIB
@@ -29,7 +24,7 @@ def short_disks(context: RuleContext) -> tuple[Disk, ...]:
 
 
 def making_room(context: RuleContext, short: tuple[Disk, ...]) -> Lines:
-    """The commands that free what is short: the caches of installers, another temporary folder."""
+    """The commands that free what is short: the caches of installers."""
     subjects = {disk.subject for disk in short}
     uv = "uv" in (context.installer, context.snapshot.failing.program)
     by_uv = subjects & {"uv-cache", "site-packages"} or (uv and not subjects)
@@ -37,39 +32,4 @@ def making_room(context: RuleContext, short: tuple[Disk, ...]) -> Lines:
     room = [paste.command(context, "uv", "cache", "clean")] if by_uv else []
     if by_pip and context.snapshot.python.has_pip is not False:
         room.append(paste.command(context, paste.python(context), "-m", "pip", "cache", "purge"))
-    return (*room, *(_temporary(context) if "tmp" in subjects else ()))
-
-
-def _temporary(context: RuleContext) -> Lines:
-    """A temporary folder on a disk with room."""
-    roomy = [
-        d for d in context.snapshot.disks if (d.free_bytes or 0) >= needed(d) and d.path != "tmp"
-    ]
-    beside = [disk for disk in roomy if disk.subject.endswith("-cache")] or roomy
-    if not beside or on(context, "windows") or not is_a_path(beside[0].path):
-        return ()
-    folder = f"{beside[0].path.rpartition('/')[0]}/tmp"
-    return (paste.command(context, "mkdir", "-p", folder), paste.setting(context, "TMPDIR", folder))
-
-
-INSTALLS = re.compile(r"gpusetup install\b|install\b.*\b(?:torch|pytorch)==?\d")
-
-
-def first_room(context: RuleContext, fix: Fix) -> Fix:
-    """A fix that installs torch, where the disks have no room for it: room comes first."""
-    build = context.resolution.build
-    short = short_disks(context)
-    installs = any(map(INSTALLS.search, fix.commands))
-    if not short or not installs or (build and build.backend == "cpu"):
-        return fix
-    room = making_room(context, short)
-
-    def after(block: Alternative) -> Alternative:
-        needs = any(map(INSTALLS.search, block.commands))
-        return replace(block, commands=(*room, *block.commands)) if needs else block
-
-    sizes = (
-        f"{gib(needed(disk))} in {disk.path} ({gib(disk.free_bytes or 0)} free)" for disk in short
-    )
-    text = f"First make room: an install needs {', '.join(sizes)}. {fix.text}"
-    return replace(each_block(fix, after), text=text)
+    return tuple(room)

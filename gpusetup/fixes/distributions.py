@@ -9,7 +9,6 @@ from gpusetup.catalog.jetpack import undeclared
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.evidence.plausible import is_a_version
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, filled
 
 CALLED_ALIKE = frozenset((
@@ -53,13 +52,12 @@ def built_anew(context: RuleContext, module: str | None) -> Lines:
     return (paste.pip(context, "install", *sources, *words, source),) if source else ()
 
 
-def anew(*kinds: str) -> Callable[[RuleContext, str], Fix]:
+def anew(kind: str) -> Callable[[RuleContext], Lines]:
     """The module of the event that says most, built anew."""
 
-    def way(context: RuleContext, text: str) -> Fix:
-        said = max(events(context, *kinds), key=lambda event: len(event.values))
-        looks = paste.look("see which CUDA torch has", paste.ask_torch(context))
-        return Fix(text=text, commands=built_anew(context, said.values.get("module")), looks=looks)
+    def way(context: RuleContext) -> Lines:
+        said = max(events(context, kind), key=lambda event: len(event.values))
+        return built_anew(context, said.values.get("module"))
 
     return way
 

@@ -28,7 +28,7 @@ BUILDS: dict[str | None, str] = {
 """Fedora's kin build by akmods, others by dkms; None: the distribution is not shown."""
 
 
-def load_fix(context: RuleContext) -> Fix:
+def load_fix(context: RuleContext, _: str) -> Fix:
     if on(context, "windows"):
         text = "Enable the GPU in the Device Manager, or install its driver again"
         return Fix(text=text, needs_root=True, needs_reboot=True)
@@ -65,20 +65,15 @@ ENROLL = (
 )
 
 
-def with_headers(context: RuleContext, text: str) -> Fix:
+def with_headers(context: RuleContext) -> Lines:
     values = [e.values for e in events(context, "driver-build-failed")]
     kernel = next((one["kernel"] for one in values if one.get("kernel")), context.os.kernel)
     no_compiler = any(one.get("why") == "compiler" for one in values)
-    return Fix(
-        text=text,
-        commands=(
-            *_headers(kernel or ""),
-            *(packages.compiler(context) if no_compiler else ()),
-            *drivers.driver_commands(context),
-            *lines(REBOOT),
-        ),
-        needs_root=True,
-        needs_reboot=True,
+    return (
+        *_headers(kernel or ""),
+        *(packages.compiler(context) if no_compiler else ()),
+        *drivers.driver_commands(context),
+        *lines(REBOOT),
     )
 
 

@@ -11,6 +11,7 @@ from gpusetup.evidence.context import (
     RuleContext,
     chosen_by,
     gpus,
+    in_full,
     numbered,
     nvidia_on_pci,
     value_evidence,
@@ -22,21 +23,14 @@ from gpusetup.readings.side import bus_key
 
 NAMED = 8
 """How many GPUs a sentence lists."""
-UNNAMED = ("", "unknown")
 
 
 def titled(context: RuleContext, concerned: Sequence[Gpu]) -> str:
     """The GPUs in a sentence: by name where there is one GPU, else with number and slot too."""
-    if not concerned or (len(gpus(context)) < 2 and not _is_telling(concerned[0].name)):
+    if not concerned or len(gpus(context)) < 2:
         return names(context)
-    if len(gpus(context)) < 2:
-        return concerned[0].name
-    kinds: dict[str, list[str]] = {}
-    for gpu in concerned[:NAMED]:
-        kinds.setdefault(gpu.name, []).append(placed(gpu))
     more = f" and {len(concerned) - NAMED} more" if len(concerned) > NAMED else ""
-    listed = ((name, "; ".join(places)) for name, places in kinds.items())
-    return " and ".join(p if name in UNNAMED else f"{name} ({p})" for name, p in listed) + more
+    return ", ".join(map(in_full, concerned[:NAMED])) + more
 
 
 def shown(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> tuple[Evidence, ...]:
@@ -56,17 +50,6 @@ def _said(name: str, value: object) -> str:
     return words if value is True else f"{words} {listed}"
 
 
-def placed(gpu: Gpu) -> str:
-    """A GPU's number and slot, as far as they are known.
-
-    >>> placed(Gpu(name="T4", nvml_index=1, pci_bus_id="00000000:41:00.0"))
-    'GPU 1, 00000000:41:00.0'
-    """
-    number = None if gpu.nvml_index is None else f"GPU {gpu.nvml_index}"
-    slot = gpu.pci_bus_id if number else f"GPU {gpu.pci_bus_id}" if gpu.pci_bus_id else None
-    return ", ".join(part for part in (number, slot) if part) or "GPU"
-
-
 def each(concerned: Iterable[Gpu]) -> tuple[str, ...]:
     """What `nvidia-smi -i` takes for each of them, where it can be named."""
     named = dict.fromkeys(chosen_by(gpu) for gpu in concerned)
@@ -84,10 +67,7 @@ def have(concerned: Sequence[Gpu]) -> str:
 
 def at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, ...]:
     """The GPUs that events name by their slots; one that no source lists has its slot only."""
-    values = [event.values for event in events]
-    slots = [
-        slot for one in values for slot in (one.get("bus_ids") or one.get("bus_id", "")).split()
-    ]
+    slots = [event.values.get("bus_id", "") for event in events]
     known = {short(gpu.pci_bus_id): gpu for gpu in gpus(context) if gpu.pci_bus_id}
     each_once = dict.fromkeys(short(slot) for slot in slots if ":" in slot)
     return tuple(known.get(slot) or Gpu(name="unknown", pci_bus_id=slot) for slot in each_once)

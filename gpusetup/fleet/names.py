@@ -51,27 +51,30 @@ def expanded(text: str) -> tuple[str, ...]:
     ('gpu09', 'gpu10', 'gpu11', 'gpu13', 'login')
     """
     names: dict[str, None] = {}
-    for part in re.split(r",(?![^\[]*\])", text):
-        found = re.fullmatch(r"\s*([^\[\],]*)(?:\[([\d,\s-]+)\])?([^\[\],]*)", part)
-        if not found:
-            raise UsageError(f"{text[:80]!r} is no list of nodes", hint="write gpu[001-016],login1")
-        prefix, inside, end = found[1], found[2], found[3].rstrip()
-        numbers = _numbers(inside) if inside else [""]
-        names |= dict.fromkeys(f"{prefix}{number}{end}" for number in numbers)
-        if len(names) > MOST_NAMES:
-            raise UsageError(f"{text[:80]!r} names more than {MOST_NAMES} nodes")
+    try:
+        for part in re.split(r",(?![^\[]*\])", text):
+            prefix, _, rest = part.strip().partition("[")
+            inside, _, end = rest.partition("]")
+            numbers = _numbers(inside) if rest else [""]
+            names |= dict.fromkeys(f"{prefix}{number}{end}" for number in numbers)
+    except ValueError as problem:
+        raise UsageError(f"{text[:80]!r} is no list of nodes", hint=WRITE) from problem
     names.pop("", None)
-    if not names:
-        raise UsageError(f"{text[:80]!r} names no node", hint="write gpu[001-016],login1")
+    if not 0 < len(names) <= MOST_NAMES or re.search(r"[\[\]]", "".join(names)):
+        raise UsageError(f"{text[:80]!r} is no list of nodes", hint=WRITE)
     return tuple(names)
 
 
+WRITE = "write gpu[001-016],login1"
+
+
 def _numbers(inside: str) -> list[str]:
+    """Raises ValueError for what is no range, or too long a one."""
     found: list[str] = []
     for piece in inside.split(","):
-        ends = re.fullmatch(r"\s*(\d{1,12})(?:-(\d{1,12}))?\s*", piece)
-        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
-        if not ends or not first <= last < first + MOST_NAMES:
-            raise UsageError(f"{piece!r} is no range of nodes", hint="write gpu[001-016]")
-        found += (f"{number:0{len(ends[1])}d}" for number in range(first, last + 1))
+        first, _, last = piece.strip().partition("-")
+        numbers = range(int(first), int(last or first) + 1)
+        if not 0 < len(numbers) <= MOST_NAMES:
+            raise ValueError(piece)
+        found += (f"{number:0{len(first)}d}" for number in numbers)
     return found

@@ -32,18 +32,6 @@ class Profile(Frozen):
     facts: Mapping[str, str]
 
 
-class Unmet(Frozen):
-    """A fact that is not as the profile asks."""
-
-    field: str
-    value: str
-    expected: str
-
-    @property
-    def words(self) -> str:
-        return f"{words_of(self.field)} {self.value}, expected {self.expected}"
-
-
 def read(text: str, what: str) -> dict[str, str]:
     """The facts of a sound node; `BadInput` names what is wrong in the file."""
     try:
@@ -56,32 +44,28 @@ def read(text: str, what: str) -> dict[str, str]:
     return {name: value for name, value in found.facts.items() if name not in MAY_DIFFER}
 
 
-def unmet(expected: Mapping[str, str], facts: Mapping[str, str]) -> tuple[Unmet, ...]:
+def unmet(expected: Mapping[str, str], facts: Mapping[str, str]) -> tuple[NodeFinding, ...]:
     """What a node tells otherwise than the profile asks.
 
-    >>> unmet({"gpus.count": "8", "disk.tmp_free_gib": "90"}, {"gpus.count": "7"})[0].words
+    >>> unmet({"gpus.count": "8", "disk.tmp_free_gib": "90"}, {"gpus.count": "7"})[0].title
     'number of GPUs 7, expected 8'
-    >>> unmet({"disk.tmp_free_gib": "90"}, {"disk.tmp_free_gib": "40"})[0].words
+    >>> unmet({"disk.tmp_free_gib": "90"}, {"disk.tmp_free_gib": "40"})[0].title
     'disk.tmp_free_gib 40, expected at least 45'
     """
     found = []
     for name, value in expected.items():
         told = facts.get(name, value)
+        wrong = told != value
         if name.endswith(FREE) and value.isdecimal() and told.isdecimal():
             least = int(value) // 2
             wrong, value = int(told) < least, f"at least {least}"
-        else:
-            wrong = told != value
-        found += [Unmet(field=name, value=told, expected=value)] * wrong
+        if wrong:
+            title = f"{words_of(name)} {told}, expected {value}"
+            found.append(NodeFinding(id="unlike-profile", severity=Severity.ERROR, title=title))
     return tuple(found)
 
 
 def held_against(expected: Mapping[str, str], node: Node) -> Node:
     """The node with what its profile does not allow among its findings."""
-    known = {one.title for one in node.findings}
-    wrong = [unlike(one.words) for one in unmet(expected, node.facts) if one.words not in known]
-    return replace(node, findings=(*node.findings, *wrong))
-
-
-def unlike(words: str) -> NodeFinding:
-    return NodeFinding(id="unlike-profile", severity=Severity.ERROR, title=words)
+    findings = (*node.findings, *unmet(expected, node.facts))
+    return replace(node, findings=tuple(dict.fromkeys(findings)))

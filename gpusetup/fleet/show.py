@@ -6,14 +6,6 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
-from gpusetup.causes.gpu_access import VGPU_UNLICENSED
-from gpusetup.causes.gpu_losses import (
-    FABRIC_UNHEALTHY,
-    NVLINK_DEGRADED,
-    PCIE_DEGRADED,
-    POWER_THERMAL_THROTTLE,
-)
-from gpusetup.causes.host import CUDA_LAUNCH_BLOCKING, MEMORY_CACHING_OFF
 from gpusetup.fleet.drift import LEAST_NODES, Mixed, drifts
 from gpusetup.fleet.folder import Records
 from gpusetup.fleet.names import SAFE, natural, slurm_list
@@ -26,8 +18,8 @@ GRAVITY = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
 
 COSTS = (
-    *(POWER_THERMAL_THROTTLE.id, PCIE_DEGRADED.id, NVLINK_DEGRADED.id, FABRIC_UNHEALTHY.id),
-    *(VGPU_UNLICENSED.id, CUDA_LAUNCH_BLOCKING.id, MEMORY_CACHING_OFF.id),
+    *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
+    *("vgpu-unlicensed", "cuda-launch-blocking", "memory-caching-off"),
 )
 """Warnings that cost speed now: a node that has one is not sound, however many others have it."""
 
@@ -62,8 +54,6 @@ class Exclude(Frozen):
     """An option of sbatch and srun; empty if no node failed."""
     names: tuple[str, ...] = ()
     """For Ray and Kubernetes, by their own names of nodes."""
-    not_named: tuple[str, ...] = ()
-    """Nodes whose names cannot be part of a command."""
 
 
 class FleetAnswer(Frozen):
@@ -136,17 +126,10 @@ def _row(node: Node, drift: Sequence[Drift], usual: Container[str]) -> NodeAnswe
 
 
 def _worst_first(row: NodeAnswer) -> tuple[object, ...]:
-    found = [*(one.severity for one in row.findings), *(one.severity for one in row.drift)]
-    graves = sorted(-GRAVITY[severity] for severity in found)
-    return get_args(Status).index(row.status), graves, natural(row.name)
+    return get_args(Status).index(row.status), natural(row.name)
 
 
 def excluded(names: Iterable[str]) -> Exclude:
-    """The nodes that no job should get."""
-    every = sorted(names, key=natural)
-    safe = tuple(name for name in every if SAFE.fullmatch(name))
-    return Exclude(
-        slurm=f"--exclude={slurm_list(safe)}" if safe else "",
-        names=safe,
-        not_named=tuple(name for name in every if name not in safe),
-    )
+    """The nodes that no job should get, of those whose names can be part of a command."""
+    safe = tuple(sorted(filter(SAFE.fullmatch, names), key=natural))
+    return Exclude(slurm=f"--exclude={slurm_list(safe)}" if safe else "", names=safe)

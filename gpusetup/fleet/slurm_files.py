@@ -18,10 +18,10 @@ IN_CONF = re.compile(r"/[\w./+@:,=~-]*")
 """A path that slurm.conf can hold: its values end at a space, and `#` begins a comment."""
 PROLOG = """\
 #!/bin/sh
-# Prolog: the job's GPUs only (written by `gpusetup fleet slurm install`).
-# Exit 1 is the answer that a GPU is not sound; whatever else ends it fails no job.
+# Prolog of a job with GPUs (written by `gpusetup fleet slurm install`).
+# Exit 1 is the answer that the node is not sound; whatever else ends it fails no job.
 [ -n "$SLURM_JOB_GPUS" ] || exit 0
-{call} --gpus "$SLURM_JOB_GPUS" >&2
+{call} >&2
 [ $? -ne 1 ]
 """
 HEALTH = """\

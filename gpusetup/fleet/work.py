@@ -26,8 +26,6 @@ RECORDS = ("node-check", "snapshot", "verify")
 RUN = "gpusetup.run/1"
 """The schema of a file that says why a node's records are missing."""
 LONGEST_PROBLEM = 400
-MOST_TRIES = 10_000
-"""Lines that may begin a document; a node that says more is not read on."""
 
 Document = Mapping[str, Any]
 
@@ -88,21 +86,12 @@ def documents(text: str) -> dict[str, Document]:
     'passed'
     """
     found: dict[str, Document] = {}
-    decoder, place = json.JSONDecoder(), 0
-    for _ in range(MOST_TRIES):
-        start = BEGINS.search(text, place)
-        if start is None:
-            break
-        place = start.end()
+    for start in re.finditer(r"^\{", text, re.MULTILINE):
         with contextlib.suppress(ValueError, RecursionError):
-            one, place = decoder.raw_decode(text, start.start())
-            family = re.fullmatch(r"gpusetup\.([a-z-]+)/\d+", str(one.get("schema")))
-            if family:
+            one, _ = json.JSONDecoder().raw_decode(text, start.start())
+            if family := re.fullmatch(r"gpusetup\.([a-z-]+)/\d+", str(one.get("schema"))):
                 found[family[1]] = one
     return found
-
-
-BEGINS = re.compile(r"^\{", re.MULTILINE)
 
 
 def problem_of(said: Output, found: Mapping[str, Document]) -> str | None:
@@ -117,21 +106,9 @@ def problem_of(said: Output, found: Mapping[str, Document]) -> str | None:
         return None
     error = found.get("error", {})
     refusal = " ".join(str(error[key]) for key in ("message", "hint") if error.get(key))
-    why = said.problem or refusal or _telling(said)
-    return f"{why[:LONGEST_PROBLEM]} (no {', '.join(missing)})"
-
-
-TELLING = re.compile(
-    r"error|not found|no such|no module|denied|unable|cannot|fatal|refused|no route|timed out",
-    re.IGNORECASE,
-)
-
-
-def _telling(said: Output) -> str:
-    """The lines of stderr that say what went wrong, else its last one."""
-    lines = [line.strip() for line in said.stderr.splitlines() if line.strip()]
-    telling = [line for line in lines if TELLING.search(line)] or lines[-1:]
-    return "; ".join(dict.fromkeys(telling[:2])) or f"exit {said.exit} and nothing said"
+    lines = dict.fromkeys(line.strip() for line in said.stderr.splitlines() if line.strip())
+    last = "; ".join([*lines][-2:]) or f"exit {said.exit} and nothing said"
+    return f"{(said.problem or refusal or last)[:LONGEST_PROBLEM]} (no {', '.join(missing)})"
 
 
 def keep(folder: Path, node: str, said: Output) -> str | None:
@@ -142,16 +119,11 @@ def keep(folder: Path, node: str, said: Output) -> str | None:
     if not SAFE.fullmatch(node):
         raise ValueError(f"{node!r} is no name of a node")
     found = documents(said.stdout)
-    for kind in RECORDS:
-        if kind in found:
-            _write(folder / f"{node}.{kind}.json", found[kind])
+    kept = {kind: found[kind] for kind in RECORDS if kind in found}
     problem = problem_of(said, found)
     if problem:
-        _write(folder / f"{node}.run.json", {"schema": RUN, "node": node, "problem": problem})
+        kept["run"] = {"schema": RUN, "problem": problem}
+    for kind, document in kept.items():  # under this name: what it calls itself may be redacted
+        named = {key: value for key, value in document.items() if key != "node"}
+        (folder / f"{node}.{kind}.json").write_text(json.dumps(named), encoding="utf-8")
     return problem
-
-
-def _write(path: Path, document: Document) -> None:
-    """A document under the node's own name: what it calls itself may be redacted or shared."""
-    named = {key: value for key, value in document.items() if key != "node"}
-    path.write_text(json.dumps(named), encoding="utf-8")

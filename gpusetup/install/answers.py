@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from gpusetup.install.decide import Task
 from gpusetup.install.job import Job, Outcome
@@ -16,14 +16,11 @@ from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.resolution import Resolution
 from gpusetup.probe.unfinished import unfinished
 
-if TYPE_CHECKING:
-    from gpusetup.install.conda import CondaPlan
-
 State = Literal["installed", "restored", "planned"]
 
 
 def plan_answer(
-    job: Job, plan: Plan | CondaPlan, task: Task | None, outcome: Outcome | None = None
+    job: Job, plan: Plan, task: Task | None, outcome: Outcome | None = None
 ) -> InstallAnswer:
     """A plan that is shown, or that was executed with this outcome."""
     state: State = "planned" if outcome is None else "installed" if outcome.kept else "restored"
@@ -64,7 +61,6 @@ def unchanged_answer(
 def versions_after(resolution: Resolution, asked: RequestedPackages) -> dict[str, str]:
     """The torch family as a resolution would install it, by the catalog."""
     build = resolution.build
-    if build is None:
-        return {}
-    label = f"+{build.backend}" if build.labelled else ""
-    return {name: f"{v}{label}" for name, v in family_of(build, asked.family).items()}
+    label = f"+{build.backend}" if build and build.labelled else ""
+    family = family_of(build, asked.family) if build else {}
+    return {name: f"{version}{label}" for name, version in family.items()}

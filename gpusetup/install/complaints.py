@@ -1,4 +1,4 @@
-"""What uv or conda said when it failed, as an error of ours: its own words, whole, and one hint."""
+"""What uv said when it failed, as an error of ours: its own words, whole, and one hint."""
 
 from __future__ import annotations
 
@@ -30,10 +30,6 @@ def complaint(title: str, output: Output, no: type[GpuSetupError] = Unsatisfiabl
     kinds: dict[int | None, type[GpuSetupError]] = {NO: no, COULD_NOT: Unreached}
     kind = kinds.get(output.exit, ToolFailed)
     return kind(f"{title}: {said_by(output)}", hint=HINTS[kind])
-
-
-def conda_failed(title: str, output: Output) -> GpuSetupError:
-    return ToolFailed(f"{title}: {output.problem or said_by(output)}", hint=HINTS[ToolFailed])
 
 
 def said_by(output: Output) -> str:

@@ -46,24 +46,13 @@ class Outcome(Frozen):
     receipt: str | None = None
 
 
-def run_step(
-    job: Job,
-    step: Step,
-    environment: Mapping[str, str] | None = None,
-    *,
-    gently_seconds: float = 0.0,
-) -> Output:
-    """Run one step and keep what it was and said.
-
-    `gently_seconds`: it is one that cleans up after itself. It is not killed with us, and may take
-    so long after a Ctrl-C.
-    """
+def run_step(job: Job, step: Step, environment: Mapping[str, str] | None = None) -> Output:
+    """Run one step and keep what it was and said."""
     job.log.command(step.argv)
     output = run(
-        launched(step.argv, job.store, outlives=gently_seconds > 0),
+        launched(step.argv, job.store),
         timeout=step.timeout_seconds,
         environment={**(environment or job.environ), **step.environment},
-        gently_seconds=gently_seconds,
     )
     output = replace(output, argv=step.argv)
     job.log.output(output)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
-from gpusetup.catalog.companion_table import companion_table, cuda_constraints
-from gpusetup.catalog.default_wheels import usual_major
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.install.decide import Task
 from gpusetup.install.fetching.lock import Question, locked, require_no
-from gpusetup.install.fetching.wheels import Wheel, unhashed
+from gpusetup.install.fetching.wheels import Wheel, size_text, unhashed
 from gpusetup.install.job import Job
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
 from gpusetup.install.switching.unpack import switch_step, venv_step
-from gpusetup.install.target.disk_space import UNPACKED_FACTOR, require_space
 from gpusetup.install.target.find import Target, check_importable, check_leaving
 from gpusetup.install.target.in_use import users_of
 from gpusetup.installers.options import FAMILY, family_of
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import Choice, TorchBuild
+from gpusetup.model.resolution import Choice
 from gpusetup.resolver.companions import pinned
+from gpusetup.resolver.joint import Asked, limits_beside
 
 
 def plan_task(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -73,6 +73,7 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
         why=task.why,
         steps=steps,
         before=before,
+        after={one.name: one.version for one in wheels},
         warnings=tuple(
             f"{one.name} {one.version} requires {one.needs}: it stays, and may fail"
             for one in left
@@ -91,6 +92,8 @@ def _first_index(
     no such wheel, and what uv says of it."""
     build, asked = task.build, task.asked
     passed: list[tuple[str, str]] = []
+    wanted = task.question.wanted
+    together = Asked(machine=task.machine, request=wanted, catalog=load_catalog())
     root = job.wheels[0].source if job.wheels else task.question.request.root
     for choice in task.choices:
         question = Question(
@@ -100,7 +103,7 @@ def _first_index(
             ),
             index=f"{root.rstrip('/')}/{choice.backend}",
             others=(*asked.packages, *asked.followers, *asked.pinned),
-            constraints=_of_its_cuda(build),
+            constraints=limits_beside(together, build) if build.cuda else (),
         )
         try:
             wheels = locked(job, target, question)
@@ -128,10 +131,29 @@ def exact_in(wheels: Sequence[Wheel], name: str, version: str, backend: str) -> 
     return f"{name}=={version if plain else labelled}"
 
 
-def _of_its_cuda(build: TorchBuild) -> tuple[str, ...]:
-    """What loads beside this torch of the packages whose CUDA the table of companions knows."""
-    if not build.cuda:
-        return ()
-    usual, table = usual_major(load_catalog(), build), companion_table()
-    each = (cuda_constraints(one, build.cuda_major, usual) for one in table.projects)
-    return tuple(text for texts in each for text in texts)
+UNPACKED_FACTOR = 3.6
+"""How much larger a torch wheel is unpacked; measured on the CPU wheel of torch 2.13.0 (4.0) and
+nvidia-cudnn-cu12 (1.6), weighted towards the larger."""
+
+
+SPARE_BYTES = 50 << 20
+
+
+def free_bytes(folder: str) -> int:
+    """What is free on the disk of a folder that may not be there yet."""
+    there = Path(folder)
+    while not there.exists():
+        there = there.parent
+    return shutil.disk_usage(there).free
+
+
+def require_space(folder: str, needed_bytes: int) -> None:
+    """`Blocked` with needed and free if the disk of a folder cannot hold so much."""
+    free = free_bytes(folder)
+    if needed_bytes + SPARE_BYTES > free:
+        raise Blocked(
+            f"No room on the disk of {folder}: needs {size_text(needed_bytes)}, "
+            f"free {size_text(free)}",
+            hint="nothing was changed; make room (`uv cache clean` frees uv's cache), "
+            "or use another disk: `--venv DIR`",
+        )

@@ -23,7 +23,7 @@ class Plan(Frozen):
     """Its index may have a login."""
     fallbacks: tuple[Choice, ...] = ()
     """What is left to fall back to."""
-    wheels: tuple[Wheel, ...]
+    wheels: tuple[Wheel, ...] = ()
     packages: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     """What stays as it is, while the packages are chosen."""
@@ -31,6 +31,7 @@ class Plan(Frozen):
     """Why this torch comes, or stays."""
     steps: tuple[Step, ...] = ()
     before: Mapping[str, str] = {}
+    after: Mapping[str, str] = {}
     warnings: tuple[str, ...] = ()
     """What is installed and would no longer find what it requires."""
     used_by: tuple[User, ...] = ()
@@ -39,13 +40,6 @@ class Plan(Frozen):
     device: str = "auto"
     """What verify is told to prove."""
 
-    installer: str = "uv"
-    revision: None = None
-
     @property
     def backend(self) -> str:
         return self.choice.backend
-
-    @property
-    def after(self) -> dict[str, str]:
-        return {wheel.name: wheel.version for wheel in self.wheels}

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.diagnosis.elsewhere import trouble_elsewhere
+from gpusetup.diagnosis.precedence import trouble_elsewhere
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.request import InstallRequest, Question
@@ -16,9 +17,10 @@ from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Offer
 from gpusetup.model.shell import shell_line
+from gpusetup.resolver.decide import nothing_fits
+from gpusetup.resolver.held import concluded
 from gpusetup.resolver.least import Decision
 from gpusetup.resolver.offer import in_new_environment, new_folder
-from gpusetup.resolver.refusal import nothing_fits, reasons, told
 
 
 def refuse_trouble_elsewhere(
@@ -60,48 +62,63 @@ def refuse(question: Question, decision: Decision) -> None:
     if decision.how != "refused":
         return
     machine, request = question.machine, question.request
-    rows = reasons(decision, machine, target_options(request), request.packages)
-    usual = "".join(
-        f"\n  {row.because}:\n    {shell_line(row.command, machine.os.family)}" for row in rows
-    )
-    said = told(decision, machine, load_catalog())
+    target = options_of(request, *TARGET)
+    held = decision.held.backend if decision.held else ""
+    maker, newest = maker_of(held), decision.newest.build
+    other = newest.backend if newest and newest.backend != held else "cpu"
+    host = ("--backend", held) if is_seen_only(maker) else ("--gpu", "NAME")
+    install = ("gpusetup", "install", *target, *request.packages)
+    usual = {
+        "this image is built on a machine without its GPU": (*install, *host),
+        f"you want the build for {other}": (*install, "--backend", other),
+        "the GPU is here, and its driver is missing or does not answer": (
+            *("gpusetup", "doctor"),
+            *target,
+        ),
+    }
+    rows = (f"\n  {why}:\n    {shell_line(w, machine.os.family)}" for why, w in usual.items())
+    guess = concluded(machine, load_catalog())
+    is_for = f"is a build for {BY_ID[maker].name} GPUs" if maker else "may be a build for GPUs"
     raise Unsatisfiable(
-        f"{said}. The usual reasons, and the command for each:{usual}",
+        f"{f'{guess}. ' if guess else ''}torch {machine.torch.version} {is_for}: it was left as "
+        f"it is. The usual reasons, and the command for each:{''.join(rows)}",
         hint="only `--backend` exchanges a build for one maker's GPUs for another's, or the CPU's",
     )
 
 
-def target_options(request: InstallRequest) -> tuple[str, ...]:
-    """The words with which the environment was named."""
-    if request.venv:
-        return ("--venv", request.venv)
-    return ("--python", request.python) if request.python else ()
+OPTIONS = {
+    "venv": "--venv",
+    "python": "--python",
+    "backend": "--backend",
+    "for_gpu": "--gpu",
+    "for_driver": "--driver",
+}
+TARGET, HOST = ("venv", "python"), ("for_gpu", "for_driver")
 
 
-def host_options(request: InstallRequest) -> tuple[str, ...]:
-    """The words with which another host was named."""
-    gpus = tuple(word for name in request.for_gpu for word in ("--gpu", name))
-    return (*gpus, *(("--driver", request.for_driver) if request.for_driver else ()))
+def options_of(request: InstallRequest, *names: str) -> tuple[str, ...]:
+    """The words with which some things were named."""
+    given = ((name, getattr(request, name)) for name in names)
+    each = ((name, value if isinstance(value, tuple) else (value,)) for name, value in given)
+    rows = ((OPTIONS[name], one) for name, values in each for one in values)
+    return tuple(word for row in rows if row[1] not in (None, "auto") for word in row)
 
 
 def upgrade_line(question: Question, offer: Offer) -> str:
     """The command that takes the newest, with every word that it was chosen by."""
     request = question.request
     newer = ("--torch", offer.torch) if question.wanted.torch else ("--upgrade",)
-    words = (*target_options(request), *newer, *backend_options(request), *host_options(request))
-    return shell_line(("gpusetup", "install", *words), question.machine.os.family)
-
-
-def backend_options(request: InstallRequest) -> tuple[str, ...]:
-    return ("--backend", request.backend) if request.backend != "auto" else ()
+    target, host = (options_of(request, *names) for names in (TARGET, ("backend", *HOST)))
+    words = ("gpusetup", "install", *target, *newer, *host)
+    return shell_line(words, question.machine.os.family)
 
 
 def own_environment(question: Question, decision: Decision) -> str:
     """The command that makes, beside a target that may not be changed, what it would become."""
     request, machine = question.request, question.machine
     there = in_new_environment(decision, machine)
-    backend = () if "--backend" in there else backend_options(request)
-    words = (*there, *backend, *question.asked.packages, *host_options(request))
+    backend = () if "--backend" in there else options_of(request, "backend")
+    words = (*there, *backend, *question.asked.packages, *options_of(request, *HOST))
     own = ("gpusetup", "install", "--venv", new_folder(machine), *words)
     return without_logins(shell_line(own, machine.os.family))
 

@@ -20,14 +20,13 @@ LINKS = (
         "pcie-errors",
         "pcie bus error",
         rf"\bnvidia {BUS}: (?:AER: )?PCIe Bus Error: severity=(?P<severity>Correct(?:ed|able)|Uncorrect(?:ed|able) \([\w-]{{3,12}}\))",
-        by="severity",
     ),
 )
 """The kernel's Advanced Error Reporting of NVIDIA's devices."""
 
 
 TOOLS = (
-    row("xid", "xid", r"\bXid ?= ?(?P<number>\d{1,3})\b", by="number"),
+    row("xid", "xid", r"\bXid ?= ?(?P<number>\d{1,3})\b"),
     *rows(
         "module-not-found",
         {

@@ -18,30 +18,22 @@ KERNEL_LOG = (
         "xid",
         "xid",
         rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>(?!154\b)(?!{NONFATAL})\d{{1,4}})",
-        by="number",
-        gathers="bus_id",
     ),
     row(
         "xid",
         "nonfatal",
         rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<nonfatal>(?P<number>{LINKS}), \w{{2,40}} Nonfatal)\b",
-        by="nonfatal",
-        gathers="bus_id",
     ),
     row(
         "xid",
         "154",
         rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>154)\b"
         r"(?:.{0,120}?recovery action changed from .{3,60}? to 0x\w{1,8} \((?P<recovery>[\w /-]{3,40})\))?",
-        by="recovery",
-        gathers="bus_id",
     ),
     row(
         "sxid",
         "sxid",
         rf"\bSXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>\d{{5}}), (?:Always[ -])?Fatal\b",
-        by="number",
-        gathers="bus_id",
     ),
     *rows(
         "nvml-mismatch",
@@ -144,7 +136,7 @@ KERNEL_LOG = (
         how="is blocked in the kernel",
     ),
     row("nouveau-in-the-way", "nouveau", r"NVRM: .{0,80}nouveau"),
-    row("xid", "xid", r"\bXid(?: error)?:? (?P<number>\d{2,3})\b(?! ?\()", by="number"),
+    row("xid", "xid", r"\bXid(?: error)?:? (?P<number>\d{2,3})\b(?! ?\()"),
     row(
         "pcie-degraded",
         "available pcie bandwidth",

@@ -7,14 +7,12 @@ there. The named groups of a pattern become the event's values.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.patterns import in_any_case
 
 AROUND = 160
-GATHERED = 16
-"""How many values one event gathers: no node has more GPUs."""
 
 
 class Row(Frozen):
@@ -29,10 +27,6 @@ class Row(Frozen):
     """What the message says without naming it."""
     unless: str = ""
     """A pattern that, close to the message, says that something else is meant."""
-    by: str = ""
-    """The one value that tells events apart, where others only repeat them (which GPU says it)."""
-    gathers: str = ""
-    """The value of which an event keeps all that repeat it: `bus_id` becomes `bus_ids`."""
 
 
 def row(
@@ -41,8 +35,6 @@ def row(
     pattern: str = "",
     *,
     unless: str = "",
-    by: str = "",
-    gathers: str = "",
     **values: str,
 ) -> Row:
     return Row(
@@ -50,8 +42,6 @@ def row(
         needles=(needle,) if isinstance(needle, str) else needle,
         pattern=pattern,
         unless=unless,
-        by=by,
-        gathers=gathers,
         values=values,
     )
 
@@ -84,24 +74,3 @@ def found_in(window: str, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]
 def _is_meant_otherwise(unless: str, window: str, found: re.Match[str]) -> bool:
     around = window[max(found.start() - AROUND, 0) : found.end() + AROUND]
     return in_any_case(unless).search(around) is not None
-
-
-Key = tuple[tuple[str, str], ...]
-
-
-def key_of(one: Row, values: Mapping[str, str]) -> Key:
-    """What makes two messages of a row the same event."""
-    return ((one.by, values.get(one.by, "")),) if one.by else tuple(values.items())
-
-
-def gathered(one: Row, values: Mapping[str, str], repeated: Iterable[str]) -> dict[str, str]:
-    """An event's values with all that its repetitions say of the value that the row gathers.
-
-    >>> one = row("xid", "xid", by="number", gathers="bus_id")
-    >>> gathered(one, {"number": "79", "bus_id": "0000:05:00"}, ["0000:05:00", "0000:86:00"])
-    {'number': '79', 'bus_id': '0000:05:00', 'bus_ids': '0000:05:00 0000:86:00'}
-    """
-    each = list(dict.fromkeys(repeated))[:GATHERED]
-    if not one.gathers or len(each) < 2:
-        return dict(values)
-    return {**values, f"{one.gathers}s": " ".join(each)}

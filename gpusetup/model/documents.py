@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from gpusetup.model.failing import Stage
-from gpusetup.model.finding import Finding
+from gpusetup.model.finding import Finding, Stage
 from gpusetup.model.frozen import Amount, Frozen, Number, Text
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import (
@@ -212,26 +211,12 @@ class Way(Frozen):
     """The longest sequence, at most the model's own; null if none fits."""
 
 
-class CodePart(Frozen):
-    """What stands at the peak: bytes of one kind that belong to, or were made by, one module."""
-
-    kind: str
-    """`parameters`, `gradients`, `optimizer`, `gathered`, `batch`, `activations`, `backward`,
-    `step`, `other`."""
-    module: str
-    """Its name in the model, numbers as stars; empty: outside any module."""
-    gib: float
-
-
 class CodePlan(Frozen):
     """What tracing one step of the user's code said (`plan --code`)."""
 
     torch: str
     phases_gib: Mapping[str, float]
     """`forward`, `backward`, `optimizer` -> the most that stands at once on a GPU."""
-    peak_phase: str
-    standing: tuple[CodePart, ...]
-    """The largest parts of the peak."""
     largest_batch: Number
     """Samples a step on all GPUs together; null where memory does not grow with the batch."""
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     class Frozen:
         """A plain frozen value."""
 
+        def __init_subclass__(cls, *, kw_only: bool = True) -> None: ...
+
     @dataclass_transform(kw_only_default=True)
     class Record:
         """A plain value that grows while it is written."""

@@ -17,9 +17,8 @@ from gpusetup.monitor.marks import (
     SLOWED,
     UNUSED,
 )
-from gpusetup.monitor.rated import rated_watts
 from gpusetup.monitor.tally import Gpu
-from gpusetup.monitor.work import Work
+from gpusetup.monitor.work import Work, rated_watts
 
 
 class Brake(NamedTuple):

@@ -8,6 +8,8 @@ from gpusetup.errors import UsageError
 from gpusetup.monitor.values import GpuSample
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
+SHORTEST = len("GPU-")
+"""A beginning of a UUID is longer."""
 
 
 def named_places(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
@@ -45,21 +47,17 @@ def visible_places(
     >>> visible_places("1", two, pci_order=True)
     ((1,), 'CUDA_VISIBLE_DEVICES=1: watching GPU 1')
     """
-    from gpusetup.model.machine import Gpu
-    from gpusetup.readings.visible import visible_by_variable
-
     said, everything = f"{VARIABLE}={variable}", tuple(range(len(gpus)))
-    wanted = [entry.strip().lower() for entry in variable.split(",")]
-    instances = [place for place in everything if gpus[place].mig_index is not None]
-    places = tuple(place for place in instances if (gpus[place].uuid or "?").lower() in wanted)
-    if not places:  # whole GPUs, each with its instances
-        whole = [gpu for gpu in gpus if gpu.mig_index is None]
-        known = [Gpu(name=gpu.name or "", uuid=gpu.uuid) for gpu in whole]
-        visible = visible_by_variable(variable, known, pci_order=pci_order)
-        if None in visible:
-            return everything, f"{said} counts in CUDA's order, unknown here: watching every GPU"
-        kept = {gpu.index for gpu, seen in zip(whole, visible, strict=True) if seen}
-        places = tuple(place for place in everything if gpus[place].index in kept)
+    entries = [entry.strip().lower() for entry in variable.split(",")]
+    numbers = [entry for entry in entries if entry.isdecimal()]
+    if numbers and not pci_order and len({gpu.name for gpu in gpus if gpu.mig_index is None}) > 1:
+        return everything, f"{said} counts in CUDA's order, unknown here: watching every GPU"
+    uuids = tuple(entry for entry in entries if len(entry) > SHORTEST)
+    places = tuple(
+        place
+        for place, gpu in enumerate(gpus)
+        if str(gpu.index) in numbers or (gpu.uuid or "").lower().startswith(uuids)
+    )
     if not places:
         return everything, f"{said} hides every GPU from CUDA: watching all the same"
     labels = ", ".join(gpus[place].label for place in places)

@@ -6,17 +6,15 @@ the run's, with the GPU it is about. What concerns the run as a whole is asked h
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.ends import hung, lost, stood_still
+from gpusetup.monitor.ends import hung, lost, nothing_moves, stood_still
 from gpusetup.monitor.figures import sentence
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.seen import Seen
-from gpusetup.monitor.tally import Gpu
+from gpusetup.monitor.seen import Seen, below
 from gpusetup.monitor.values import Verdict
 from gpusetup.monitor.verdicts import ORDER, Case, case_of
 
@@ -50,8 +48,7 @@ def _verdict(run: Run) -> tuple[Judged, Seen | None]:
     seen, case = min(((one, case_of(one)) for one in each), key=lambda pair: _rank(pair[1]))
     if case.verdict != "throttled" and (apart := uneven(run)):
         return apart, None
-    says = case.says if isinstance(case.says, str) else case.says(seen)
-    said = sentence(says, run, seen)
+    said = sentence(case.says, run, seen)
     if len(run.gpus) > 1 and case.verdict != "good" and not said.startswith("GPU "):
         said = f"GPU {seen.gpu.label}: {said}"
     return Judged(case.verdict, case.cause, said, case.steps), seen
@@ -76,28 +73,8 @@ def too_little(run: Run) -> Judged | None:
     if any(gpu.utilization is not None for gpu in run.gpus):
         few = run.samples < marks.SHORT
         return Judged(None, "", f"{run.samples} samples are too few to judge") if few else None
-    told = "no GPU told its utilisation"
-    if all(gpu.name and NEVER_DIVIDED.search(gpu.name) for gpu in run.gpus):
-        return Judged(None, "", f"{told}: not every card and driver does", ("ask-the-driver",))
-    return Judged(None, "", f"{told} (with MIG the driver does not)", ("ask-dcgm",))
-
-
-NEVER_DIVIDED = re.compile(r"\b(?:GeForce|GTX?|NVS|Quadro|TITAN|Tesla [KMPTV]\d)")
-"""Names of cards that have no MIG."""
-
-
-def engines(run: Run) -> Judged | None:
-    """A GPU that encodes or decodes video all the time does its work there."""
-    for gpu in run.gpus:
-        whole = gpu.parts.whole
-        if whole is None or whole.utilization >= marks.BUSY:
-            continue
-        share, engine = max((whole.encoder or 0.0, "encoder"), (whole.decoder or 0.0, "decoder"))
-        if share >= marks.ENGINE:
-            said = f"GPU {gpu.label}: its video {engine} worked {share:.0f} % of the time, kernels"
-            said += f" {whole.utilization:.0f} %"
-            return Judged("good", engine, said, ("spread-the-streams",))
-    return None
+    told = "no GPU told its utilisation: some cards do not, and with MIG none does"
+    return Judged(None, "", told, ("ask-the-driver",))
 
 
 def idle(run: Run) -> Judged | None:
@@ -114,14 +91,14 @@ def idle(run: Run) -> Judged | None:
 
 def _why_idle(run: Run) -> tuple[str, str]:
     """Its cause, and the step that follows."""
-    held = any(_held(gpu, run) for gpu in run.gpus)
+    held = any(map(run.held, run.gpus))
     cpu, running = run.busiest_cpu, run.exit is None
     if run.command and run.exit and run.exit not in ENDED_BY_SOMEBODY:
         return "failed", "read-its-error"
     kind = kind_of(run.command, [name for gpu in run.gpus for name in gpu.programs])
     if held and kind in WAITS_FOR_SOMEBODY:
         return WAITS_FOR_SOMEBODY[kind]
-    if running and _begins(run):
+    if running and _begins(run) and not _rests(run):
         return "starting", "watch-longer"
     if cpu is None:
         return ("held", "see-where-it-waits") if held else ("unused", "watch-the-command")
@@ -151,12 +128,10 @@ def _begins(run: Run) -> bool:
     return run.seconds < (marks.STARTS if rose else marks.BEGINS)
 
 
-def _held(gpu: Gpu, run: Run) -> bool:
-    """A process that computes sits on it: told, or else by its memory."""
-    if gpu.has_process is not None:
-        return gpu.has_process
-    share = gpu.memory.p95 or 0.0
-    return share >= (marks.FAINT_MEMORY if run.busiest_cpu is None else marks.HELD)
+def _rests(run: Run) -> bool:
+    """It does nothing that a start-up does: it neither computes nor reads nor receives."""
+    quiet = all(nothing_moves(whole) for gpu in run.gpus if (whole := gpu.parts.whole))
+    return run.seconds >= marks.HUNG and below(run.cpu, marks.RESTS) and quiet
 
 
 def stopped(run: Run) -> Judged | None:
@@ -167,9 +142,7 @@ def stopped(run: Run) -> Judged | None:
     return Judged("bursty", "hang", said, steps) if (said := stood_still(run)) else None
 
 
-WHOLE: tuple[Callable[[Run], Judged | None], ...] = (
-    *(one_was_lost, too_little, engines, idle, stopped),
-)
+WHOLE: tuple[Callable[[Run], Judged | None], ...] = (*(one_was_lost, too_little, idle, stopped),)
 
 
 def uneven(run: Run) -> Judged | None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from gpusetup.monitor.values import GpuSample, Sample
 from gpusetup.readings.measures import can_be
-from gpusetup.readings.nvidia_smi import values
+from gpusetup.readings.nvidia_smi import THROTTLE_BITS, flag, throttle_mask
 
 Row = Mapping[str, str]
 """Heading -> cell, with the heading's unit behind it."""
@@ -46,9 +46,6 @@ NAMES = {
     "clock_sm_max_mhz": "clocks.max.sm clocks.max.gr",
     "clock_memory_mhz": "clocks.mem clocks.current.memory mclk mmclk",
     "sm_active_percent": "smact",
-    "encoder_percent": "utilization.encoder enc",
-    "decoder_percent": "utilization.decoder dec",
-    "ecc_uncorrected": "ecc.errors.uncorrected.volatile.total dbecc",
     "pcie_rx_bytes_per_second": "rxpci pcirx",
     "pcie_tx_bytes_per_second": "txpci pcitx",
     "nvlink_rx_bytes_per_second": "nvlrx",
@@ -63,10 +60,10 @@ IN_UNITS = {
 """The unit of a column if neither its heading nor its cells tell one. nvidia-smi's MB are MiB."""
 SHARES = ("gract", "smact", "drama")
 """From 0 to 1; the others are percentages."""
-WHOLE = ("_bytes", "_mhz", "uncorrected")
+WHOLE = ("_bytes", "_mhz")
 """How the names of whole numbers end."""
 REASON = re.compile(r"clocks_(?:throttle|event)_reasons\.(\w+)$")
-NAMED = {"index", "gpu", "utilization.gpu", "uuid", "gpu_uuid", "pci.bus_id"}
+NAMED = ("index", "gpu", "uuid", "gpu_uuid", "pci.bus_id", "utilization.gpu")
 """One of these is in every heading of a CSV."""
 
 
@@ -85,12 +82,11 @@ def source_of(first: str) -> str | None:
     >>> source_of("timestamp, index, utilization.gpu [%]"), source_of("# gpu  pwr  sm")
     ('nvidia-smi csv', 'nvidia-smi dmon')
     """
-    low = first.strip().lower()
-    words = low.replace("#", " ").split()
-    if low.startswith("#"):
+    words = first.lower().replace("#", " ").split()
+    if first.lstrip().startswith("#"):
         told = {"entity": "dcgmi dmon", "gpu": "nvidia-smi dmon"}
         return next((told[name] for name in told if name in words and "pid" not in words), None)
-    return "nvidia-smi csv" if "," in low and _is_heading(low.split(",")) else None
+    return "nvidia-smi csv" if {*NAMED} & {name for name, _ in headings(first)} else None
 
 
 def samples(lines: Iterable[Line], interval: float) -> Iterator[Sample]:
@@ -140,64 +136,40 @@ def in_words(at: float) -> str:
 
 
 def read(lines: Iterable[str]) -> Iterator[Line]:
-    """Each GPU of each row."""
+    """Each GPU of each row; a heading that comes again names no GPU."""
     first, lines = told_first(line.replace("\0", "") for line in lines)
-    rows = _column_rows(lines) if first.lstrip().startswith("#") else _csv_rows(lines)
+    is_csv = not first.lstrip().startswith("#")
+    names = headings(first) if is_csv else [(word, "") for word in columns(first)]
     known: dict[str, int] = {}
+    lines = lines if is_csv else (line for line in lines if "#" not in line)
     with contextlib.suppress(csv.Error):
-        for row in rows:
+        for cells in csv.reader(lines) if is_csv else map(columns, lines):
+            if len(cells) < len(names) or cells[0].strip().lower().startswith(names[0][0]):
+                continue
+            pairs = zip(names, cells, strict=False)
+            row = {name: f"{cell.strip()} {unit}".strip() for (name, unit), cell in pairs}
             if place := _place(row, known):
                 yield Line(place, _time(row), _told(row))
 
 
-def _csv_rows(lines: Iterable[str]) -> Iterator[Row]:
-    """Headings may come again."""
-    names: list[tuple[str, str]] = []
-    for cells in csv.reader(lines):
-        if _is_heading(cells):
-            names = [heading(cell) for cell in cells]
-        elif names and len(cells) == len(names):
-            pairs = zip(names, cells, strict=True)
-            yield {name: with_unit(cell, unit) for (name, unit), cell in pairs if name}
+def headings(line: str) -> list[tuple[str, str]]:
+    """The names and units of a CSV's first row.
 
-
-def _column_rows(lines: Iterable[str]) -> Iterator[Row]:
-    """Headings begin with `#`, and come again. DCGM's rows name a `GPU 0`, `GPU-I 3`."""
-    names: list[str] = []
-    for line in lines:
-        words = line.replace("#", " ").replace(",", " ").split()
-        low = [word.lower() for word in words]
-        if line.lstrip().startswith("#"):
-            told = {"gpu", "entity"} & {*low}
-            names = [name for name in low if name != "id"] if told else names
-        elif names and len(words) >= len(names) + (names[0] == "entity"):
-            if names[0] == "entity":
-                words = [" ".join(low[:2]), *words[2:]]
-            yield dict(zip(names, words, strict=False))
-
-
-def _is_heading(cells: Iterable[str]) -> bool:
-    return not NAMED.isdisjoint(heading(cell)[0] for cell in cells)
-
-
-def heading(text: str) -> tuple[str, str]:
-    """A heading's name and unit.
-
-    >>> heading(" memory.used [MiB]"), heading("Index")
-    (('memory.used', 'mib'), ('index', ''))
+    >>> headings(" memory.used [MiB],Index")
+    [('memory.used', 'mib'), ('index', '')]
     """
-    match = re.match(r"\s*([^\[(]*?)\s*(?:[\[(](.*)[\])])?\s*$", text)
-    name, unit = match.groups() if match else (text, None)
-    return name.strip().lower(), (unit or "").strip().lower()
+    cells = (cell.partition("[") for cell in line.lower().replace("(", "[").split(","))
+    return [(name.strip(), unit.strip(" \r\n)]")) for name, _, unit in cells]
 
 
-def with_unit(cell: str, unit: str) -> str:
+def columns(line: str) -> list[str]:
+    """The words of a row; an entity of DCGM (`GPU 0`, `GPU-I 3`) is one.
+
+    >>> columns("#Entity   GPUTL"), columns("GPU 0     97"), columns("# gpu   pwr")
+    (['entity', 'gputl'], ['gpu 0', '97'], ['gpu', 'pwr'])
     """
-    >>> with_unit("512 MiB", "mib"), with_unit(" N/A", "mib")
-    ('512 MiB mib', 'N/A')
-    """
-    cell = cell.strip()
-    return f"{cell} {unit}" if unit and cell[:1].isdigit() else cell
+    words = re.findall(r"gpu(?:-i)? \d+|[^\s#,]+", line.lower())
+    return [word for word in words if word != "id"]
 
 
 def told_first(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
@@ -224,7 +196,7 @@ def _place(row: Row, known: dict[str, int]) -> Place | None:
         cell = row.get(name, "").partition(":")[0]
         if cell.isdecimal() and len(cell) < 5:
             return int(cell), -1
-    if NAMED.isdisjoint(row):
+    if not any(name in row for name in NAMED):
         return None
     named = next((row[name] for name in ("uuid", "gpu_uuid", "pci.bus_id") if name in row), "")
     return known.setdefault(named, len(known)), -1
@@ -265,17 +237,12 @@ def numbers(row: Row) -> dict[str, float]:
 
 
 def throttle(row: Row) -> tuple[str, ...] | None:
-    """From nvidia-smi's mask or its columns of reasons, or from dmon's violations."""
+    """From nvidia-smi's mask, or its columns of reasons."""
     found = {match[1]: cell for name, cell in row.items() if (match := REASON.match(name))}
     if "active" in found:
-        return values.throttle_mask(found["active"])
-    if not found and "pviol" not in row:
-        return None
-    # dmon: `pviol` is a share of the time, `tviol` a flag.
-    power, heat = (quantity(row.get(name, "")) or 0 for name in ("pviol", "tviol"))
-    on = {name: bool(values.flag(cell)) for name, cell in found.items()}
-    on |= {} if found else {"sw_power_cap": power >= 50, "sw_thermal_slowdown": heat > 0}
-    return tuple(name for _, name in values.THROTTLE_BITS if on.get(name))
+        return throttle_mask(found["active"])
+    on = {name for name, cell in found.items() if flag(cell)}
+    return tuple(name for _, name in THROTTLE_BITS if name in on) if found else None
 
 
 def _time(row: Row) -> float | None:

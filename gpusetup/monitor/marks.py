@@ -43,7 +43,6 @@ STARTS = 150.0  # s: where GPU memory rises, a younger record is a start-up
 FAINT = 10.0  # %: mean utilisation as of a desktop, where nothing is told
 FAINT_MOST = 22.0  # %: its 95th percentile
 FAINT_MEMORY = 15.0  # %: and what a desktop holds of the memory
-ENGINE = 60.0  # %: a video engine that is the limit
 SLOW_LINK = 8e9  # bytes/s: one way over PCIe: four lanes of PCIe 4, eight of PCIe 3, or fewer
 LINK_FULL = 70.0  # %: of what a PCIe link can carry one way: that is nearly all
 PCIE_USUAL = 31.5e9  # bytes/s: 16 lanes of PCIe 4, one way

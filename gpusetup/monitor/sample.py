@@ -11,9 +11,9 @@ import time
 from collections.abc import Sequence
 
 from gpusetup.model.codec import from_json
-from gpusetup.model.frozen import Frozen, fields, replace
+from gpusetup.model.frozen import fields, replace
 from gpusetup.monitor.values import GpuSample, Sample
-from gpusetup.probe.patience import Patience, place_of
+from gpusetup.probe.patience import Patience
 from gpusetup.readings.measures import LIMITS, wrong_in
 from gpusetup.system.processes import Lines, no_answer_in
 
@@ -34,66 +34,41 @@ class SourceEnded(Exception):
         self.blocked = blocked
 
 
-class Hello(Frozen):
-    init: int | None
-    message: str = ""
-    driver_version: str | None = None
-    gpus: tuple[GpuSample, ...] = ()
-
-
 class Nvml:
     """The child `child_scripts/watch_nvml.py`, which prints one line a sample."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
-        self._step: str | None = None
-        """The last line that names a call, until it is answered."""
-        self.gpus: tuple[GpuSample, ...] = ()
-
-    def choose(self, places: Sequence[int]) -> None:
-        self._lines.aside = self._noted
-        self._lines.tell(json.dumps(list(places)))
+        self.first: Sample | None = None
+        """What was read to see whether there is a GPU; it is the first answer of `next`."""
+        self.places: Sequence[int] | None = None
+        """Which of the GPUs are watched; None: all."""
 
     def next(self, timeout: float) -> Sample:
-        said = from_json(self.line(timeout), Sample, what="a sample of watch_nvml")
-        return replace(said, gpus=tuple(map(measured, said.gpus)))
+        """The next sample. Raises TimeoutError if none comes in time, SourceEnded at the end."""
+        sample, self.first = self.first or self._read(timeout), None
+        places = range(len(sample.gpus)) if self.places is None else self.places
+        return replace(sample, gpus=tuple(measured(sample.gpus[place]) for place in places))
+
+    def _read(self, timeout: float) -> Sample:
+        said, until = "", time.monotonic() + timeout
+        while True:
+            try:
+                line = self._lines.next(until - time.monotonic())
+            except EOFError as problem:
+                raise SourceEnded(": ".join(filter(None, (str(problem), said)))) from problem
+            if line.startswith(FAILED):
+                refused = json.loads(line)
+                raise SourceEnded(refused["message"], blocked=refused["init"] in FORBIDDEN)
+            if line.startswith(SAMPLE):
+                return from_json(line, Sample, what="a sample of watch_nvml")
+            said = line
 
     def close(self) -> None:
         self._lines.end()
 
-    def line(self, timeout: float, *, first: bool = False) -> str:
-        """The next answer; of the steps before it the last is kept."""
-        said: list[str] = []
-        until = time.monotonic() + timeout
-        while True:
-            try:
-                line = self._lines.next(until - time.monotonic())
-            except TimeoutError as problem:
-                if first:
-                    late = no_answer_in(timeout)
-                    raise SourceEnded(self._where(late), blocked=True) from problem
-                raise TimeoutError(self._where(str(problem))) from problem
-            except EOFError as problem:
-                ended = ": ".join((str(problem), *said[-1:]))
-                raise SourceEnded(self._where(ended)) from problem
-            if line.startswith(ANSWERS):
-                return line
-            said += [] if self._noted(line) else [line]
 
-    def _noted(self, line: str) -> bool:
-        """A line that names a call, of which there are dozens a sample, is kept until the next."""
-        is_step = line.startswith(STEP)
-        if is_step or line.startswith(ANSWERS):
-            self._step = line if is_step else None
-        return is_step
-
-    def _where(self, problem: str) -> str:
-        place = place_of(json.loads(self._step) if self._step else None)
-        return f"{problem}, {place}" if place else problem
-
-
-STEP = '{"step"'
-ANSWERS = ('{"init"', '{"at"')
+FAILED, SAMPLE = '{"init"', '{"at"'
 """How the lines of `watch_nvml` begin; anything else was printed by a library."""
 
 
@@ -114,14 +89,13 @@ def opened(lines: Lines, patience: Patience) -> Nvml:
     source = Nvml(lines)
     try:
         with patience.waiting_for("NVML"):
-            said = source.line(patience.left(), first=True)
-        hello = from_json(said, Hello, what="the answer of watch_nvml")
-        if hello.init != 0:
-            raise SourceEnded(hello.message, blocked=hello.init in FORBIDDEN)
-        if not hello.gpus:
+            source.first = source.next(patience.left())
+        if not source.first.gpus:
             raise SourceEnded("lists no GPU")
+    except TimeoutError as problem:
+        source.close()
+        raise SourceEnded(no_answer_in(patience.limit), blocked=True) from problem
     except BaseException:
         source.close()
         raise
-    source.gpus = hello.gpus
     return source

@@ -117,11 +117,9 @@ def watching(
         try:
             sample = source.next(min(left, GLANCE_SECONDS if command else late))
             heard = time.monotonic()
-        except TimeoutError as problem:
+        except TimeoutError:
             if time.monotonic() - heard >= late:
-                place = str(problem).partition(", ")[2]
-                where = f" ({place})" if place else ""
-                say(f"no sample in {late:g} s: the driver does not answer any more{where}")
+                say(f"no sample in {late:g} s: the driver does not answer any more")
                 return
             continue
         except SourceEnded as end:
@@ -132,17 +130,3 @@ def watching(
         if tree is not None and processes is None and command is None and tree.has_ended():
             return
         yield replace(sample, tree=processes, host=host.sample())
-
-
-class Losses:
-    """Says once that a GPU is lost."""
-
-    def __init__(self, say: Say) -> None:
-        self._say = say
-        self._lost: set[str] = set()
-
-    def sample(self, sample: Sample) -> None:
-        lost = {gpu.label: gpu.uuid or "UUID unknown" for gpu in sample.gpus if gpu.lost}
-        for label in lost.keys() - self._lost:
-            self._say(f"GPU {label} ({lost[label]}) is lost; going on")
-        self._lost |= lost.keys()

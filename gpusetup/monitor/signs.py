@@ -10,7 +10,7 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.brakes import is_laptop
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.seen import Seen, Sign, below, least, useful_workers
-from gpusetup.monitor.work import percent
+from gpusetup.monitor.work import Moment, mean, percent
 
 # --- the GPU --------------------------------------------------------------------------------------
 
@@ -92,17 +92,27 @@ def memory_used_up(s: Seen) -> bool:
     return least(s.gpu.memory.p95, marks.MEMORY_FULL)
 
 
+def of_others(row: Moment, field: str, untold: float) -> float:
+    """At least so much of a GPU others have: if more processes are on it than the command has on
+    GPUs, the smallest of them are somebody else's."""
+    each = [getattr(one, field) for one in row.gpu.processes or () if not is_display(one)]
+    ours = (row.tree and row.tree.gpu_processes) or len(each)
+    sizes = sorted(untold if one is None else float(one) for one in each)
+    return sum(sizes[: max(0, len(each) - ours)])
+
+
 @Sign
 def shared_with_others(s: Seen) -> bool:
-    """More processes hold its memory than the command has on GPUs: at least the smallest of them
-    are somebody else's."""
+    """Others hold a part of its memory."""
     last = s.work.rows[-1]
-    sizes = [one.memory_bytes for one in last.gpu.processes or () if not is_display(one)]
-    others = len(sizes) - ((last.tree and last.tree.gpu_processes) or len(sizes))
-    if others <= 0 or None in sizes:
-        return others > 0
-    held = sum(sorted(size or 0 for size in sizes)[:others])
+    held = of_others(last, "memory_bytes", float("inf"))
     return least(percent(held, last.gpu.memory_total_bytes), marks.HELD)
+
+
+@Sign
+def used_by_others(s: Seen) -> bool:
+    """Others compute on it."""
+    return least(mean(of_others(row, "sm_percent", 0.0) for row in s.work.running), marks.APART)
 
 
 @Sign

@@ -34,7 +34,6 @@ def summarise(
         seconds=tally.seconds,
         samples=tally.samples,
         gpus=tuple(gpu.summary() for gpu in run.gpus),
-        tree=tally.tree_summary(),
         command=command,
         exit=exit_code,
     )

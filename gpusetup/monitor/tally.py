@@ -1,6 +1,6 @@
 """The samples of a run, kept in bounded memory, and what each GPU did in them. Pure.
 
-At most `kept.MOST` samples of a GPU are kept, evenly over a run of any length. Which of them are
+At most `MOST` samples of a GPU are kept, evenly over a run of any length. Which of them are
 work, a pause or the start is told while they come; figures are computed from what is kept.
 """
 
@@ -10,12 +10,10 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.kept import Kept
 from gpusetup.monitor.programs import is_display
-from gpusetup.monitor.rated import rated_watts
 from gpusetup.monitor.values import (
     GpuSample,
     GpuSummary,
@@ -23,10 +21,20 @@ from gpusetup.monitor.values import (
     Sample,
     Spread,
     TreeSample,
-    TreeSummary,
 )
-from gpusetup.monitor.work import Moment, Work, is_quiet, mean, percent, percentile, work_of
+from gpusetup.monitor.work import (
+    Moment,
+    Work,
+    is_quiet,
+    mean,
+    percent,
+    percentile,
+    rated_watts,
+    work_of,
+)
 
+MOST = 1000
+"""Rows of a run that are kept."""
 CHUNKS = 64
 """Parts of a run in which a warm-up is looked for."""
 LAST = 5
@@ -37,8 +45,30 @@ GPU_FIELDS = (
     *("utilization_percent", "memory_busy_percent", "memory_used_bytes"),
     *("temperature_celsius", "power_watts", "clock_sm_mhz"),
 )
-TREE_FIELDS = ("cpu_percent", "memory_bytes", "read_bytes_per_second", "loader_cpu_percent")
 START, WORK, PAUSE = "start", "work", "pause"
+
+
+Row = TypeVar("Row")
+
+
+class Kept(Generic[Row]):
+    """Every first, second, fourth … row of what comes, and the last one."""
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self.count, self._every = 0, 1
+
+    def add(self, row: Row) -> None:
+        if self.count % self._every == 0:
+            self._rows.append(row)
+        self.last = row
+        self.count += 1
+        if len(self._rows) >= MOST:
+            self._rows, self._every = self._rows[::2], self._every * 2
+
+    def all(self) -> list[Row]:
+        there = not self.count or self._rows[-1] is self.last
+        return self._rows if there else [*self._rows, self.last]
 
 
 class Parts(NamedTuple):
@@ -167,8 +197,6 @@ class Gpu:
         self.heat = percentile(heat, 95) if heat else None
         self.power_default = self.latest.power_limit_default_watts or rated_watts(self.name)
         """What the maker rated it at, as the card tells it, else by the catalog."""
-        self.memory_errors = max(gpu.ecc_uncorrected or 0 for gpu in gpus)
-        """Those that could not be corrected."""
         busy = [gpu.pcie_limit_bytes_per_second or 0.0 for gpu in gpus if not is_quiet(gpu)]
         self.link_limit = percentile(busy, 75) if busy else 0.0
         """What its PCIe link can carry one way at work, bytes a second: at rest it is slower."""
@@ -332,13 +360,3 @@ class Tally:
 
     def trees(self) -> list[TreeSample]:
         return [sample.tree for sample in self.kept.all() if sample.tree is not None]
-
-    def tree_summary(self) -> TreeSummary | None:
-        trees = self.trees()
-        if not trees:
-            return None
-        told = {name: spread(getattr(tree, name) for tree in trees) for name in TREE_FIELDS}
-        workers = max(tree.loader_workers for tree in trees)
-        if not workers:
-            told.pop("loader_cpu_percent")
-        return TreeSummary(loader_workers=workers, cores=trees[-1].cores, **told)  # type: ignore[arg-type]

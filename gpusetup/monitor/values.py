@@ -25,6 +25,11 @@ Verdict = Literal[
 ]
 
 
+Figure = float | None
+Count = int | None
+"""None: no source told it."""
+
+
 class ProcessUse(Frozen):
     """A process on a GPU. In a container pids are the host's, and names may be hidden."""
 
@@ -40,42 +45,37 @@ class GpuSample(Frozen):
     """One GPU, or one MIG instance of the GPU `mig_of`, at one moment."""
 
     index: int
-    mig_index: int | None = None
+    mig_index: Count = None
     mig_of: str | None = None
     name: str | None = None
     uuid: str | None = None
-    utilization_percent: float | None = None
+    utilization_percent: Figure = None
     """The share of the last moment in which some kernel ran."""
-    memory_busy_percent: float | None = None
+    memory_busy_percent: Figure = None
     """The share in which the GPU's memory was read or written (NVML: utilization.memory)."""
-    sm_active_percent: float | None = None
+    sm_active_percent: Figure = None
     """How much of its multiprocessors had work (DCGM: SM activity)."""
-    encoder_percent: float | None = None
-    decoder_percent: float | None = None
-    """The video engines, where a log tells them."""
-    memory_used_bytes: int | None = None
-    memory_total_bytes: int | None = None
-    temperature_celsius: float | None = None
-    power_watts: float | None = None
-    power_limit_watts: float | None = None
-    power_limit_default_watts: float | None = None
+    memory_used_bytes: Count = None
+    memory_total_bytes: Count = None
+    temperature_celsius: Figure = None
+    power_watts: Figure = None
+    power_limit_watts: Figure = None
+    power_limit_default_watts: Figure = None
     """What the maker rated the card at."""
-    power_limit_max_watts: float | None = None
-    temperature_slowdown_celsius: float | None = None
+    power_limit_max_watts: Figure = None
+    temperature_slowdown_celsius: Figure = None
     """From here on the hardware slows itself down."""
-    pcie_rx_bytes_per_second: float | None = None
-    pcie_tx_bytes_per_second: float | None = None
-    pcie_limit_bytes_per_second: float | None = None
+    pcie_rx_bytes_per_second: Figure = None
+    pcie_tx_bytes_per_second: Figure = None
+    pcie_limit_bytes_per_second: Figure = None
     """Of the link as it is now, one way."""
-    nvlink_rx_bytes_per_second: float | None = None
-    nvlink_tx_bytes_per_second: float | None = None
+    nvlink_rx_bytes_per_second: Figure = None
+    nvlink_tx_bytes_per_second: Figure = None
     """Over all links of the GPU."""
-    clock_sm_mhz: int | None = None
-    clock_sm_max_mhz: int | None = None
-    clock_memory_mhz: int | None = None
+    clock_sm_mhz: Count = None
+    clock_sm_max_mhz: Count = None
+    clock_memory_mhz: Count = None
     throttle_reasons: tuple[str, ...] | None = None
-    ecc_uncorrected: int | None = None
-    """Errors of its memory that could not be corrected, where a log tells them."""
     processes: tuple[ProcessUse, ...] | None = None
     lost: bool = False
     problem: str | None = None
@@ -99,38 +99,38 @@ class TreeSample(Frozen):
     busiest_cpu_percent: float
     """Of the one process that computes most and is no loader's worker."""
     memory_bytes: int
-    read_bytes_per_second: float | None = None
+    read_bytes_per_second: Figure = None
     """From the disk."""
-    input_bytes_per_second: float | None = None
+    input_bytes_per_second: Figure = None
     """By read calls, from the page cache too."""
     loader_workers: int = 0
     loader_cpu_percent: float = 0.0
     """Of all DataLoader workers together."""
-    cores: float | None = None
+    cores: Figure = None
     """How many this process may use, by its affinity and its cgroup's quota."""
-    write_bytes_per_second: float | None = None
-    blocked_processes: int | None = None
+    write_bytes_per_second: Figure = None
+    blocked_processes: Count = None
     """Those that sleep without interruption, which is how one waits for a disk (state D)."""
-    held_back_percent: float | None = None
+    held_back_percent: Figure = None
     """The share of the cgroup's periods in which its CPU quota was used up."""
-    gpu_processes: int | None = None
+    gpu_processes: Count = None
     """Those of them that hold a watched GPU: the ranks, where it is a job of several."""
-    collective_threads: int | None = None
+    collective_threads: Count = None
     """Threads that torch.distributed starts for NCCL, by their names."""
 
 
 class HostSample(Frozen):
     """The machine as a whole, since the sample before."""
 
-    cpu_percent: float | None = None
+    cpu_percent: Figure = None
     """100 is one core."""
-    cores: int | None = None
-    memory_used_bytes: int | None = None
-    memory_total_bytes: int | None = None
-    disk_read_bytes_per_second: float | None = None
-    disk_write_bytes_per_second: float | None = None
-    network_receive_bytes_per_second: float | None = None
-    network_send_bytes_per_second: float | None = None
+    cores: Count = None
+    memory_used_bytes: Count = None
+    memory_total_bytes: Count = None
+    disk_read_bytes_per_second: Figure = None
+    disk_write_bytes_per_second: Figure = None
+    network_receive_bytes_per_second: Figure = None
+    network_send_bytes_per_second: Figure = None
 
 
 class Sample(Frozen):
@@ -153,31 +153,22 @@ class Spread(Frozen):
 
 class GpuSummary(Frozen):
     index: int
-    mig_index: int | None = None
+    mig_index: Count = None
     name: str | None = None
     uuid: str | None = None
     samples: int
     utilization_percent: Spread | None = None
     memory_busy_percent: Spread | None = None
     memory_used_bytes: Spread | None = None
-    memory_total_bytes: int | None = None
+    memory_total_bytes: Count = None
     temperature_celsius: Spread | None = None
     power_watts: Spread | None = None
     clock_sm_mhz: Spread | None = None
     throttled: Mapping[str, float] = {}
     """Reason -> the share of the working samples, 0 to 1, in which it held the clocks down."""
-    working_share: float | None = None
+    working_share: Figure = None
     """The share of the samples in which the GPU worked, start-up and pauses left out."""
     lost_at: str | None = None
-
-
-class TreeSummary(Frozen):
-    cpu_percent: Spread
-    memory_bytes: Spread
-    read_bytes_per_second: Spread | None = None
-    loader_workers: int = 0
-    loader_cpu_percent: Spread | None = None
-    cores: float | None = None
 
 
 class NextStep(Frozen):
@@ -205,9 +196,8 @@ class Summary(Frozen):
     seconds: float = 0.0
     samples: int = 0
     gpus: tuple[GpuSummary, ...] = ()
-    tree: TreeSummary | None = None
     command: tuple[str, ...] | None = None
-    exit: int | None = None
+    exit: Count = None
 
 
 DOCUMENTS = (Sample, Summary)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import fmean
 from typing import Any
 
 from gpusetup.monitor.marks import QUIET
-from gpusetup.monitor.rated import rated_watts
 from gpusetup.monitor.values import GpuSample, Sample
 
 
@@ -50,8 +49,6 @@ class Work:
 
     memory_busy = Mean("gpu", "memory_busy_percent")
     power_watts = Mean("gpu", "power_watts")
-    encoder = Mean("gpu", "encoder_percent")
-    decoder = Mean("gpu", "decoder_percent")
     sm_active = Mean("gpu", "sm_active_percent", running=True)
     clock_mhz = Mean("gpu", "clock_sm_mhz", running=True)
     clock_most = Mean("gpu", "clock_sm_max_mhz", running=True)
@@ -188,3 +185,23 @@ def percent(part: float | None, whole: float | None) -> float | None:
     (75.0, None, None)
     """
     return part / whole * 100 if part is not None and whole else None
+
+
+@lru_cache(maxsize=64)
+def rated_watts(name: str | None) -> float | None:
+    """Watts; None where the name is not in the catalog, or is that of cards rated differently, as
+    laptops are by their makers.
+
+    >>> rated_watts("Tesla T4"), rated_watts("NVIDIA Graphics Device"), rated_watts(None)
+    (70.0, None, None)
+    """
+    if not name:
+        return None
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.catalog.gpus import rows_or_none, tokens
+
+    if "laptop" in tokens(name):
+        return None
+    told = {row.tdp_w for row in rows_or_none(name, load_catalog().gpus)}
+    watts = told.pop() if len(told) == 1 else None
+    return None if watts is None else float(watts)

@@ -28,18 +28,19 @@ from gpusetup.plan.decide import (
 )
 from gpusetup.plan.job import FIELDS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.measured import NONE, is_standard
-from gpusetup.plan.models import said_of_sample
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
 from gpusetup.plan.savings import helps
-from gpusetup.plan.states import encoders, host_bytes
+from gpusetup.plan.states import host_bytes
 
 
 def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]:
     """All of it, the model's own first."""
     job = decision.job
-    yield from (job.shape.note,) if job.shape.note else ()
-    yield from said_of_sample(job, question.size)
+    if job.shape.beside:
+        yield f"{job.context:,} tokens a sample; `--context` takes those of another resolution"
+        beside = f"{2 * job.shape.beside / GIB:.1f} GiB"
+        yield f"encoders of text and the VAE ({beside}) are not counted: encode the data before"
     yield from assumed(question, decision)
     yield from of_machine(decision, place)
     if decision.shown.memory.moment == "loading":
@@ -53,8 +54,7 @@ def assumed(question: Question, decision: Decision) -> Iterator[str]:
     """What was taken because nobody said it."""
     job, s, native = decision.job, decision.job.shape, decision.job.shape.native_context
     if question.context is None and question.solve != "context" and s.tokens is None:
-        rows = "; activations are those of one row a sample" * (job.context == 1)
-        yield f"no `--context`: {job.context:,} token{'s' * (job.context > 1)} of text{rows}"
+        yield f"no `--context`: {job.context:,} token{'s' * (job.context > 1)} of text"
     if s.tower:
         yield "the tokens of images are among those of `--context`"
     if native is not None and s.tokens is None and job.context > native:
@@ -82,9 +82,6 @@ def of_machine(decision: Decision, place: Place) -> Iterator[str]:
         yield f"this machine has {count} GPU{'s' * (count > 1)}, the plan is for {job.gpus}"
     if place.unified:
         yield "the GPU shares the machine's memory: Offload gains nothing, other programs count"
-    if place.used_bytes > 0.5 * GIB:
-        held = place.used_bytes / GIB
-        yield f"other programs hold {held:.1f} GiB of the GPU now; the plan counts it as free"
     every = candidates(job, limits)
     missed = next((one for one in every if not host_holds(job, one, limits)), None)
     on_gpu = decision.fits and not decision.shown.recipe.offload
@@ -105,7 +102,7 @@ def left_open(question: Question, decision: Decision, place: Place) -> Iterator[
         )
     if total + place.used_bytes > capacity:
         yield f"it fits only if other programs give back {place.used_bytes / GIB:.1f} GiB"
-    more = encoders(job)
+    more = 2.0 * job.shape.beside
     if more and question.trainer != "finetrainers" and total + more > 0.8 * capacity:
         yield (
             f"with the encoders of text and the VAE on the GPU {(total + more) / GIB:.1f} GiB are "
@@ -208,7 +205,7 @@ def memory_gib(decision: Decision) -> PlanMemory:
 # --- settings ----------------------------------------------------------------------------------
 
 NAMED_APART = ("shape", "gpus", "context", "batch", "tokens", "strategy", "optimizer",
-               "amp", "dtype", "checkpointing", "expandable")  # fmt: skip
+               "amp", "dtype", "checkpointing")  # fmt: skip
 
 
 def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
@@ -273,39 +270,3 @@ def ways(asked: Asked) -> Iterator[Way]:
             batch=most.job.batch if most.fits else None,
             context=min(longest.job.context, native) if longest.fits else None,
         )
-
-
-# --- many at once ---------------------------------------------------------------------------------
-
-LENGTHS = (*range(4096, 40961, 4096), *range(51200, 133121, 10240), 163840, 196608, 262144)
-COUNTS = (1, 2, 4, 6, 8)
-
-
-class Grid(Frozen):
-    """Plans by length (rows) and number of GPUs (columns)."""
-
-    lengths: tuple[int, ...]
-    counts: tuple[int, ...]
-    plans: tuple[tuple[PlanCell, ...], ...]
-
-
-def grid(asked: Asked, most: int | None) -> Grid:
-    """Every count up to `most` (and `most` itself), every length until none fits any more."""
-    job, rows = asked.job, list[tuple[PlanCell, ...]]()
-    counts = counts_up_to(most, job.tensor_parallel * job.pipeline_parallel)
-    lengths = sorted({*LENGTHS, asked.question.context or LENGTHS[0]})
-    for length in lengths:
-        jobs = (replace(job, context=length, gpus=gpus) for gpus in counts)
-        rows.append(tuple(cell(decide(one, asked.limits), asked.place.gpu) for one in jobs))
-        if not any(plan.fits for plan in rows[-1]):
-            break
-    return Grid(lengths=tuple(lengths[: len(rows)]), counts=counts, plans=tuple(rows))
-
-
-def counts_up_to(most: int | None, unit: int = 1) -> tuple[int, ...]:
-    """
-    >>> counts_up_to(None), counts_up_to(5), counts_up_to(16, 2)
-    ((1, 2, 4, 6, 8), (1, 2, 4, 5), (2, 4, 6, 8, 16))
-    """
-    usual = {n for n in COUNTS if most is None or n <= most} | {most or 1}
-    return tuple(n for n in sorted(usual) if n % unit == 0) or (unit,)

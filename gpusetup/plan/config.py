@@ -16,7 +16,7 @@ from gpusetup import named_file
 from gpusetup.configs.config import Config
 from gpusetup.configs.settings import TRUE, Setting, name_of
 from gpusetup.configs.settings import said as said_by
-from gpusetup.configs.values import meaning, targets_named
+from gpusetup.configs.values import meaning
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
@@ -25,8 +25,6 @@ from gpusetup.plan.models import is_known
 from gpusetup.plan.question import MOST, Question
 from gpusetup.plan.reading import Reader
 from gpusetup.plan.trainers import trainer_of
-
-# --- the question -------------------------------------------------------------------------------
 
 Said = dict[str, Any]
 NUMBERS = {
@@ -74,13 +72,8 @@ def question_of(
         said |= part(reader, said)
     if trainer is None:
         reader.assumed.append("no trainer is recognised: a plain loop, in 32 bits unless said")
-    asked = dict(defaults(Question))
-    own = {name: value for name, value in said.items() if name in asked}
-    how = {
-        name: value
-        for name, value in said.items()
-        if name in FIELDS and name not in own and value is not None
-    }
+    own = {name: said[name] for name in dict(defaults(Question)) if name in said}
+    how = {name: said[name] for name in FIELDS if said.get(name) is not None and name not in own}
     return FromConfig(
         question=Question(**own, how=how),
         per_gpu=said["per_gpu"],
@@ -156,10 +149,7 @@ def adapters(reader: Reader, said: Said) -> Said:
     if rank is None:
         return {}
     part: Said = {"lora": rank, **({"quantize": "nf4"} if method == "qlora" else {})}
-    names = reader.names("targets")
-    if names:
-        mlp = {"mlp"} if reader.switch("beside-mlp") else set()
-        part["lora_targets"] = targets_named(",".join(names | mlp))
+    reader.names("targets")  # all linear layers are counted
     if reader.names("trained-too") & {"embed_tokens", "lm_head", "wte", "embeddings"}:
         part["trained_embeddings"] = True
     return part
@@ -184,16 +174,13 @@ LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
 
 
 def length(reader: Reader, said: Said) -> Said:
-    """Tokens of a sequence."""
-    most, trainer = MOST["context"], said["trainer"]
-    if trainer == "trinity":
-        found = reader.number("total-length", most)
-        prompt, response = (reader.number(role, most) for role in ("prompt", "response"))
-        if found is None and prompt and response:
-            found = prompt + response
-            reader.assumed.append(f"the longest sequence is prompt and response: {found:,}")
-        return {"context": found}
-    found = reader.number("length", most) or reader.number("total-length", most)
+    """Tokens of a sequence, which an RL trainer may have in two parts."""
+    trainer, roles = said["trainer"], ("length", "total-length", "prompt", "response")
+    own, total, prompt, response = (reader.number(role, MOST["context"]) for role in roles)
+    found = total if trainer == "trinity" else own or total
+    if found is None and trainer == "trinity" and prompt and response:
+        found = prompt + response
+        reader.assumed.append(f"the longest sequence is prompt and response: {found:,}")
     usual = LENGTHS.get(trainer or "")
     if found is None and usual:
         reader.assumed.append(f"no length is named: {trainer}'s own {usual:,} tokens")
@@ -233,8 +220,8 @@ def optimizer(reader: Reader, said: Said) -> Said:
     return {"optimizer": name, "step": "backward" if reader.switch("step-in-backward") else step}
 
 
-PURE_BASE = ("axolotl", "unsloth", "torchtune", "litgpt")
-"""Trainers whose base is in 16 bits if they compute so."""
+IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "megatron", "trinity")
+"""Trainers that compute in 16 bits anyway, whose `bf16: true` says nothing of the weights."""
 
 
 def precision(reader: Reader, said: Said) -> Said:
@@ -242,7 +229,6 @@ def precision(reader: Reader, said: Said) -> Said:
 
     `bf16: true` is autocast over 32-bit weights, unless trainer or adapters say otherwise.
     """
-    trainer = said["trainer"]
     kept = meaning("dtype", reader.word("dtype") or "")
     pair = meaning("precision", reader.word("precision") or "")
     pure, mixed = reader.switch("pure-16-bit"), reader.switch("amp")
@@ -254,16 +240,12 @@ def precision(reader: Reader, said: Said) -> Said:
         return {"dtype": pair[0], "amp": pair[1]}
     if pure:
         return {"dtype": "bf16", "amp": "none"}
+    if said["trainer"] in IN_16_BITS or said.get("trained_layers"):
+        return {}
     if half is None:
-        plain = bf16 is False and trainer not in (None, *PURE_BASE)
-        return {"dtype": "fp32", "amp": "none"} if plain else {}
-    if trainer in (*PURE_BASE, "torchtitan", "megatron", "trinity"):
-        key = {"axolotl": "dtype", "unsloth": "dtype", "megatron": "amp"}.get(trainer)
-        return {key: "fp16"} if half == "fp16" and key else {}
+        return {"dtype": "fp32", "amp": "none"} if bf16 is False and said["trainer"] else {}
     if said.get("lora") is not None:
         return {"dtype": half}
-    if said.get("trained_layers") is not None and half == "bf16":
-        return {}
     reader.assumed.append(f"weights in 32 bits under {half} autocast, as {half}: true means")
     return {"dtype": "fp32", "amp": half}
 
@@ -303,13 +285,12 @@ def strategy(reader: Reader, said: Said) -> Said:
         reader.word(role)
         for _, text in reader.all(role):
             words += text.lower().replace(",", " ").split()
-    found = ("fsdp1" if "shard_grad_op" in word else meaning("strategy", word) for word in words)
-    known = [name for name in found if name]
+    known = [name for word in words if (name := meaning("strategy", word))]
     divided = reader.switch("distributed-optimizer")
     if not known:
         return {"strategy": {True: "zero1", False: "ddp", None: None}[divided]}
     newer = "fsdp" if {"2", "fsdp2"} & {*words} else known[0]
-    return {"strategy": newer, "reshard": False if "shard_grad_op" in words else None}
+    return {"strategy": newer}
 
 
 def stage_of(setting: Setting, text: str) -> int | None:

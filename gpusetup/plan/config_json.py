@@ -47,8 +47,6 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "a gate": ("cohere", "cohere2", "olmo", "phimoe", "stablelm"),
     "layer norms": ("gpt2", "gpt_neox", "nemotron", "olmo", "opt", "phi", "phimoe", "starcoder2",
                     "vit", *BERTS),
-    "one norm": ("codegen", "cohere", "cohere2", "falcon", "gptj", "phi"),
-    "four norms": ("gemma2", "gemma3", "gemma3n", "glm4"),
     "norms of queries and keys": (
         "apertus", "dots1", "flex_olmo", "gemma3", "hunyuan_v1_dense", "olmo2", "olmo3", "olmoe",
         "qwen3", "qwen3_moe",
@@ -138,8 +136,7 @@ def decoder(config: Config) -> Shape:
     act = str(values.get("hidden_act") or "")
     bare = act == "relu" or config.images or (layer_norm and (not act or "gelu" in act))
     gated = "a gate" in family or not ("no gate" in family or bare)
-    norms = 1 if "one norm" in family else 4 if "four norms" in family else 2
-    shared = (latent(config, heads, query) or 2 * hidden * (query + key_value)) + norms * hidden * (
+    shared = (latent(config, heads, query) or 2 * hidden * (query + key_value)) + 2 * hidden * (
         1 + layer_norm
     )
     vocabulary = 0 if config.images else config.need("vocab_size")
@@ -165,7 +162,6 @@ def decoder(config: Config) -> Shape:
         intermediate=width,
         gated=gated,
         rms_norm=not layer_norm,
-        norms=norms,
         query_key_norm="norms of queries and keys" in family or bool(values.get("use_qk_norm")),
         dropout=any(values.get(key) for key in DROPOUTS),
         tied=tied,

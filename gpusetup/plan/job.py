@@ -8,9 +8,7 @@ from typing import Any, Literal
 from gpusetup.model.frozen import Frozen, defaults
 from gpusetup.plan.shape import Shape, lora_parameters
 
-Strategy = Literal[
-    "single", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp", "device-map"
-]
+Strategy = Literal["single", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp"]
 Dtype = Literal["fp32", "bf16", "fp16"]
 Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
 Attention = Literal["flash", "sdpa", "eager"]
@@ -18,7 +16,7 @@ Step = Literal["foreach", "fused", "loop", "backward"]
 
 DIVIDES: dict[Strategy, tuple[bool, bool, bool]] = {
     "single": (False, False, False), "ddp": (False, False, False),
-    "device-map": (False, False, False), "zero1": (False, False, True),
+    "zero1": (False, False, True),
     "zero2": (False, True, True), "zero3": (True, True, True), "fsdp": (True, True, True),
     "fsdp1": (True, True, True), "hsdp": (True, True, True),
 }  # fmt: skip
@@ -58,8 +56,6 @@ class Job(Frozen):
     """What is computed in under autocast or mixed precision; None: in `dtype`."""
     gradient_dtype: Dtype | None = None
     """What gradients are kept in, if not as they are computed (Megatron: 32 bits)."""
-    adapter_dtype: Dtype = "fp32"
-    """What adapters are kept in: PEFT makes them 32-bit, torchtune and litgpt as the base."""
     quantize: Quantization | None = None
     """What the frozen base is stored in; `fp8`: linear layers compute in 8 bits."""
     upcast_rest: bool = False
@@ -67,11 +63,7 @@ class Job(Frozen):
 
     # What is trained.
     lora: int | None = None
-    """The rank of LoRA; the model itself is frozen then."""
-    lora_targets: Literal["all", "attention", "qv"] = "all"
-    """The linear layers that have a LoRA."""
-    kept_inputs: int = 0
-    """Copies of the inputs that 4-bit layers keep (bitsandbytes before 0.43.2)."""
+    """The rank of LoRA on every linear layer; the model itself is frozen then."""
     trained_embeddings: bool = False
     """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
     trained_layers: int | None = None
@@ -105,27 +97,14 @@ class Job(Frozen):
     pipeline_parallel: int = 1
     context_parallel: int = 1
     expert_parallel: int = 1
-    reshard: bool = True
-    """Whether the weights that were gathered are freed after the forward pass (`SHARD_GRAD_OP` and
-    `reshard_after_forward=False` do not)."""
     load_whole: bool = False
     """Whether every GPU gets the whole model before it is divided (DeepSpeed without `zero.Init`),
     whose linear layers then keep what ZeRO 3 gathered, too, unless they are recomputed."""
-    expandable: bool = False
-    """Whether the trainer itself switches expandable segments on."""
 
     @property
     def data_parallel(self) -> int:
         """GPUs left for data and sequence parallelism; those of one context share the states."""
-        return self.gpus // (self.tensor_parallel * self.stages)
-
-    @property
-    def stages(self) -> int:
-        """Pieces of the model, each on other GPUs.
-
-        `device_map="auto"` of transformers is a pipeline of all GPUs with one batch in it.
-        """
-        return self.gpus if self.strategy == "device-map" else self.pipeline_parallel
+        return self.gpus // (self.tensor_parallel * self.pipeline_parallel)
 
     @property
     def copies_model(self) -> bool:
@@ -143,12 +122,6 @@ class Job(Frozen):
         return self.shape.fixed_tokens or self.context
 
     @property
-    def written(self) -> float:
-        """Tokens of the text that a second stack writes, for each of the sample's; else 1."""
-        most = self.shape.native_context or self.context
-        return min(self.context, most) / self.length if self.shape.writers else 1.0
-
-    @property
     def is_quantized(self) -> bool:
         return self.quantize in QUANTIZED
 
@@ -159,7 +132,7 @@ class Job(Frozen):
     @property
     def trained_bytes(self) -> int:
         """Bytes of one trained parameter."""
-        return BYTES[self.adapter_dtype if self.lora is not None else self.dtype]
+        return 4 if self.lora is not None else BYTES[self.dtype]
 
     @property
     def masters(self) -> bool:
@@ -183,9 +156,7 @@ class Job(Frozen):
     @property
     def adapters(self) -> int:
         """The parameters that LoRA adds."""
-        if self.lora is None:
-            return 0
-        return lora_parameters(self.shape, self.lora, self.lora_targets)
+        return 0 if self.lora is None else lora_parameters(self.shape, self.lora)
 
     @property
     def trained(self) -> int:

@@ -24,7 +24,6 @@ from gpusetup.plan.states import (
     host_bytes,
     loaded,
     mine,
-    quantized_bytes,
     standing,
     step,
     upcast,
@@ -45,7 +44,7 @@ def layers(job: Job) -> float:
     The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
     2104.04473). Frozen layers below the first that is trained are in no graph.
     """
-    held = job.shape.layers / (job.stages if job.strategy == "device-map" else 1)
+    held = job.shape.layers
     return held if job.trained_layers is None else min(job.trained_layers, held)
 
 
@@ -61,9 +60,7 @@ def kept(job: Job, recipe: Recipe) -> float:
     count = tokens(job, recipe)
     if not job.checkpointing:
         return layers(job) * layer_bytes(job) * count + weight_copies(job)
-    # What is no saved tensor of autograd stays under checkpointing by hooks.
-    stays = 0.0 if job.reentrant else quantized_bytes(job)
-    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job) + stays) * count
+    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job)) * count
 
 
 def checkpoint_bytes(job: Job) -> float:
@@ -107,8 +104,8 @@ def layer_bytes(job: Job) -> float:
     a mask of bytes.
     """
     s = job.shape
-    inside = attention_bytes(job) + mlp_bytes(job) + quantized_bytes(job)
-    outside = (s.norms * norm_bytes(job) + 2 * s.dropout) * s.hidden
+    inside = attention_bytes(job) + mlp_bytes(job)
+    outside = 2 * (norm_bytes(job) + s.dropout) * s.hidden
     return outside / between(job) + inside / job.tensor_parallel
 
 
@@ -215,7 +212,7 @@ SAME_LOSS = {
 
 def runtime(job: Job, recipe: Recipe) -> float:
     """CUDA's context, and NCCL's buffers if GPUs exchange tensors."""
-    if job.gpus == 1 or job.strategy == "device-map":
+    if job.gpus == 1:
         return CONTEXT
     return CONTEXT + (NCCL_FITTED if job.batch is None else NCCL)
 
@@ -232,7 +229,7 @@ def logits(job: Job, recipe: Recipe) -> float:
 def logit_count(job: Job, recipe: Recipe) -> float:
     """Tokens times vocabulary, or samples times classes."""
     s = job.shape
-    outputs = s.vocabulary * job.written * tokens(job, recipe) + s.classes * samples(job, recipe)
+    outputs = s.vocabulary * tokens(job, recipe) + s.classes * samples(job, recipe)
     return outputs / job.tensor_parallel
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from gpusetup.model.frozen import Frozen
 
-DENOISERS = ("flux", "unet")
-"""Families whose samples have as many tokens as the image has patches."""
+DENOISERS = ("flux", "unet", "cogvideox", "wan", "hunyuan-video", "ltx-video", "mochi")
+"""Families whose samples have as many tokens as the image or video has patches."""
 
 BERTS = (
     "bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta", "deberta-v2", "ernie",
@@ -17,36 +15,6 @@ ENCODERS = (*BERTS, "modernbert")
 """Families that read a text whole, and are fine-tuned with a classifier."""
 TRANSLATORS = ("t5", "bart")
 """Families of two stacks, which write a text for another."""
-
-
-class Sample(Frozen):
-    """How the tokens of a denoiser follow from frames and pixels, and what stands beside it."""
-
-    pixels: int
-    """Pixels of a side that one token stands for: the VAE's times the patch's."""
-    temporal: int = 1
-    """Frames that a latent stands for, after the first."""
-    patched: int = 1
-    """Latents that a token stands for in time."""
-    text: int = 0
-    """Tokens of text in the same sequence."""
-    usual: tuple[int, int, int] = (1, 1024, 1024)
-    """Frames, height and width that it is published for."""
-    encoder: int = 0
-    """The parameters of its frozen encoders of text."""
-    vae: int = 0
-    adapted: tuple[int, int] | None = None
-    """Inputs and outputs of all linear layers that LoRA is beside: attention's, and all."""
-
-    def tokens(self, frames: int, height: int, width: int) -> int:
-        """Tokens of a sample: a video's latents in patches, and its text.
-
-        >>> Sample(pixels=16, temporal=4, text=226).tokens(49, 480, 720)
-        17776
-        """
-        latents = (frames - 1) // self.temporal + 1
-        images = math.ceil(latents / self.patched)
-        return images * (height // self.pixels) * (width // self.pixels) + self.text
 
 
 class Shape(Frozen):
@@ -73,8 +41,6 @@ class Shape(Frozen):
     """Whether the MLP has a gate beside its up projection (SwiGLU)."""
     rms_norm: bool = True
     """RMSNorm computes in 32 bits and keeps that copy; LayerNorm does not."""
-    norms: int = 2
-    """Norms of a layer."""
     query_key_norm: bool = False
     dropout: bool = False
     """Whether attention and MLP end in a dropout, which keeps a mask."""
@@ -84,23 +50,18 @@ class Shape(Frozen):
     """The experts that one token passes; 0 where there are none."""
     vocabulary: int = 0
     """The width of the logits of every token; 0 where there is no such head."""
-    rows: int = 0
-    """Rows of the table of tokens where there is no head of that width."""
     tower: int = 0
     """Parameters of a tower of images beside the text."""
-    writers: int = 0
-    """Layers of a second stack that writes a text while it looks at the sample (Whisper): of as
-    many tokens as `--context` says, the native context at most."""
     classes: int = 0
     """The width of the one output of a sample, where that is all there is (ViT)."""
     tokens: int | None = None
     """Tokens of a sample where the model fixes them: an image's patches; a denoiser's at its usual
-    resolution."""
-    sample: Sample | None = None
-    """How those follow from frames and pixels, where they do."""
+    frames and resolution."""
+    beside: int = 0
+    """The parameters of the frozen encoders of text and the VAE of a denoiser."""
+    adapted: int = 0
+    """Inputs and outputs of all linear layers that LoRA is beside, if they are not the usual."""
     native_context: int | None = None
-    note: str = ""
-    """What of its description is a guess, as a sentence."""
 
     @property
     def encoder(self) -> bool:
@@ -120,13 +81,13 @@ class Shape(Frozen):
     @property
     def outside(self) -> int:
         """The parameters of embedding and head, which stay unquantised."""
-        tables = self.rows + self.vocabulary * (1 if self.tied else 2)
+        tables = self.vocabulary * (1 if self.tied else 2)
         return min(tables * self.hidden, self.parameters)
 
     @property
     def fixed_tokens(self) -> int | None:
         """Tokens that every sample has; None where they follow from a text, or a resolution."""
-        return None if self.kind in DENOISERS or self.sample else self.tokens
+        return None if self.kind in DENOISERS else self.tokens
 
     @property
     def routed(self) -> int:
@@ -141,17 +102,7 @@ class Shape(Frozen):
         return max(1, self.heads * self.key_value // max(self.query, 1))
 
 
-def targets(shape: Shape, which: str) -> tuple[tuple[int, int], ...]:
-    """(inputs, outputs) of the linear layers of one layer that LoRA is beside."""
-    h, q, kv, i = shape.hidden, shape.query, shape.key_value, shape.intermediate
-    if which == "qv":
-        return ((h, q), (h, kv))
-    attention = ((h, q), (h, kv), (h, kv), (q, h))
-    mlp = ((h, i),) * (2 if shape.gated else 1) + ((i, h),)
-    return attention if which == "attention" else (*attention, *mlp)
-
-
-def lora_parameters(shape: Shape, rank: int, which: str = "all") -> int:
+def lora_parameters(shape: Shape, rank: int) -> int:
     """The parameters of LoRA of a rank on the linear layers.
 
     A linear layer of `a` inputs and `b` outputs gets rank x (a + b) (Hu et al., arXiv 2106.09685).
@@ -159,10 +110,9 @@ def lora_parameters(shape: Shape, rank: int, which: str = "all") -> int:
     >>> from gpusetup.plan.models import model_named
     >>> lora_parameters(model_named("qwen3-0.6b"), 8)
     5046272
-    >>> lora_parameters(model_named("llama-2-7b"), 8, "qv")
-    4194304
     """
-    if shape.sample and shape.sample.adapted:
-        attention, every = shape.sample.adapted
-        return rank * {"all": every, "attention": attention, "qv": attention // 2}[which]
-    return shape.layers * sum(rank * (a + b) for a, b in targets(shape, which))
+    if shape.adapted:
+        return rank * shape.adapted
+    attention = 4 * shape.hidden + 2 * (shape.query + shape.key_value)
+    mlp = (2 + shape.gated) * (shape.hidden + shape.intermediate)
+    return shape.layers * rank * (attention + mlp)

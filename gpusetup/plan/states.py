@@ -62,10 +62,10 @@ def mine(job: Job, parameters: float, parts: int = 1) -> float:
     divides the experts of what is not sharded.
     """
     s = job.shape
-    share = 1 / job.stages
-    if job.stages > 1 and job.lora is None:
+    share = 1 / job.pipeline_parallel
+    if job.pipeline_parallel > 1 and job.lora is None:
         ends = s.outside if s.tied else s.outside / 2
-        share = ((s.parameters - s.outside) / job.stages + ends) / s.parameters
+        share = ((s.parameters - s.outside) / job.pipeline_parallel + ends) / s.parameters
     if parts == 1 and s.experts:
         share *= 1 - s.routed / s.parameters * (1 - 1 / job.expert_parallel)
     return parameters * share / job.tensor_parallel / parts
@@ -123,12 +123,6 @@ def loaded(job: Job, recipe: Recipe) -> float:
     return whole * (job.load_whole and not job.is_quantized)
 
 
-def encoders(job: Job) -> float:
-    """The frozen encoders of text and the VAE of a denoiser in 16 bits, which no term counts."""
-    sample = job.shape.sample
-    return 2.0 * (sample.encoder + sample.vae) if sample else 0.0
-
-
 def standing(job: Job, recipe: Recipe) -> float:
     """Weights, adapters, optimizer states, and models that are not trained."""
     if recipe.offload:
@@ -148,7 +142,7 @@ def alone(job: Job, recipe: Recipe) -> float:
 
 
 def gathered(job: Job, recipe: Recipe) -> float:
-    """The largest unit that is gathered, or what stays gathered.
+    """The largest unit that is gathered.
 
     ZeRO 3 keeps up to a billion parameters (`stage3_max_live_parameters`).
     """
@@ -161,10 +155,7 @@ def gathered(job: Job, recipe: Recipe) -> float:
     unit = s.largest_unit / job.tensor_parallel * rate * job.compute_bytes / 2
     if job.gpus == 1:
         return unit
-    whole = mine(job, s.parameters)
-    stays = whole * (not job.reshard)
-    if job.strategy == "zero3":
-        stays = max(min(1e9, whole), stays)
+    stays = min(1e9, mine(job, s.parameters)) * (job.strategy == "zero3")
     return max(unit, stays * job.compute_bytes)
 
 
@@ -207,10 +198,3 @@ def host_bytes(job: Job, recipe: Recipe) -> float:
     copy: float = job.shape.parameters * BYTES[job.dtype] + job.adapters * job.trained_bytes
     copy += job.trained * (gradient_bytes(job) + optimizer_bytes(job))
     return copy * (job.data_parallel / shards(job, 0))
-
-
-def quantized_bytes(job: Job) -> float:
-    """The inputs that frozen quantized layers keep: those of 8 bits always, those of 4 bits in
-    bitsandbytes before 0.43.2 (its PR 1270), twice if a loop holds the previous loss (litgpt)."""
-    s, copies = job.shape, max(job.kept_inputs, job.quantize == "int8") * job.is_quantized
-    return copies * (s.norms * s.hidden + s.query + s.intermediate) * job.compute_bytes

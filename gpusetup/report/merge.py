@@ -6,18 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from gpusetup.accelerators.makers import identified
-from gpusetup.causes.cuda_start import LIBCUDA_STUB
-from gpusetup.causes.driver_there import HYBRID_GPU_OFF
-from gpusetup.causes.gpu_faults import GPU_FELL_OFF_BUS
-from gpusetup.causes.gpu_models import NO_NVIDIA_GPU
-from gpusetup.causes.memory import OUT_OF_MEMORY
-from gpusetup.causes.running import CUDA_LIBRARY_ERROR
-from gpusetup.causes.torch_kernels import JIT_ARCH_REJECTED, NO_KERNEL_IMAGE
-from gpusetup.causes.wsl import WSL_DRIVER
-from gpusetup.model.failing import Failing
+from gpusetup.model.finding import Failing
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
     Container,
@@ -39,7 +32,7 @@ from gpusetup.model.machine import (
     Wanted,
 )
 from gpusetup.model.versions import Capability, parsed
-from gpusetup.readings.side import UNNAMED, first_known, same_gpu, told_gpus
+from gpusetup.readings.side import first_known, same_gpu, told_gpus
 from gpusetup.report.facts import Claim, Fact, Gpus
 
 EVENTS_KEPT = 80
@@ -69,7 +62,7 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
     known, readings = chosen(kinds[Claim])
     gpus, gpu_readings = choose_gpus(kinds[Gpus])
     by_kind = {(e.kind, *sorted(e.values.items())): e for e in reversed(kinds[Event])}
-    events = tuple(unrefuted(tuple(reversed(by_kind.values()))[:EVENTS_KEPT]))
+    events = unrefuted(tuple(reversed(by_kind.values()))[:EVENTS_KEPT])
     pci, packages, nodes = (
         tuple(dict.fromkeys(kinds[kind])) or None for kind in (PciDevice, Package, DeviceNode)
     )
@@ -88,26 +81,14 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
     return completed(snapshot)
 
 
-RAN = (OUT_OF_MEMORY.id, NO_KERNEL_IMAGE.id, CUDA_LIBRARY_ERROR.id)
-OF_CUDA = r"(?i)\bcuda|\bcublas|\bcudnn|\bdevice-side assert|kernel image"
-"""What the message of a GPU that computed names: another maker's has the same errors."""
+LEFT_BEHIND = ("no-nvidia-gpu", "out-of-memory", "no-kernel-image", "cuda-library-error")
+"""What fails after a kernel's assertion (CUDA error 710), whatever fails first."""
 
 
-def unrefuted(events: Iterable[Event]) -> list[Event]:
-    """Without what a kernel's assertion left behind, and without "I have no GPU" where one computed.
-
-    >>> asserted = Event(kind="cuda-error", values={"code": "710"}, text="Assertion `t < n`")
-    >>> beside = (Event(kind="no-nvidia-gpu"), Event(kind="out-of-memory"), asserted)
-    >>> [e.kind for e in unrefuted(beside)]
-    ['cuda-error']
-    """
-    every = list(events)
-    out = set()
-    asserted = any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in every)
-    if asserted or any(e.kind in RAN and re.search(OF_CUDA, e.text or "") for e in every):
-        out.add(NO_NVIDIA_GPU.id)
-    left = RAN if asserted else ()
-    return [e for e in every if e.kind not in out and (e.kind not in left or "asked" in e.values)]
+def unrefuted(events: Events) -> Events:
+    if not any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in events):
+        return events
+    return tuple(e for e in events if e.kind not in LEFT_BEHIND or "asked" in e.values)
 
 
 def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading]]:
@@ -118,16 +99,8 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
     full = sorted((one for one in lists if one.gpus), key=lambda one: -one.trust)
     others = [gpu for one in full[1:] for gpu in one.gpus]
     kept = full[0].gpus[:GPUS_KEPT] if full else ()
-    return (tuple(_whole(gpu, others) for gpu in kept) if lists else None), readings
-
-
-def _whole(gpu: Gpu, others: list[Gpu]) -> Gpu:
-    """With what others know of it, its name too if a narrow table cut that."""
-    start = gpu.name.removesuffix("...")
-    same = [one for one in others if same_gpu(gpu, one) or one.name.startswith(start)]
-    named = next((one.name for one in same if one.name != UNNAMED), gpu.name)
-    found = first_known([gpu, *same])
-    return replace(found, name=named) if gpu.name.endswith("...") else found
+    whole = (first_known([gpu, *filter(partial(same_gpu, gpu), others)]) for gpu in kept)
+    return (tuple(whole) if lists else None), readings
 
 
 def chosen(claims: Iterable[Claim]) -> tuple[dict[str, dict[str, Any]], list[Reading]]:
@@ -175,7 +148,7 @@ def _folders(snapshot: Snapshot) -> Iterator[Event]:
     """What `LD_LIBRARY_PATH` puts in front: CUDA's folders, and the stubs that only link."""
     for folder in dict.fromkeys(snapshot.environment.get("LD_LIBRARY_PATH", "").split(":")):
         if re.search(r"/stubs|/cuda|cudnn|nccl", folder, re.I):
-            kind = LIBCUDA_STUB.id if "/stubs" in folder.lower() else "foreign-library"
+            kind = "libcuda-stub" if "/stubs" in folder.lower() else "foreign-library"
             yield Event(
                 kind=kind, values={"folder": folder}, source="LD_LIBRARY_PATH", text=folder[:200]
             )
@@ -186,11 +159,11 @@ SIZED = {"asked": "asked_bytes", "total": "total_bytes", "total2": "total_bytes"
 
 def _sized(event: Event, os: Os) -> Event:
     """The sizes of torch's message about memory as numbers; what `CUDA Version: ERR!` means in WSL."""
-    from gpusetup.readings.nvidia_smi.values import memory
+    from gpusetup.readings.nvidia_smi import memory
 
     if event.kind == "cuda-version-err" and (os.wsl or (os.wsl is None and os.kernel is None)):
-        return replace(event, kind=WSL_DRIVER.id)
-    if event.kind != OUT_OF_MEMORY.id:
+        return replace(event, kind="wsl-driver")
+    if event.kind != "out-of-memory":
         return event
     values = {
         SIZED.get(name, name): str(memory(text)) if name in SIZED else text
@@ -239,9 +212,9 @@ def _os(snapshot: Snapshot) -> Os:
     return replace(os, family=family, machine=machine, wsl=wsl)
 
 
-DENY_NVIDIAS = (NO_NVIDIA_GPU.id, "foreign-gpu")
+DENY_NVIDIAS = ("no-nvidia-gpu", "foreign-gpu")
 """What says that a machine has no NVIDIA GPU, or names another maker's,"""
-SHOW_NVIDIAS = ("smi-sees-it", "xid", GPU_FELL_OFF_BUS.id, HYBRID_GPU_OFF.id, "hosted-notebook", OUT_OF_MEMORY.id, NO_KERNEL_IMAGE.id)  # fmt: skip
+SHOW_NVIDIAS = ("smi-sees-it", "xid", "gpu-fell-off-bus", "hybrid-gpu-off", "hosted-notebook", "out-of-memory", "no-kernel-image")  # fmt: skip
 """and what speaks of one all the same, or of a machine that is lent."""
 
 
@@ -275,7 +248,7 @@ def _by_capability(events: Events) -> list[Gpu]:
     for event in events if not named else ():
         asked = event.values.get("capability") or event.values.get("arch", "")
         listed = event.values.get("compiler") == "nvcc" and asked.startswith("compute_")
-        if event.kind in (JIT_ARCH_REJECTED.id, "gpu-not-in-wheel") and not listed:
+        if event.kind in ("jit-arch-rejected", "gpu-not-in-wheel") and not listed:
             with suppress(ValueError):
                 return [Gpu(name="unknown", compute_capability=Capability.parse(asked))]
     return named

@@ -28,7 +28,7 @@ from gpusetup.model.resolution import (
     Resolution,
     TorchBuild,
 )
-from gpusetup.model.versions import cuda_of, parsed
+from gpusetup.model.versions import parsed
 from gpusetup.resolver.companions import FAMILY
 from gpusetup.resolver.constraints import in_scope, is_beyond, pick, preference, why_not
 from gpusetup.resolver.notes import notes_on
@@ -184,6 +184,17 @@ def _minor(python: str) -> int:
     return int(python.rstrip("t").partition(".")[2] or 0)
 
 
+def nothing_fits(resolution: Resolution) -> Unsatisfiable:
+    """Why: what was asked for, or what keeps the builds of that from this machine."""
+    advice = resolution.advice
+    asked = [r for r in resolution.rejections if not r.reason.startswith("is not the ")]
+    reasons = [f"{r.torch} {r.backend}: {r.reason}" for r in asked[:5]]
+    return Unsatisfiable(
+        "\n  ".join(("No PyTorch build fits this machine", *resolution.notes, *reasons)),
+        hint=f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None,
+    )
+
+
 # --- the document, and what is asked -------------------------------------------------------------
 
 
@@ -232,10 +243,9 @@ def check_request(request: Request, catalog: Catalog) -> None:
         )
     for backend in filter(None, (labelled, request.backend)):
         if backend != "auto" and backend not in catalog.backends:
-            live = f"`gpusetup resolve --backend {backend} --refresh` asks the index for it; "
             raise UsageError(
                 f"The catalog of {catalog.as_of} knows no torch for {backend!r}",
-                hint=(live if cuda_of(backend) else "") + _nearest_backends(backend, catalog),
+                hint=_nearest_backends(backend, catalog),
             )
 
 

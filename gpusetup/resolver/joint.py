@@ -4,12 +4,13 @@ Pure: our table of companions is one more constraint on builds."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.catalog.companion_table import (
     Pair,
     Project,
@@ -18,20 +19,19 @@ from gpusetup.catalog.companion_table import (
     row_of,
     without,
 )
-from gpusetup.catalog.companions import beside
-from gpusetup.catalog.default_wheels import usual_major
-from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Request, TorchBuild
+from gpusetup.catalog.companions import usual_major
+from gpusetup.errors import Blocked, Unsatisfiable
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Driver, Snapshot
+from gpusetup.model.resolution import HeldBack, JointPackage, Request, TorchBuild
 from gpusetup.model.versions import allows, parsed
-from gpusetup.resolver.companions import COMPANIONS, FAMILY
+from gpusetup.resolver.companions import FAMILY
 from gpusetup.resolver.constraints import fits, in_scope, preference
+from gpusetup.resolver.decide import nothing_fits, resolve
 from gpusetup.resolver.situation import Situation, situation_of
 
 OLDEST = "2.5"
 """Older torch is tried only if it, or a release of a package, is asked for."""
-OF_TORCH = ("triton",)
-"""What torch's own METADATA names by its version: a stand-in of torch has none of that."""
 EXACT = re.compile(r"===?([^*,]+)")
 """One release by its version."""
 EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
@@ -61,6 +61,19 @@ class Asked(Frozen):
     def projects(self) -> tuple[Project, ...]:
         """What the table knows of the words."""
         return tuple(filter(None, map(companion_table().project, self.names)))
+
+
+class Joint(Frozen):
+    """What goes together, and why not something newer."""
+
+    build: TorchBuild
+    packages: tuple[JointPackage, ...]
+    hashes: Mapping[str, tuple[str, ...]] = {}
+    """Package -> sha256 of its wheels, if the index names them."""
+    held_back: tuple[HeldBack, ...] = ()
+    refused: tuple[HeldBack, ...] = ()
+    """What would be an old release: a "no"."""
+    notes: tuple[str, ...] = ()
 
 
 # --- words ---------------------------------------------------------------------------------------
@@ -106,9 +119,7 @@ def labelled(name: str, version: str, build: TorchBuild) -> str:
 # --- builds --------------------------------------------------------------------------------------
 
 
-def candidates(
-    asked: Asked, projects: Sequence[Project], prefer: TorchBuild | None = None
-) -> tuple[TorchBuild, ...]:
+def candidates(asked: Asked, prefer: TorchBuild | None = None) -> tuple[TorchBuild, ...]:
     """The builds to try, the newest torch first, the best for the machine first among those of one
     torch: those beside which each project has a release. `prefer` is the best of its torch."""
     host = asked.host
@@ -118,32 +129,28 @@ def candidates(
         for build in in_scope(host)
         if (oldest or parsed(build.torch) >= parsed(OLDEST))
         and fits(build, host)
-        and none_beside(asked, projects, build) is None
+        and none_beside(asked, build) is None
     ]
     best = sorted(found, key=lambda build: (build != prefer, preference(host)(build)))
     return tuple(sorted(best, key=lambda build: parsed(build.torch), reverse=True))
 
 
-def none_beside(asked: Asked, projects: Sequence[Project], build: TorchBuild) -> str | None:
-    """Why a build has no release of one of the projects beside it; None if each has one."""
+def none_beside(asked: Asked, build: TorchBuild) -> str | None:
+    """Why a build has no release of one of the packages beside it; None if each has one."""
     for word in asked.words if build.cuda else ():
         said = [m[1] for extra in Requirement(word).extras if (m := EXTRA.match(extra))]
         if said and build.cuda_major not in said:
             return f"{word} is built for CUDA {' and '.join(said)}, torch for CUDA {build.cuda}"
-    for project in projects:
-        reasons = [why_not(asked, project, row, build) for row in _rows(asked, project, build)]
+    for project in asked.projects:
+        reasons = [why_not(asked, project, row, build) for row in _rows(asked, project)]
         if reasons and all(reasons):
             return reasons[0]
     return None
 
 
-def _rows(asked: Asked, project: Project, build: TorchBuild) -> tuple[Pair, ...]:
+def _rows(asked: Asked, project: Project) -> tuple[Pair, ...]:
     """The rows that are meant: that of a release that is asked for by its version, else those of a
-    span of releases: one release that was built otherwise says nothing of the others. torch's index
-    of one backend has one torchvision and one torchaudio for a torch."""
-    if project.name in COMPANIONS:
-        known = _own(asked, project.name, build)
-        return (Pair(versions=f"=={known}", torch=f"=={build.torch}"),)
+    span of releases: one release that was built otherwise says nothing of the others."""
     words = (Requirement(word) for word in asked.words if name_of(word) == project.name)
     exact = (found[1] for word in words if (found := EXACT.fullmatch(str(word.specifier))))
     own = tuple(row for version in exact if (row := row_of(project, version)))
@@ -151,35 +158,22 @@ def _rows(asked: Asked, project: Project, build: TorchBuild) -> tuple[Pair, ...]
     return own or spans or project.rows
 
 
-def _own(asked: Asked, name: str, build: TorchBuild) -> str | None:
-    return beside(asked.catalog, name, build, asked.host.python)  # type: ignore[arg-type]
-
-
 def row_beside(asked: Asked, project: Project, build: TorchBuild) -> Pair | None:
     """The newest row of a project that goes with a build; None if none does."""
-    rows = _rows(asked, project, build)
+    rows = _rows(asked, project)
     spans = [row for row in rows if row.torch] or rows
     return next((row for row in spans if why_not(asked, project, row, build) is None), None)
 
 
 def why_not(asked: Asked, project: Project, row: Pair, build: TorchBuild) -> str | None:
     """Why the releases of a row do not go with a build."""
-    version = row.versions.removeprefix("==")
-    if project.name in COMPANIONS:
-        this = f"torch {build.torch} of {build.backend}"
-        words = (Requirement(word) for word in asked.words if name_of(word) == project.name)
-        if (own := _own(asked, project.name, build)) is None:
-            return f"no {project.name} is known for {this}"
-        wrong = own != version and build.labelled
-        if not wrong and all(word.specifier.contains(own, prereleases=True) for word in words):
-            return None
-        return f"{this} goes with {project.name} {own}"
-    said, usual = f"{project.name} {version}", usual_major(asked.catalog, build)
+    said = f"{project.name} {row.versions.removeprefix('==')}"
+    usual = usual_major(asked.catalog, build)
     if not has_cuda(project, row, build.cuda_major, usual):
         majors = " and ".join(row.cuda.split()).replace("default", usual)
         torch = f"torch for CUDA {build.cuda}" if build.cuda else f"this torch is {build.backend}'s"
         return f"{said} is built for CUDA {majors}, {torch} ({row.source})"
-    counts = asked.alone or not project.declares or project.name in OF_TORCH
+    counts = asked.alone or not project.declares
     if not (counts and row.torch) or allows(row.torch, build.torch):
         return None
     return f"{said} needs torch{row.torch} ({row.source})"
@@ -188,19 +182,18 @@ def why_not(asked: Asked, project: Project, row: Pair, build: TorchBuild) -> str
 def refused(asked: Asked, name: str, version: str, build: TorchBuild) -> str | None:
     """Why a release does not go with a build; None if nothing speaks against it."""
     project = companion_table().project(name)
-    if project is None:
-        return None
-    row = Pair(versions=version) if name in COMPANIONS else row_of(project, version)
-    reason = why_not(asked, project, row, build) if row else None
+    row = row_of(project, version) if project else None
+    reason = why_not(asked, project, row, build) if project and row else None
     return reason.replace(row.versions.removeprefix("=="), version, 1) if row and reason else None
 
 
-def limits_beside(asked: Asked, project: Project, build: TorchBuild) -> tuple[str, ...]:
-    """What to forbid of a project beside a build, as an installer's constraints."""
-    if project.name in COMPANIONS and build.labelled:
-        own = _own(asked, project.name, build)
-        return (f"{project.name}=={own}",) if own else ()
-    return without(project, [row for row in project.rows if why_not(asked, project, row, build)])
+def limits_beside(asked: Asked, build: TorchBuild) -> tuple[str, ...]:
+    """What to forbid beside a build, as an installer's constraints."""
+    return tuple(
+        text
+        for one in companion_table().projects
+        for text in without(one, [row for row in one.rows if why_not(asked, one, row, build)])
+    )
 
 
 def not_here(asked: Asked) -> tuple[Project, str, str] | None:
@@ -215,8 +208,83 @@ def not_here(asked: Asked) -> tuple[Project, str, str] | None:
             known = gpu.compute_capability
             if known and floor and known < floor:
                 return one, f"needs a GPU of compute capability {floor}; {gpu.name} has {known}", ""
-    best = candidates(asked, ())[:1]
+    best = candidates(replace(asked, words=()))[:1]
     if best and best[0].cuda is None and best[0].os != "macos":
         said = "computes on an NVIDIA GPU only, and none is here"
         return next(((one, said, "no GPU") for one in asked.projects if one.gpu), None)
     return None
+
+
+# --- by our table ---------------------------------------------------------------------------------
+
+
+def builds_for(asked: Asked, prefer: TorchBuild | None = None) -> tuple[TorchBuild, ...]:
+    """The builds to try; Unsatisfiable if a package has nothing here, or none fits."""
+    if gone := not_here(asked):
+        project, reason, case = gone
+        hint = f"nothing was changed; instead: {project.way_out(case)}"
+        raise Unsatisfiable(f"{project.name} {reason}", hint=hint)
+    builds = candidates(asked, prefer)
+    if not builds:
+        if fitting := candidates(replace(asked, words=())):
+            raise _not_with_these(asked, fitting[0])
+        raise nothing_fits(resolve(asked.machine, asked.request, asked.catalog))
+    return builds
+
+
+def _not_with_these(asked: Asked, newest: TorchBuild) -> Unsatisfiable:
+    """A torch fits the machine, and no release of a package loads beside one."""
+    driver = asked.machine.driver.version
+    there = f" (driver {driver})" if driver else ""
+    index = index_url(newest.backend)
+    ways = [
+        f"for {one.name}: {one.way_out('CUDA', index)}"
+        for one in asked.projects
+        if none_beside(replace(asked, words=(one.name,)), newest)
+    ]
+    later = candidates(replace(asked, machine=replace(asked.machine, driver=Driver())))
+    if later and later[0].driver_floor and later[0].cuda_major != newest.cuda_major:
+        ways.append(f"or a driver for CUDA {later[0].cuda_major}: {later[0].driver_floor} or newer")
+    return Unsatisfiable(
+        f"No matching set loads here: {none_beside(asked, newest)}; the "
+        f"newest that fits here{there} is torch {newest.torch} of {newest.backend}",
+        hint="; ".join(("nothing was changed", *ways)),
+    )
+
+
+def by_table(asked: Asked) -> Joint:
+    """The newest torch that our table takes with every package; Blocked if it has none."""
+    asked, table = replace(asked, alone=True), companion_table()
+    for build in builds_for(asked):
+        rows = [_not_asked(asked, word, build) for word in asked.words]
+        if all(rows):
+            said = f"offline: from the table of companions of {table.as_of} alone"
+            unknown = [name for name in asked.names if table.project(name) is None]
+            more = (f"offline nothing is known of {' and '.join(unknown)}",) if unknown else ()
+            version, index = labelled("torch", build.torch, build), index_url(build.backend)
+            torch = JointPackage(name="torch", version=version, index_url=index)
+            return Joint(build=build, packages=(torch, *filter(None, rows)), notes=(said, *more))
+    raise Blocked(
+        "Offline, and the table of companions has no torch for " + " and ".join(asked.words),
+        hint="run it without `--offline`",
+    )
+
+
+def _not_asked(asked: Asked, word: str, build: TorchBuild) -> JointPackage | None:
+    """A package of which nobody was asked, within what was asked for and what the table takes
+    beside a torch; None if it takes none."""
+    name = name_of(word)
+    project, limits = companion_table().project(name), Requirement(word).specifier
+    row = row_beside(asked, project, build) if project else None
+    if project and row is None:
+        return None
+    if row and (row.torch or row.cuda):
+        limits &= SpecifierSet(row.versions)
+    return JointPackage(
+        name=name,
+        version=None,
+        limits=str(limits) or None,
+        declared=project is None,
+        asked=True,
+        extras=extras_of((word,), name),
+    )

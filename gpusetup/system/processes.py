@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -248,17 +248,13 @@ class Lines:
         )
         RUNNING.add(self._child)
         self._told: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self.aside: Callable[[str], bool] = lambda line: False
-        """Takes a line as it is read, in the listener's thread; True: nobody is woken for it."""
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
     def _listen(self) -> None:
         assert self._child.stdout is not None
         for line in self._child.stdout:
-            told = line.decode("utf-8", "replace").rstrip("\r\n")
-            if not self.aside(told):
-                self._told.put(told)
+            self._told.put(line.decode("utf-8", "replace").rstrip("\r\n"))
         self._told.put(None)
 
     def next(self, timeout: float) -> str:

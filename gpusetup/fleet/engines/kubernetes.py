@@ -9,32 +9,31 @@ import hashlib
 import json
 import re
 import time
-from typing import Any
+from pathlib import Path
+from string import Template
 
 from gpusetup.errors import Blocked, ToolFailed
 from gpusetup.fleet.engines.engine import Engine, Wish, needed
 from gpusetup.fleet.names import SAFE
-from gpusetup.fleet.work import Work, script
+from gpusetup.fleet.work import script
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Output, run
 
-Object = dict[str, Any]
-GPU = "nvidia.com/gpu"
-NAME_LABEL, RUN_LABEL, NODE_NOTE = "app.kubernetes.io/name", "gpusetup.io/run", "gpusetup.io/node"
+RUN_LABEL = "gpusetup.io/run"
 START_SECONDS = 300
 """So long may a pod take to begin: the image has to come first."""
-CHECK_SECONDS = 300
-"""How often a watched node is checked."""
-KEPT_SECONDS = 3600
-"""A Job that nobody deletes is gone after an hour."""
 ASK_SECONDS = 60.0
 """So long may kubectl take for a short question."""
-OF_GPU = GPU.replace(".", "\\.")
+OF_GPU = "nvidia\\.com/gpu"
 NODE_COLUMNS = (
     f"N:.metadata.name,G:.status.allocatable.{OF_GPU},"
     'R:.status.conditions[?(@.type=="Ready")].status,U:.spec.unschedulable'
 )
 POD_COLUMNS = f"N:.spec.nodeName,G:.spec.containers[*].resources.limits.{OF_GPU}"
+POD_STATE = (
+    '{.items[0].status.conditions[?(@.type=="PodScheduled")].message}|'
+    "{.items[0].status.containerStatuses[*].state.*.reason}"
+)
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 TAKEN = "no room: "
 
@@ -65,15 +64,24 @@ class Kubernetes(Engine):
         )
 
     def plan(self) -> str:
-        jobs = [self._job(node) for node in self.nodes]
-        return listed(*jobs)
+        return "---\n".join(map(self.planned, self.nodes))
 
-    def _job(self, node: str) -> Object:
-        return job(self.setting, self.work, (self.run_name, node), self.gpus[node])
+    def planned(self, node: str) -> str:
+        """A Job that has all GPUs of the node and prints the records."""
+        return manifest(
+            "job",
+            self.setting,
+            name=job_name(self.run_name, node),
+            run=self.run_name,
+            node=node,
+            script=script(self.work),
+            seconds=int(self.work.limit) + START_SECONDS,
+            gpus=str(self.gpus[node]),
+        )
 
     def ask(self, node: str) -> Output:
         name, began = f"job/{job_name(self.run_name, node)}", time.monotonic()
-        wanted = json.dumps(self._job(node))
+        wanted = self.planned(node)
         made = self._kubectl("create", "--validate=ignore", "-f", "-", stdin=wanted)
         if not made.ok:
             return made
@@ -95,11 +103,9 @@ class Kubernetes(Engine):
     def _why(self, node: str) -> str:
         """What Kubernetes says of a pod that did not come to its end."""
         label = f"--selector=job-name={job_name(self.run_name, node)}"
-        said = self._kubectl("get", "pods", label, "-o", "json")
-        try:
-            return why_not_ended(json.loads(said.stdout)["items"][0]["status"])
-        except (ValueError, LookupError, TypeError, AttributeError):
-            return "kubectl does not say what became of its pod"
+        said = self._kubectl("get", "pods", label, "-o", f"jsonpath={POD_STATE}").stdout
+        room, _, reason = said.partition("|")
+        return f"{TAKEN}{room}" if room else reason.strip() or "its pod did not end in time"
 
     def _kubectl(
         self, *words: str, seconds: float = ASK_SECONDS, stdin: str | None = None
@@ -142,115 +148,11 @@ def _columns(kind: str, columns: str, *more: str) -> Output:
     return run(words, timeout=ASK_SECONDS)
 
 
-def why_not_ended(status: Object) -> str:
-    """The reason of a pod's state in one line.
-
-    >>> why_not_ended({"containerStatuses": [{"state": {"waiting": {"reason": "NoImage"}}}]})
-    'NoImage'
-    """
-    for one in status.get("conditions", ()):
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return f"{TAKEN}{one.get('message', '')}"
-    for container in status.get("containerStatuses", ()):
-        for state in container.get("state", {}).values():
-            if state.get("reason"):
-                return f"{state['reason']}: {state.get('message', '')}".rstrip(": ")
-    return f"its pod is {status.get('phase', 'unknown')} and did not end in time"
-
-
-# --- the objects
-
-
-def job(setting: Setting, work: Work, place: tuple[str, str], gpus: int) -> Object:
-    """A Job of a run on one node, that has all of its GPUs and prints the records.
-
-    >>> made = job(Setting(image="train:1"), Work(python="python"), ("r", "gpu-1.example"), 8)
-    >>> made["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
-    '8'
-    """
-    run_name, node = place
-    labels = {NAME_LABEL: "gpusetup", RUN_LABEL: run_name}
-    field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    term = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-    container = {
-        "name": "gpusetup",
-        "image": setting.image,
-        "command": ["sh", "-c", script(work)],
-        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
-        **({"resources": {"limits": {GPU: str(gpus)}}} if gpus else {}),
-    }
-    # Only this node may run the pod; the scheduler still sees whether its GPUs are free.
-    pod = {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        **runtime(setting),
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}},
-        "tolerations": [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}],
-        "containers": [container],
-        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}],
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": job_name(run_name, node),
-            "namespace": setting.namespace,
-            "labels": labels,
-            "annotations": {NODE_NOTE: node},
-        },
-        "spec": {
-            "backoffLimit": 0,
-            "activeDeadlineSeconds": int(work.limit) + START_SECONDS,
-            "ttlSecondsAfterFinished": KEPT_SECONDS,
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
-    }
-
-
-def watcher(setting: Setting, python: str) -> Object:
-    """A DaemonSet whose pods are ready as long as their node passes `fleet check`.
-
-    They take no GPU from jobs and may ask the API nothing; they are privileged to read the kernel's
-    log.
-    """
-    named = {"name": "gpusetup", "labels": {NAME_LABEL: "gpusetup"}}
-    container = {
-        "name": "gpusetup",
-        "image": setting.image,
-        "command": ["sleep", "infinity"],
-        "readinessProbe": {
-            "exec": {"command": [python, "-I", "-m", "gpusetup", "fleet", "check"]},
-            "periodSeconds": CHECK_SECONDS,
-            "timeoutSeconds": 60,
-            "failureThreshold": 1,
-        },
-        "env": [
-            {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
-            {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
-        ],
-        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
-        "securityContext": {"privileged": True},
-        "volumeMounts": [{"name": "kmsg", "mountPath": "/dev/kmsg", "readOnly": True}],
-    }
-    pod = {
-        "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": 1,
-        **runtime(setting),
-        "nodeSelector": {f"{GPU}.present": "true"},
-        "tolerations": [{"operator": "Exists"}],
-        "containers": [container],
-        "volumes": [{"name": "kmsg", "hostPath": {"path": "/dev/kmsg"}}],
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {**named, "namespace": setting.namespace},
-        "spec": {
-            "selector": {"matchLabels": named["labels"]},
-            "updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}},
-            "template": {"metadata": {"labels": named["labels"]}, "spec": pod},
-        },
-    }
+def manifest(kind: str, setting: Setting, **values: object) -> str:
+    """The object of a file beside this one, whose values are JSON, as YAML takes it too."""
+    template = Template((Path(__file__).parent / f"{kind}.yaml").read_text(encoding="utf-8"))
+    values |= {name: getattr(setting, name) for name in ("image", "namespace", "runtime_class")}
+    return template.substitute({name: json.dumps(value) for name, value in values.items()})
 
 
 def job_name(run_name: str, node: str) -> str:
@@ -261,12 +163,3 @@ def job_name(run_name: str, node: str) -> str:
     """
     told = re.sub(r"[^a-z0-9]", "-", node.lower())[:30].strip("-")
     return f"{run_name}-{told}-{hashlib.sha256(node.encode()).hexdigest()[:6]}"
-
-
-def runtime(setting: Setting) -> Object:
-    return {"runtimeClassName": setting.runtime_class} if setting.runtime_class else {}
-
-
-def listed(*objects: Object) -> str:
-    """Objects as kubectl reads them."""
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, indent=2) + "\n"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from typing import Any
@@ -37,27 +36,19 @@ class RayNode(Frozen):
 
 
 def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
-    """The nodes that are alive, as `ray.nodes()` tells them, by names that differ.
-
-    A node's own name counts (`ray start --node-name`), else its host's; if two have the same,
-    the beginning of Ray's id is added.
-    """
+    """The nodes that are alive, as `ray.nodes()` tells them: by their own names (`ray start
+    --node-name`), or their hosts'; by Ray's id if two have the same."""
     alive = [row for row in rows if row.get("Alive")]
-    names = [_name(row) for row in alive]
-    counts = Counter(names)
+    names = [
+        row["NodeManagerHostname" if row["NodeName"] == row["NodeManagerAddress"] else "NodeName"]
+        for row in alive
+    ]
     return {
-        name if counts[name] == 1 else f"{name}-{row['NodeID'][:6]}": RayNode(
-            id=str(row["NodeID"]), gpus=float(row.get("Resources", {}).get("GPU", 0.0))
+        name if SAFE.fullmatch(name) and names.count(name) == 1 else row["NodeID"][:12]: RayNode(
+            id=row["NodeID"], gpus=float(row["Resources"].get("GPU", 0.0))
         )
         for name, row in zip(names, alive, strict=True)
     }
-
-
-def _name(row: Mapping[str, Any]) -> str:
-    address, own = str(row.get("NodeManagerAddress")), str(row.get("NodeName", ""))
-    host = str(row.get("NodeManagerHostname", "")).partition(".")[0]
-    name = own if own and own != address else host or address
-    return name if SAFE.fullmatch(name) else str(row["NodeID"])[:12]
 
 
 class OnNode:
@@ -94,10 +85,6 @@ class Ray(Engine):
             raise
         self.start_seconds = min(START_SECONDS, self.work.limit)
         self.more_seconds = self.start_seconds + BEHIND_SECONDS
-
-    def planned(self, node: str) -> str:
-        found, work = self.found[node], replace(self.work, python=self.work.python or "python")
-        return f"{node}: num_gpus={found.gpus:g}, NodeAffinity({found.id}): {script(work)}"
 
     def ask(self, node: str) -> Output:
         """Whatever Ray raises of a node is said as its problem."""

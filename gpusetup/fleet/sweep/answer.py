@@ -14,19 +14,15 @@ from gpusetup.fleet.sweep.judge import Fault, Named, Stage, Unit
 from gpusetup.model.frozen import Frozen
 
 GB = 1e9
-NOTES = ("uneven",)
-"""What may be how the network is built: it is said, and no node is blamed."""
-OF_NODES = ("absent", "hung", "slow-compute", "broken-link", "slow-link")
+MOST_NAMED = 4
+"""Ranks of one finding; of more, only the hosts are said."""
+OF_NODES = ("absent", "hung", "broken-link", "slow-link")
 """Faults of a rank, so of its node: that one is left out of jobs."""
 FACTS: Mapping[Fault, tuple[str, str]] = {
     "absent": ("{who}: did not take part", "is its process running, and its torch?"),
     "hung": (
         "{who}: no answer, asked twice",
         "on that node: `gpusetup fleet check`, and the kernel's log for an Xid",
-    ),
-    "slow-compute": (
-        "{who}: computing at {share} of the median",
-        "on that node: `gpusetup doctor` (clocks, power, heat, another program)",
     ),
     "broken-link": (
         "{who}: no exchange with any partner",
@@ -37,16 +33,12 @@ FACTS: Mapping[Fault, tuple[str, str]] = {
         "its port, cable and slot: `gpusetup fleet check`, `ibstat`, `nvidia-smi nvlink -e`",
     ),
     "broken-path": (
-        "no exchange between {who}, which both exchange with others",
+        "no exchange between {who}",
         "the switches and routes between them",
     ),
     "slow-path": (
-        "{rate} between {who}, both sound with others; the median is {middle} ({share})",
+        "{rate} between {who}; the median is {middle} ({share})",
         "the switches and cables between them",
-    ),
-    "uneven": (
-        "{who}: {rate} with some partners, more with others; the median is {middle}",
-        "an oversubscribed network or a slow uplink: compare nodes of one switch",
     ),
     "unmeasured": (
         "no exchange of any pair ended",
@@ -57,7 +49,7 @@ FACTS: Mapping[Fault, tuple[str, str]] = {
 
 
 class Finding(Frozen):
-    """One thing that is wrong, or a note."""
+    """One thing that is wrong."""
 
     fault: Fault
     title: str
@@ -65,14 +57,10 @@ class Finding(Frozen):
     ranks: tuple[int, ...]
     stage: Stage
     rate: float | None = None
-    """GB/s of bus bandwidth; of computing, runs per second."""
+    """GB/s of bus bandwidth."""
     median: float | None = None
     detail: str = ""
     then: str = ""
-
-    @property
-    def blames(self) -> bool:
-        return self.fault not in NOTES
 
 
 class Level(Frozen):
@@ -80,7 +68,7 @@ class Level(Frozen):
 
     of: Stage
     median: float
-    """GB/s; of computing, runs per second."""
+    """GB/s."""
     sees_below: float
     """A rank slower than this share of the median would have been named; 0: too few to compare."""
 
@@ -112,14 +100,14 @@ def answer(
     problems = " ".join(filter(None, (result.problem for result in sweep.results)))[:300]
     findings = tuple(_finding(group, hosts, absent, problems) for group in groups.values())
     bad = {node for one in findings if one.fault in OF_NODES for node in one.nodes}
-    compared = [*sweep.computing(), *(sweep.scores(plane.stage) for plane in sweep.planes)]
+    compared = [sweep.scores(plane.stage) for plane in sweep.planes]
     return SweepAnswer(
-        ok=not any(one.blames for one in findings),
+        ok=not findings,
         findings=findings,
         levels=tuple(
             Level(
                 of=one.stage,
-                median=one.middle / _unit(one.stage),
+                median=one.middle / GB,
                 sees_below=one.limit / one.middle if one.middle else 0.0,
             )
             for one in compared
@@ -134,29 +122,24 @@ def answer(
     )
 
 
-def _unit(stage: Stage) -> float:
-    return 1.0 if stage == "computing" else GB
-
-
 def _finding(
     group: Sequence[Named], hosts: Mapping[int, str], absent: Mapping[int, str], problems: str
 ) -> Finding:
     first, ranks = group[0], tuple(rank for one in group for rank in one.ranks)
-    rates, unit = [one.rate for one in group if one.rate is not None], _unit(group[0].stage)
+    rates = [one.rate for one in group if one.rate is not None]
     rate, middle = (median(rates) if rates else 0.0), first.middle or 0.0
     words, then = FACTS[first.fault]
     told = {"who": who(hosts, ranks), "rate": f"{rate / GB:.3g} GB/s"}
     told |= {"middle": f"{middle / GB:.3g} GB/s", "share": f"{rate / middle if middle else 0:.0%}"}
-    broken = first.fault.startswith("broken") or first.fault == "unmeasured"
     return Finding(
         fault=first.fault,
         title=words.format(**told),
         nodes=tuple(dict.fromkeys(hosts[rank] for rank in ranks if hosts.get(rank))),
         ranks=ranks,
         stage=first.stage,
-        rate=rate / unit if rates else None,
-        median=middle / unit if middle else None,
-        detail=absent.get(ranks[0], "") or (problems if broken else ""),
+        rate=rate / GB if rates else None,
+        median=middle / GB if middle else None,
+        detail=absent.get(ranks[0], "") or ("" if rate else problems),
         then=then,
     )
 
@@ -164,16 +147,10 @@ def _finding(
 def who(hosts: Mapping[int, str], ranks: Sequence[int]) -> str:
     """Ranks and where they are.
 
-    >>> who({3: "n1", 4: "n1", 7: "n2"}, (3, 4)), who({3: "n1", 7: "n2"}, (3, 7)), who({}, (9,))
-    ('ranks 3, 4 on n1', 'rank 3 on n1 and rank 7 on n2', 'rank 9')
+    >>> who({3: "n1", 7: "n2"}, (3, 7)), who({}, (9,))
+    ('rank 3 on n1 and rank 7 on n2', 'rank 9')
     """
-    by_host: dict[str, list[int]] = defaultdict(list)
-    for rank in ranks:
-        by_host[hosts.get(rank, "")].append(rank)
-    if len(by_host) > 4:
-        return f"{len(ranks)} ranks on {slurm_list(filter(None, by_host))}"
-    said = []
-    for host, group in by_host.items():
-        numbers = ", ".join(map(str, group))
-        said.append(f"rank{'s' * (len(group) > 1)} {numbers}{f' on {host}' if host else ''}")
-    return " and ".join(said)
+    if len(ranks) > MOST_NAMED:
+        return f"{len(ranks)} ranks on {slurm_list({*filter(None, map(hosts.get, ranks))})}"
+    places = (f" on {host}" if (host := hosts.get(rank)) else "" for rank in ranks)
+    return " and ".join(f"rank {rank}{place}" for rank, place in zip(ranks, places, strict=True))

@@ -1,7 +1,7 @@
 """A rank's side of a sweep: its worker (`child_scripts/exchange.py`), and the leader's questions.
 
-The worker computes and exchanges; it may hang in a driver. This process only hands lines on, so
-that it can say so, start another worker, and end.
+The worker exchanges; it may hang in a driver. This process only hands lines on, so that it can say
+that the worker died, and end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import socket
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,9 +19,7 @@ from gpusetup.system.processes import Lines
 from gpusetup.verify.ranks.gathering import Spoke
 
 SCRIPT = Path(__file__).resolve().parents[2] / "child_scripts" / "exchange.py"
-POLL_SECONDS = 3600.0
-MOST_STARTS = 3
-"""Workers that a rank may have; when the last one ends, the rank stays silent."""
+ENDLESS_SECONDS = 1e7
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 """What a library printed may wait in a buffer: it would come after the worker's last words."""
 ASIDE = re.compile(
@@ -30,56 +27,33 @@ ASIDE = re.compile(
 )
 """A library's warning, or a line of its source: not why a worker died."""
 Message = dict[str, Any]
-Tell = Callable[[Message], None]
 
 
 class Follower:
-    """The worker of one rank, started again if it dies; what it says is told, with what only this
-    process knows."""
+    """The worker of one rank; what it says is told, and how it died."""
 
-    def __init__(self, worker: Sequence[str], home: Message, tell: Tell) -> None:
-        self.worker, self.home, self.tell = tuple(worker), home, tell
-        self.lines: Lines | None = None
-        self.starts = 0
-        self._start()
+    def __init__(self, worker: Sequence[str], tell: Callable[[Message], None]) -> None:
+        self.tell = tell
+        self.lines = Lines(worker, environment={**os.environ, **UNBUFFERED})
+        threading.Thread(target=self._listen, daemon=True).start()
 
-    def _start(self) -> None:
-        self.starts += 1
-        try:
-            lines = self.lines = Lines(self.worker, environment={**os.environ, **UNBUFFERED})
-        except OSError as problem:
-            self.tell({"said": "broken", "problem": f"{self.worker[0]}: {problem.strerror}"})
-            return
-        threading.Thread(target=self._listen, args=(lines,), daemon=True).start()
-
-    def _listen(self, lines: Lines) -> None:
+    def _listen(self) -> None:
         last = ""
-        while self.lines is lines:
-            try:
-                line = lines.next(POLL_SECONDS)
-            except TimeoutError:
-                continue
-            except EOFError as end:
-                if self.lines is lines:
-                    self.lines = None
-                    self.tell({"said": "died", "problem": f"{end}: {last[:300]}".rstrip(": ")})
-                    if self.starts < MOST_STARTS:
-                        self._start()
-                return
-            message = parsed(line)
-            if message:
-                self.tell({**message, **self.home} if message["said"] == "joined" else message)
-            elif ASIDE.match(last) or not ASIDE.match(line):
-                last = line
+        try:
+            while True:
+                line = self.lines.next(ENDLESS_SECONDS)
+                if message := parsed(line):
+                    self.tell(message)
+                elif ASIDE.match(last) or not ASIDE.match(line):
+                    last = line
+        except EOFError as end:
+            self.tell({"said": "died", "problem": f"{end}: {last[:300]}".rstrip(": ")})
 
     def ask(self, question: Message) -> None:
-        if self.lines is not None:
-            self.lines.tell(json.dumps(question))
+        self.lines.tell(json.dumps(question))
 
     def end(self) -> None:
-        lines, self.lines, self.starts = self.lines, None, MOST_STARTS
-        if lines is not None:
-            lines.end()
+        self.lines.end()
 
 
 def parsed(line: str) -> Message:
@@ -95,26 +69,15 @@ def parsed(line: str) -> Message:
     return {}
 
 
-def take_part(spoke: Spoke, worker: Sequence[str], home: Message) -> Message:
+def take_part(spoke: Spoke, worker: Sequence[str]) -> Message:
     """Do what the leader asks until it says the end, which is returned; empty if it is gone."""
-    keep_alive(spoke.link)
-    follower = Follower(worker, home, lambda message: spoke.say({"told": message}))
+    follower = Follower(worker, lambda message: spoke.say({"told": message}))
     try:
-        while message := spoke.hear():
-            if "exit" in message:
-                return message
+        while (message := spoke.hear()) and "exit" not in message:
             if "ask" in message:
                 follower.ask(message["ask"])
-        return {}
+        return message
     finally:
         follower.end()
         spoke.told.close()
         spoke.link.close()
-
-
-def keep_alive(link: socket.socket) -> None:
-    """Let the system notice within a minute that the other host has gone; without that, hours."""
-    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):
-            link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

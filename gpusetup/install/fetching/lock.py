@@ -21,11 +21,15 @@ from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import split_login
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, file_name
 from gpusetup.install.job import Job
-from gpusetup.install.settings.environment import apart_from_guard, asking_environment
-from gpusetup.install.settings.uv_config import parse_toml
+from gpusetup.install.settings.environment import (
+    apart_from_guard,
+    as_links,
+    asking_environment,
+    parse_toml,
+)
 from gpusetup.install.target.find import Target
-from gpusetup.installers.options import as_links
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.resolver.joint import name_of
 from gpusetup.system.processes import Output, run
 
 ASK_SECONDS = 300.0
@@ -40,7 +44,7 @@ class Question(Frozen):
     """What uv is asked: the family from one index, the rest from the user's own."""
 
     family: tuple[str, ...]
-    """Exact requirements: `torch==2.9.1+cu128`."""
+    """`torch==2.9.1+cu128`."""
     others: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     index: str
@@ -48,7 +52,7 @@ class Question(Frozen):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(one.partition("=")[0] for one in self.family)
+        return tuple(map(name_of, self.family))
 
     @property
     def text(self) -> str:
@@ -108,7 +112,7 @@ def _changes(job: Job, target: Target, question: Question) -> dict[str, str]:
     """Name -> version of what uv would install into the environment as it is; of the family what
     its index has, since another build of the same version may be there."""
     again = (word for name in question.names for word in ("--reinstall-package", name))
-    words = ("install", "--dry-run", "--output-format", "json", *again, "--requirement")
+    words = ("install", "--dry-run", "--output-format", "json", *again)
     output = _asked(job, target, question, words)
     try:
         rows = json.loads(output.stdout)["changes"]
@@ -119,31 +123,34 @@ def _changes(job: Job, target: Target, question: Question) -> dict[str, str]:
 
 
 def _asked(job: Job, target: Target, question: Question, words: Sequence[str]) -> Output:
-    """uv's answer; nothing of the question is in the arguments, which others may read."""
-    layout = target.layout
-    with tempfile.TemporaryDirectory(prefix="gpusetup-") as name:
-        folder = Path(name)
-        asked, held = folder / "pyproject.toml", folder / "constraints.txt"
-        asked.write_text(question.text, encoding="utf-8")
-        held.write_text("\n".join((*question.constraints, "")), encoding="utf-8")
-        options: tuple[str, ...] = ("--no-build", "--python", layout.python)
-        options += ("--constraint", str(held)) if question.constraints else ()
-        environment = asking_environment(job.environ, Path.home(), layout.prefix)
-        environment |= login_of(question.index)
-        guard = apart_from_guard(Path.cwd())
-        if job.wheels:
-            links = as_links(job.wheels[0].source)
-            options += ("--no-sources", "--no-index", "--find-links", links, "--offline")
-            guard = ("--no-config",)
-            environment.pop("UV_FIND_LINKS", None)
-        verb, *rest = words
-        argv = (job.uv, *guard, "pip", verb, *options, *rest, str(asked))
-        output = run(argv, timeout=ASK_SECONDS, environment=environment)
+    """uv's answer of a target; its error as ours."""
+    layout, guard = target.layout, apart_from_guard(Path.cwd())
+    options: tuple[str, ...] = ("--no-build", "--python", layout.python)
+    environment = asking_environment(job.environ, Path.home(), layout.prefix)
+    if job.wheels:
+        links = as_links(job.wheels[0].source)
+        options += ("--no-sources", "--no-index", "--find-links", links, "--offline")
+        guard = ("--no-config",)
+        environment.pop("UV_FIND_LINKS", None)
+    argv = (job.uv, *guard, "pip", words[0], *options, *words[1:])
+    output = ask_uv(argv, question, environment)
     job.log.command(argv)
     job.log.output(replace(output, stdout="" if output.ok else output.stdout))
     if not output.ok:
         raise complaint("uv cannot plan the installation", output)
     return output
+
+
+def ask_uv(argv: Sequence[str], question: Question, environment: Mapping[str, str]) -> Output:
+    """uv's answer; nothing of the question is in the arguments, which others may read."""
+    with tempfile.TemporaryDirectory(prefix="gpusetup-") as name:
+        asked, held = Path(name, "pyproject.toml"), Path(name, "constraints.txt")
+        asked.write_text(question.text, encoding="utf-8")
+        held.write_text("\n".join((*question.constraints, "")), encoding="utf-8")
+        named = (f"--requirement={asked}" if "install" in argv else str(asked),)
+        words = (*argv, "--constraint", str(held), *named)
+        knowing = {**environment, **login_of(question.index)}
+        return run(words, timeout=ASK_SECONDS, environment=knowing)
 
 
 def login_of(index: str) -> dict[str, str]:

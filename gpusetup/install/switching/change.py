@@ -96,14 +96,9 @@ def _require_unchanged(target: Target, plan: Plan, seen: tuple[Any, ...]) -> Non
     else:
         there = distributions(target.layout)
         same = there == seen and versions(there).items() >= plan.before.items()
-    require_finished(Path(plan.target, STORE), same)
-
-
-def require_finished(store: Path, same: bool = True) -> None:
-    """Nobody has begun a change."""
-    if not same or read_journal(store) is not None:
+    if not same or read_journal(Path(plan.target, STORE)) is not None:
         raise Blocked(
-            f"{store.parent} was changed by another program in the meantime",
+            f"{plan.target} was changed by another program in the meantime",
             hint="nothing was changed; run this again",
         )
 
@@ -345,7 +340,8 @@ def undo_known(store: Path, layout: Layout) -> Change:
     if undo is None:
         raise Blocked(
             f"{layout.prefix} keeps nothing to undo",
-            hint="one installation is kept, until the next; none in an image build",
+            hint="one installation is kept, until the next; none in an image build. "
+            "conda itself goes back to a revision: `conda list --revisions`",
         )
     hint = "nothing was changed; `gpusetup install --torch VERSION` installs another"
     installed, change = versions(distributions(layout)), Change(store, undo)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 BUSY_TRIES = 20
 BUSY_SECONDS = 0.1
@@ -62,18 +60,6 @@ def no_link(path: str, flags: int) -> int:
     """An opener that follows no symbolic link, and does not wait for the writer of a pipe."""
     more = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     return os.open(path, flags | more, 0o666)
-
-
-def read_json_object(path: Path, most_bytes: int = 1 << 20) -> dict[str, Any] | None:
-    """What a JSON file holds; None for a link, for more than so many bytes, and for what is no
-    object: anybody may have written it."""
-    try:
-        with open(path, "rb", opener=no_link) as file:
-            raw = file.read(most_bytes + 1)
-        found = json.loads(raw) if len(raw) <= most_bytes else None
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def remove(path: Path) -> None:

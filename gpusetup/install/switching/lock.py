@@ -77,14 +77,13 @@ def _acquired(path: Path, say: Callable[[str], None], who: str, seconds: float) 
     return lock
 
 
-def launched(argv: Sequence[str], store: Path | None, *, outlives: bool = False) -> tuple[str, ...]:
-    """The command under which a program holds the installer's lock and ends with us. `outlives`: it
-    is not killed with us: conda has a transaction of its own, and ends it or rolls it back.
+def launched(argv: Sequence[str], store: Path | None) -> tuple[str, ...]:
+    """The command under which a program holds the installer's lock and ends with us.
 
     Windows has no such thing: there a killed gpusetup leaves uv to run to its end, and what it
     still has open cannot be renamed.
     """
     if store is None or os.name != "posix":
         return tuple(argv)
-    parent = "0" if outlives else str(os.getpid())
-    return (sys.executable, "-I", "-S", str(LAUNCHER), str(store / "installer"), parent, *argv)
+    holding = (str(LAUNCHER), str(store / "installer"), str(os.getpid()))
+    return (sys.executable, "-I", "-S", *holding, *argv)

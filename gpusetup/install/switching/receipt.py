@@ -2,85 +2,52 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from gpusetup import __version__
 from gpusetup.install.credentials import redacted, without_credentials
-from gpusetup.install.fetching.wheels import Wheel
+from gpusetup.install.plan import Plan
 from gpusetup.install.switching.files import write_safely
-from gpusetup.install.switching.journal import read_state
 from gpusetup.model.documents import DoneStep
-from gpusetup.model.frozen import Frozen
-
-if TYPE_CHECKING:
-    from gpusetup.install.conda import CondaPlan
-    from gpusetup.install.plan import Plan
-
-
-class ReceiptWheel(Frozen):
-    name: str
-    version: str
-    url: str
-    sha256: str | None = None
-
-
-class Receipt(Frozen):
-    """Written without credentials, servers, users and home folders, so that it may be shared."""
-
-    schema: Literal["gpusetup.receipt/1"] = "gpusetup.receipt/1"
-    gpusetup: str = __version__
-    installed_at: str
-    python: str
-    backend: str
-    installer: str
-    before: Mapping[str, str]
-    after: Mapping[str, str]
-    wheels: tuple[ReceiptWheel, ...] = ()
-    steps: tuple[DoneStep, ...] = ()
-    verdict: Mapping[str, Any] | None = None
-    revision: int | None = None
-    """Of conda: the one that was there before."""
-
-
-def receipt_wheel(wheel: Wheel) -> ReceiptWheel:
-    url = redacted(without_credentials(wheel.url))
-    return ReceiptWheel(name=wheel.name, version=wheel.version, url=url, sha256=wheel.sha256)
-
-
-def shareable(step: DoneStep) -> DoneStep:
-    words = tuple(redacted(word) for word in step.argv)
-    return DoneStep(argv=words, seconds=step.seconds, exit=step.exit)
 
 
 def write_receipt(
-    path: Path, plan: Plan | CondaPlan, done: Iterable[DoneStep], verdict: Mapping[str, Any] | None
+    path: Path, plan: Plan, done: Iterable[DoneStep], verdict: Mapping[str, Any] | None
 ) -> None:
-    from gpusetup.model.codec import to_json, to_plain
+    """Written without credentials, servers, users and home folders, so that it may be shared."""
     from gpusetup.redaction import redact_document
 
-    receipt = Receipt(
-        installed_at=now(),
-        python=redacted(plan.python),
-        backend=plan.backend,
-        installer=plan.installer,
-        before=plan.before,
-        after=plan.after,
-        wheels=tuple(map(receipt_wheel, plan.wheels)),
-        steps=tuple(map(shareable, done)),
-        verdict=None if verdict is None else {"verdict": verdict["verdict"]},
-        revision=plan.revision,
-    )
-    write_safely(path, to_json(redact_document(to_plain(receipt)), indent=2) + "\n")
-
-
-def read_receipt(path: Path) -> Receipt | None:
-    from gpusetup.model.codec import from_json
-
-    raw = read_state(path)
-    return None if raw is None else from_json(raw, Receipt, what=str(path))
+    wheels = [
+        {
+            "name": one.name,
+            "version": one.version,
+            "url": redacted(without_credentials(one.url)),
+            "sha256": one.sha256,
+        }
+        for one in plan.wheels
+    ]
+    steps = [
+        {"argv": [*map(redacted, one.argv)], "seconds": one.seconds, "exit": one.exit}
+        for one in done
+    ]
+    receipt = {
+        "schema": "gpusetup.receipt/1",
+        "gpusetup": __version__,
+        "installed_at": now(),
+        "python": redacted(plan.python),
+        "backend": plan.backend,
+        "installer": "uv",
+        "before": {**plan.before},
+        "after": {**plan.after},
+        "wheels": wheels,
+        "steps": steps,
+        "verdict": verdict and {"verdict": verdict["verdict"]},
+    }
+    write_safely(path, json.dumps(redact_document(receipt), indent=2) + "\n")
 
 
 def now() -> str:

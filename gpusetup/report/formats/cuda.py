@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.causes.cuda_start import CUDA_INIT_OUT_OF_MEMORY
-from gpusetup.causes.memory import OUT_OF_MEMORY
-from gpusetup.causes.torch_kernels import NO_KERNEL_IMAGE
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
+from gpusetup.messages.search import Text, event
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import SURE, USUAL, Claim, Facts
-from gpusetup.report.messages import event
-from gpusetup.report.text import Text
 
 NAMES = {code: name for code, name, _ in ERRORS}
 NUMBERED = lazy(
@@ -33,8 +29,6 @@ IN_WORDS = (
     (999, "unknown error", lazy(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)),
 )  # fmt: skip
 """Errors whose words other programs have as well."""
-EXAMPLE = lazy(r"(?:\bsuch as|\be\.g\.|\bfor example|\bfor instance|比如|例如|诸如|譬如|例えば|たとえば|예를 들어|например|zum beispiel|z\.b\.|par exemple|por exemplo)[ ,:]{0,2}[\"'`]{0,2}(?:runtimeerror: ?)?$")  # fmt: skip
-"""What stands before a message that a text only speaks of."""
 FRAME = lazy(r"(?:site|dist)-packages[/\\]([A-Za-z]\w+)(?:-[\w.+-]{1,60}\.egg)?[/\\.]")
 CALLERS = (
     "torch torchvision torchaudio functorch transformers accelerate lightning pytorch_lightning diffusers fastai"
@@ -65,7 +59,7 @@ def cuda_errors(text: Text) -> Facts:
             for subject, value in (("cuda_api.init_code", code), ("cuda_api.init_name", name)):
                 yield Claim(subject, value, source, trust)
         if code == 2:
-            kind = CUDA_INIT_OUT_OF_MEMORY.id if started else OUT_OF_MEMORY.id
+            kind = "cuda-init-out-of-memory" if started else "out-of-memory"
             yield event(text, kind, first, last, {})
         if code == 209:
             near = text.flat[max(first - LOOK_BACK, 0) : first + LOOK_ON]
@@ -74,27 +68,25 @@ def cuda_errors(text: Text) -> Facts:
             module = found and found[found.lastindex or 0].lower()
             if not found and frames and frames[-1] not in CALLERS.split():
                 module = frames[-1]
-            yield event(text, NO_KERNEL_IMAGE.id, first, last, {"module": module} if module else {})
+            yield event(text, "no-kernel-image", first, last, {"module": module} if module else {})
 
 
 def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
     """Code and place of the first mention of each error's text or name.
 
-    >>> from gpusetup.report.text import text_of
+    >>> from gpusetup.report.cleaning.clean import text_of
     >>> list(by_message(text_of("CUDA error: uncorrectable ECC error encountered")))[0][0]
     214
     """
     for code, name, texts in ERRORS:
         for needle in (*texts, name.lower()) if code != 2 else ():
             place = text.low.find(needle)
-            while place >= 0 and _is_example(text, place):
-                place = text.low.find(needle, place + len(needle))
             if place >= 0:
                 yield code, place, place + len(needle)
                 break
     for code, needle, pattern in IN_WORDS:
         found = pattern.search(text.flat) if needle in text.low else None
-        if found and not _is_example(text, found.start()):
+        if found:
             yield code, found.start(), found.end()
 
 
@@ -108,7 +100,3 @@ def by_number(text: Text) -> Iterator[tuple[int, int, int]]:
             "cuda" in near or (number > 99 and code not in BY_PROGRAMS and "cu" in found[0])
         ):
             yield code, place, found.end()
-
-
-def _is_example(text: Text, place: int) -> bool:
-    return EXAMPLE.search(text.low[max(place - 40, 0) : place]) is not None

@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import LABEL
-from gpusetup.causes.environments import INSTALLED_BY_TWO
+from gpusetup.messages.search import Text, event
 from gpusetup.model.machine import Event, Package
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts
-from gpusetup.report.messages import event
-from gpusetup.report.text import Text
 
 # --- what is installed ----------------------------------------------------------------------------
 
@@ -61,7 +59,7 @@ def packages(text: Text) -> Facts:
         for name, version in shown:
             yield from watched(name, version, installer)
     if "cannot uninstall 'torch'" in text.low:
-        yield Event(kind=INSTALLED_BY_TWO.id, values={"name": "torch"}, source="pip")
+        yield Event(kind="installed-by-two", values={"name": "torch"}, source="pip")
 
 
 def watched(name: str, version: str, installer: str | None, build: str | None = None, channel: str | None = None) -> Iterator[Package]:  # fmt: skip

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Facts
-from gpusetup.report.text import Text
+from gpusetup.report.facts import GUESS, HINT, Claim, Facts
 
 READ = 400_000
 """Characters of a text whose paths are looked at."""
@@ -23,11 +23,9 @@ LINUX = lazy(
 MACOS = lazy(
     r"/(?<![\w.:]/)(?:Users|Applications|Library|System|opt/homebrew|private/var/folders)/"
 )
-FORWARD = lazy(r"(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/")
-"""Windows' own folders as ninja, CMake and Python's `as_posix` write them."""
-WINDOWS = lazy(r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\")
-PROMPT = lazy(r"[\w.-]{1,32}@[\w.-]{1,64}:[~/][\w./~-]{0,120}[$#]|\[[\w.-]+@[\w.-]+ [\w~./-]+\][$#]")  # fmt: skip
-ASSIGNED = lazy(r"(?:^| )[A-Z_]{4,30}=\S+ (?:python3?|torchrun|bash) ")
+WINDOWS = lazy(
+    r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\|(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/"
+)
 WORDS = {
     "linux": (
         "nvrm:", "sudo ", "apt install", "apt-get", "apt update", "dnf install", "yum install", "pacman -",
@@ -40,15 +38,10 @@ WORDS = {
     "windows": (
         "winerror", ".exe", "powershell", "win_amd64", "_windows.go", "wddm", "win-64", "\\scripts\\", ".dll",
         "msvc", "appdata", "nvcuda", "ps c:\\", "c:\\>", "d:\\>",
+        "windowspath(", "press any key to continue . . .", "as an internal or external command",
     ),
 }  # fmt: skip
 """Words of tools that only one system has."""
-OF_WINDOWS = (
-    "windowspath(",
-    "press any key to continue . . .",
-    "as an internal or external command",
-)
-"""What only Windows' own Python and `cmd` write."""
 OF_UNIX = ('file "/', "wsl", "/mnt/", "ssh ")
 """What puts a program elsewhere, though a text names a drive of Windows."""
 
@@ -88,20 +81,17 @@ def python_of(flat: str) -> Facts:
 
 def family_of_paths(flat: str, low: str) -> Facts:
     """The system by its paths; a WSL path under /mnt/c is Linux."""
-    prompt = PROMPT.search(flat) if "@" in flat else None
     counts = {
-        "windows": len((*WINDOWS.findall(flat), *FORWARD.findall(flat))) if ":" in flat else 0,
+        "windows": len(WINDOWS.findall(flat)) if ":" in flat else 0,
         "macos": len(MACOS.findall(flat)),
-        "linux": len(LINUX.findall(flat)) + bool(prompt),
+        "linux": len(LINUX.findall(flat)),
     }
     best = max(counts, key=lambda name: counts[name])
-    if counts["windows"] and not prompt and not any(word in low for word in OF_UNIX):
+    if counts["windows"] and not any(word in low for word in OF_UNIX):
         best = "windows"  # programs for Linux name their folders there too
     words = {name: sum(word in low for word in known) for name, known in WORDS.items()}
-    words["linux"] += bool("=" in flat and ASSIGNED.search(flat))
     likely = max(words, key=lambda name: words[name])
     for subject, value, shown, trust in (
-        ("os.family", "windows", any(word in low for word in OF_WINDOWS), USUAL),
         ("os.family", best, counts[best], HINT),
         ("os.wsl", True, "/mnt/c/" in low or "/mnt/d/" in low, GUESS),
         ("os.family", likely, words[likely], GUESS),
@@ -146,10 +136,6 @@ def interpreter(flat: str) -> Facts:
     yield Claim("python.executable", value, "paths", GUESS)
 
 
-SPOKEN_OF = lazy(
-    r"(?<!not )(?<!non-)\b(?:ComfyUI[ _-]{1,3}(?:windows[ _-])?portable\b|portable (?:version |install(?:ation)? |build |package |release )?(?:of )?ComfyUI\b)(?! (?:works|runs|is fine))", re.I
-)  # fmt: skip
-"""The same package by its name: its commands are typed in its own folder."""
 PORTABLE = lazy(
     r"(?:[A-Z]:|\.)(?:\\{1,2}[\w .()~@-]{1,60}){0,8}?\\{1,2}python_embedd?ed(?=\\)"
     r"|[A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){0,8}\\{1,2}ComfyUI_windows_portable(?=\\)", re.I
@@ -171,7 +157,3 @@ def portable(flat: str) -> Facts:
         folder += r"\python_embeded" if folder.lower().endswith("portable") else ""
         value = rf"{folder}\python.exe"
         yield Claim("python.executable", value, "paths", HINT)
-    if "portable" in low and "comfyui" in low and SPOKEN_OF.search(flat):
-        value = r".\python_embeded\python.exe"
-        for subject, told in (("python.executable", value), ("os.family", "windows")):
-            yield Claim(subject, told, "paths", GUESS)

@@ -1,4 +1,4 @@
-"""Everything that nvidia-smi prints, found in a text: tables, `-q`, `-L`.
+"""What nvidia-smi prints, found in a text: tables, `-q`, errors.
 
 The parsers are the probe's; here a text is cut into their pieces.
 """
@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
-from gpusetup.model.patterns import lazy
-from gpusetup.readings.nvidia_smi.listed import parse_list
-from gpusetup.readings.nvidia_smi.log import GPU_HEAD, parse_query
-from gpusetup.readings.nvidia_smi.table import SMI_VERSION, parse_table, row_of
-from gpusetup.readings.nvidia_smi.values import Smi, parse_error
-from gpusetup.readings.nvidia_smi.wsl import is_of_wsl
+from gpusetup.readings.nvidia_smi import (
+    GPU_HEAD,
+    NO_DEVICES,
+    SMI_VERSION,
+    Smi,
+    parse_error,
+    parse_query,
+    parse_table,
+    row_of,
+)
 from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
-from gpusetup.report.text import Text
 
 LINES_OF_A_TABLE = 400
 LINES_OF_A_LOG = 6000
@@ -24,7 +28,7 @@ LINES_OF_A_LOG = 6000
 
 def nvidia_smi(text: Text) -> Facts:
     """The facts of all its outputs, and its errors."""
-    for reader in (tables, logs, lists, errors):
+    for reader in (tables, logs, errors):
         yield from reader(text)
 
 
@@ -53,11 +57,10 @@ def _is_banner(line: str) -> bool:
 
 def _table_events(smi: Smi, lines: Sequence[str], source: str) -> Facts:
     banner = next((line.strip("| ") for line in lines if _is_banner(line)), "")
-    if is_of_wsl(smi.smi_version or "", smi.driver_version or ""):
+    if smi.driver_version not in (None, smi.smi_version) and smi.driver_version.count(".") == 1:
+        # A program of Linux on Windows' driver, whose versions have two numbers.
         yield Claim("os.wsl", True, source, HINT)
-    if "CUDA UMD Version" in banner:
-        yield Event(kind="new-smi-banner", source=source, text=banner)
-    if any("CUDA version" in problem for problem in smi.problems):
+    if smi.no_cuda:
         why = {"why": "cuda-err"}
         yield Event(kind="cuda-version-err", values=why, source=source, text=banner)
     windows = any(gpu.driver_model for gpu in smi.gpus or ())
@@ -80,25 +83,6 @@ def logs(text: Text) -> Facts:
             )
 
 
-LISTED = lazy(r"\s*(GPU \d+): .{3,80}\((?:UUID|\.\.\.)")
-
-
-def lists(text: Text) -> Facts:
-    """`nvidia-smi -L`: the first run of such lines, one that was broken before the UUID included."""
-    if "gpu 0: " not in text.low and "(uuid: " not in text.low:
-        return
-    found: dict[str, str] = {}
-    for line, after in pairwise((*text.lines, "")):
-        whole = f"{line} {after.strip()}" if line.endswith("(UUID:") else line
-        gpu = LISTED.match(whole)
-        if gpu and gpu[1] in found:
-            break
-        if gpu or (found and line.lstrip().startswith("MIG ")):
-            found[gpu[1] if gpu else line] = whole.replace("(...)", "")
-    if found:
-        yield from _facts(parse_list("\n".join(found.values())), "nvidia-smi -L", USUAL)
-
-
 ERROR_WORDS = ("nvml", "nvidia driver", "devices were found", "device handle", "gpu is lost")
 
 
@@ -107,14 +91,12 @@ def errors(text: Text) -> Facts:
     if not any(word in text.low for word in ERROR_WORDS):
         return
     for number, line in enumerate(text.lines, 1):
-        low = line.lower()
-        error = parse_error(line) if any(word in low for word in ERROR_WORDS) else None
-        if error is not None:
+        none, code = NO_DEVICES in line.lower(), parse_error(line)
+        if none or code is not None:
             source = f"nvidia-smi, line {number}"
-            if error.nvml_code is not None:
-                yield Claim("driver.nvml_code", error.nvml_code, source)
-                yield Claim("driver.nvml_message", line.strip()[:200], source)
-            if error.gpus == ():
+            yield Claim("driver.nvml_code", code or 0, source)
+            yield Claim("driver.nvml_message", line.strip()[:200], source)
+            if none:
                 yield Gpus((), source, HINT)
             return
 
@@ -123,7 +105,6 @@ def _facts(smi: Smi, source: str, trust: int) -> Facts:
     for subject, value, sure in (
         ("driver.version", smi.driver_version, SURE),
         ("driver.cuda", smi.cuda_version, SURE),
-        ("driver.library_version", smi.library_version, SURE),
         ("driver.persistence", smi.persistence, USUAL),
     ):
         if value is not None:

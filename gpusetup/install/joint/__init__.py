@@ -1,1 +1,0 @@
-"""Asks uv which versions go together, with the user's own indexes."""

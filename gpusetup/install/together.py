@@ -1,0 +1,391 @@
+"""Chooses torch with the packages that need it: uv is asked with each torch that fits, the newest
+first, and the table of companions rules out what uv cannot know."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+
+from gpusetup.catalog.builds import index_url
+from gpusetup.catalog.companion_table import companion_table
+from gpusetup.catalog.file import load_catalog
+from gpusetup.errors import Unreached, Unsatisfiable
+from gpusetup.install.complaints import complaint
+from gpusetup.install.credentials import without_credentials, without_logins
+from gpusetup.install.decide import Task, decide
+from gpusetup.install.fetching.lock import COMPILE, NAME, Question, ask_uv
+from gpusetup.install.job import Job
+from gpusetup.install.packages import RequestedPackages
+from gpusetup.install.settings.environment import asking_environment, parse_toml, uv_program
+from gpusetup.install.target.find import Target
+from gpusetup.installers.options import FAMILY
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import HeldBack, JointPackage, Request, TorchBuild
+from gpusetup.model.versions import parsed
+from gpusetup.resolver.joint import (
+    Asked,
+    Joint,
+    builds_for,
+    by_name,
+    candidates,
+    extras_of,
+    labelled,
+    limits_beside,
+    name_of,
+    none_beside,
+    refused,
+)
+from gpusetup.resolver.least import crosses
+from gpusetup.resolver.situation import python_tag
+
+YEAR = 365
+"""Days; a release that is older than this beside its newest is not taken silently."""
+GLIBCS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
+"""The minors of glibc that uv has a platform for."""
+USUAL_GLIBC, USUAL_MACOS, USUAL_PYTHON = "2.35", "15.0", "3.12"
+"""What is taken if the machine's is not known."""
+
+
+def choose_together(
+    asked: Asked, root: str, *, prefer: TorchBuild | None = None, behind_days: int = 0
+) -> Joint:
+    """The set for a machine and some requirements, torch's own index below `root`. `prefer`: the
+    torch that is taken if nothing beside it is more than `behind_days` older than its newest
+    release; else, with any such days, the next newer one.
+
+    Unsatisfiable if none goes together; Blocked if an index does not answer.
+    """
+    search = Search(asked, root)
+    found = search.found(prefer, behind_days)
+    held = tuple(search.held_back(found))
+    return Joint(
+        build=found.build,
+        packages=search.packages(found),
+        hashes={
+            name: one.hashes
+            for name, one in found.packages.items()
+            if labelled(name, one.version, found.build) == one.version
+        },
+        held_back=held,
+        refused=tuple(one for one in held if found.late.get(one.package, 0) > YEAR),
+        notes=tuple(search.notes()),
+    )
+
+
+# --- what uv answers ------------------------------------------------------------------------------
+
+
+class Locked(Frozen):
+    """One package of an answer."""
+
+    version: str
+    index: str | None = None
+    """None: uv takes it from a folder of this machine."""
+    hashes: tuple[str, ...] = ()
+    published: str | None = None
+    """`2026-11-02`; None: the index does not say."""
+
+
+def locked_of(row: Mapping[str, Any]) -> Locked:
+    wheels = row.get("wheels", ())
+    is_here = wheels and all(str(one.get("url", "file:")).startswith("file:") for one in wheels)
+    times = [when for one in wheels if isinstance(when := one.get("upload-time"), datetime)]
+    return Locked(
+        version=row.get("version", ""),
+        index=None if is_here else without_credentials(row.get("index", "")),
+        hashes=tuple(one["hashes"]["sha256"] for one in wheels if "hashes" in one),
+        published=min(times).date().isoformat() if times else None,
+    )
+
+
+class Set(Frozen):
+    """What goes together with a torch; or uv's sentence why nothing does."""
+
+    build: TorchBuild
+    packages: Mapping[str, Locked] = {}
+    reason: str | None = None
+    late: Mapping[str, int] = {}
+    """What was asked for in any version and is not at its newest -> how many days it is behind."""
+
+    def version(self, name: str) -> str:
+        return self.packages.get(name, Locked(version="")).version.partition("+")[0]
+
+
+class Search:
+    """One joint question: uv with the user's own indexes, asked for one machine; each question
+    once."""
+
+    def __init__(self, asked: Asked, root: str) -> None:
+        self.asked, self.root, self.tried = asked, root, list[Set]()
+        platform, more = platform_of(asked.machine)
+        python = (python_tag(asked.machine) or USUAL_PYTHON).rstrip("t")
+        self.environment = {**asking_environment(os.environ, Path.home()), **more}
+        # Ours builds nothing: without it uv asks each Python of the machine for its version.
+        ours = ("--python", sys.executable, "--no-build")
+        self.options = (*ours, "--python-platform", platform, "--python-version", python)
+        self.no_sources: tuple[str, ...] = ()
+        """With it torch is asked of the user's own indexes."""
+        self.ask = cache(self._ask)
+
+    def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool = True) -> Set:
+        """What goes with a build."""
+        own = tuple(word for word in words if name_of(word) in FAMILY)
+        question = Question(
+            family=(f"torch=={build.torch}", *own),
+            index=index_url(build.backend, self.root),
+            others=tuple(word for word in words if word not in own),
+            constraints=limits_beside(self.asked, build) if limited else (),
+        )
+        try:
+            found = self._said(question, (*COMPILE, *self.no_sources))
+        except Unreached:  # torch's index: the user's own may have the same versions
+            if self.no_sources:
+                raise
+            self.no_sources = ("--no-sources",)
+            found = self._said(question, (*COMPILE, *self.no_sources))
+        if isinstance(found, str):
+            return Set(build=build, reason=found)
+        return Set(build=build, packages=found, late=dict(self._late(found)))
+
+    def _said(self, question: Question, words: tuple[str, ...]) -> dict[str, Locked] | str:
+        """The packages of uv's answer, or its sentence."""
+        argv = (uv_program(), "pip", words[0], *self.options, *words[1:])
+        said = ask_uv(argv, question, self.environment)
+        if said.ok:
+            return {row["name"]: locked_of(row) for row in parse_toml(said.stdout)["packages"]}
+        problem = complaint("uv finds no set of versions", said)
+        if isinstance(problem, Unsatisfiable):
+            return sentence(problem.message)
+        raise problem
+
+    @cached_property
+    def newest(self) -> dict[str, Locked]:
+        """Each package that may come in any version by itself, at its newest release for this
+        Python and system."""
+        words = map(Requirement, self.asked.words)
+        free = [word.name for word in words if not (word.specifier or word.url)]
+        question = Question(family=(), index=self.root, others=tuple(map(name_of, free)))
+        found = self._said(question, (*COMPILE, "--no-deps")) if free else {}
+        return {} if isinstance(found, str) else found
+
+    def _late(self, packages: Mapping[str, Locked]) -> Iterator[tuple[str, int]]:
+        for name, newest in self.newest.items():
+            if name in packages and (days := days_behind(packages[name], newest)):
+                yield name, days
+
+    # --- what is taken ----------------------------------------------------------------------------
+
+    def sets(self, builds: Iterable[TorchBuild]) -> Iterator[Set]:
+        """The set of each torch that has one."""
+        known: set[str] = set()
+        for build in builds:
+            if build.torch not in known:
+                found = self.ask(build, self.asked.words)
+                self.tried.append(found)
+                if not found.reason:
+                    known.add(build.torch)
+                    yield found
+
+    def found(self, prefer: TorchBuild | None, behind_days: int) -> Set:
+        """The first torch with which all is at most so many days behind its newest; `prefer` is
+        tried first, then, with any such days, the next newer ones, then all from the newest on.
+        Else that with the fewest releases of years ago, then with the fewest that are behind."""
+        sets: list[Set] = []
+        for one in self.sets(self._order(prefer, behind_days)):
+            if max(one.late.values(), default=0) <= behind_days:
+                return one
+            sets.append(one)
+        if not sets:
+            raise self._none()
+
+        def rank(one: Set) -> tuple[int, ...]:
+            days = one.late.values()
+            return sum(d > YEAR for d in days), len(days), sum(days)
+
+        return min(sets, key=rank)
+
+    def _order(self, prefer: TorchBuild | None, behind_days: int) -> Iterator[TorchBuild]:
+        if prefer:
+            yield prefer
+            for build in reversed(candidates(self.asked)) if behind_days else ():
+                if parsed(build.torch) > parsed(prefer.torch):
+                    yield build
+        yield from builds_for(self.asked, prefer)
+
+    def packages(self, found: Set) -> tuple[JointPackage, ...]:
+        """The whole set: torch's family, what was asked for, then the rest by name."""
+        order = {name: place for place, name in enumerate((*FAMILY, *self.asked.names))}
+        build, table = found.build, companion_table()
+        return tuple(
+            JointPackage(
+                name=name,
+                version=labelled(name, one.version, build),
+                index_url=index_url(build.backend) if name in FAMILY else one.index,
+                declared=(project := table.project(name)) is None or project.declares,
+                asked=name in self.asked.names,
+                extras=extras_of(self.asked.words, name),
+            )
+            for name, one in sorted(
+                found.packages.items(), key=lambda row: (order.get(row[0], 99), row[0])
+            )
+        )
+
+    # --- why, and why not -------------------------------------------------------------------------
+
+    def _none(self) -> Unsatisfiable:
+        """Why nothing goes together: our table, else uv in its own words."""
+        words, name, first = self.asked.words, self.asked.names[0], self.tried[0]
+        plain = self.ask(first.build, words, limited=False)
+        known = companion_table().project(name)
+        other = f"or instead: {known.way_out()}" if known else "check the spelling"
+        build_it = f"`uv pip install --no-build-isolation {name}` builds it"
+        way = "leave one of them out, or name another version"
+        if len(words) == 1:
+            way = f"if it has no wheel, {build_it}; {other}"
+        return Unsatisfiable(
+            f"No torch for this machine works with {' and '.join(words)}: "
+            f"{self._by_table(plain) or plain.reason or first.reason}",
+            hint=f"nothing was changed; {way}",
+        )
+
+    def _by_table(self, found: Set) -> str | None:
+        """Why our table does not take a package of an answer beside its build."""
+        names = (name for name in found.packages if name not in FAMILY)
+        reasons = (refused(self.asked, name, found.version(name), found.build) for name in names)
+        return next(filter(None, reasons), None)
+
+    def held_back(self, found: Set) -> Iterator[HeldBack]:
+        """What is not at its newest, and what holds it: the table, or uv in its own words."""
+        exact = {name: f"{name}=={found.version(name)}" for name in self.asked.names}
+        first = next(iter(candidates(replace(self.asked, words=()))), found.build)
+        if parsed(first.torch) > parsed(found.build.torch):
+            table = none_beside(self.asked, first) or self._by_table(replace(found, build=first))
+            by = table or self.ask(first, tuple(exact.values())).reason
+            other = f"torch {first.torch} goes with other releases of them"
+            yield HeldBack(package="torch", at=found.build.torch, by=by or other)
+        for name in found.late:
+            newest = self.newest[name].version.partition("+")[0]
+            words = {**exact, name: f"{name}=={newest}"}
+            table = refused(self.asked, name, newest, found.build)
+            by = table or self.ask(found.build, tuple(words.values())).reason
+            other = f"{name} {newest} goes with other releases"
+            yield HeldBack(package=name, at=found.version(name), by=by or other)
+
+    def notes(self) -> Iterator[str]:
+        os = self.asked.machine.os
+        if self.no_sources:
+            yield "torch's index did not answer: your own index was asked for torch's versions"
+        if os.family == "linux" and not (os.libc or "").startswith("glibc "):
+            yield f"the C library is not known and is taken as glibc {USUAL_GLIBC}: `--glibc`"
+        if undated := [name for name, one in self.newest.items() if one.published is None]:
+            yield f"the index does not say when {', '.join(undated)} came: how old is not judged"
+
+
+def sentence(text: str) -> str:
+    """uv's own explanation, whole, without the frame around it.
+
+    >>> sentence("  No solution found:\\n  ╰─▶ Because a==1 depends on b==2,\\n      it fails.")
+    'Because a==1 depends on b==2, it fails.'
+    """
+    plain = " ".join(re.sub("[\\u00d7╰─▶├│]", " ", text).split())
+    plain = plain.replace(f"{NAME} depends on", "you require")
+    return plain[max(0, plain.find("Because ")) :]
+
+
+def platform_of(machine: Snapshot) -> tuple[str, dict[str, str]]:
+    """uv's name of a platform, `x86_64-manylinux_2_35`, and what else tells it the system."""
+    family, own = machine.os.family or "linux", machine.os.machine or "x86_64"
+    if family == "windows":
+        return f"{own}-pc-windows-msvc", {}
+    if family == "macos":
+        found = re.match(r"\d+(\.\d+)?", machine.os.version or "")
+        target = found[0] if found else USUAL_MACOS
+        return f"{own}-apple-darwin", {"MACOSX_DEPLOYMENT_TARGET": target}
+    named = re.fullmatch(r"glibc (\d+\.\d+)", machine.os.libc or "")
+    minor = int((named[1] if named else USUAL_GLIBC).partition(".")[2])
+    return f"{own}-manylinux_2_{next((one for one in GLIBCS if one <= minor), GLIBCS[-1])}", {}
+
+
+def days_behind(here: Locked, newest: Locked) -> int:
+    """How many days before its newest release a package's came."""
+    at, last = (parsed(parsed(one.version).base_version) for one in (here, newest))
+    if at >= last:
+        return 0
+    if not (here.published and newest.published):
+        return 1
+    came, came_last = map(date.fromisoformat, (here.published, newest.published))
+    return max(1, (came_last - came).days)
+
+
+# --- `install PACKAGE` ----------------------------------------------------------------------------
+
+
+def with_set(job: Job, task: Task, target: Target) -> Task:
+    """The task with the torch that goes with the packages, each at the version that goes with it.
+    A torch that is there stays if nothing beside it would be a release of years ago.
+
+    Unsatisfiable if none does, or only with an old release of one of them.
+    """
+    question, build, stays = task.question, task.build, not task.decision.moves
+    request, asked = question.request, question.asked
+    is_known = build.pythons or not stays  # else no index is known to have it
+    if not asked.packages or job.wheels or not is_known:
+        return task
+    versions = dict(asked.beside)
+    companions = (f"{name}{versions.get(name, '')}" for name in asked.named if name != "torch")
+    words = by_name((*asked.packages, *companions))
+    job.talk(f"Which versions go together: {without_logins(', '.join(words))} ...")
+    wanted, days = question.wanted, YEAR if stays else 0
+    together = Asked(machine=task.machine, request=wanted, catalog=load_catalog(), words=words)
+    joint = choose_together(together, request.root, prefer=build, behind_days=days)
+    if joint.refused:
+        raise refusal(joint)
+    is_same = (build.torch, build.backend) == (joint.build.torch, joint.build.backend)
+    if stays and is_same:
+        return task
+    # The backend is named too, unless that would leave a maker's GPUs.
+    held, backend = task.decision.held, joint.build.backend
+    if held is not None and crosses(held.backend, backend):
+        backend = request.backend
+    exact = Request(torch=f"=={joint.build.torch}", backend=backend)
+    chosen = replace(question, asked=_exact(asked, joint), wanted=exact)
+    moved = decide(chosen, job.talk, fresh=target.venv is not None)
+    why = next((one.by for one in joint.held_back if one.package == "torch"), moved.why)
+    if is_same:
+        why = task.why
+    elif stays:
+        there, names = task.machine.torch.version, " and ".join(asked.packages)
+        why = f"with torch {there} {names} would be old, or missing"
+    said = (f"{one.package} stays at {one.at}: {one.by}" for one in joint.held_back)
+    return replace(moved, why=why, said=(*said, *joint.notes))
+
+
+def refusal(joint: Joint) -> Unsatisfiable:
+    """What is a "no", and the way out."""
+    said = "; ".join(f"{one.package} only at {one.at}: {one.by}" for one in joint.refused)
+    names = " ".join(f"'{one.package}=={one.at}'" for one in joint.refused)
+    return Unsatisfiable(
+        f"Only an old release goes together here: {said}",
+        hint=f"asked for by its version it is taken: {names}",
+    )
+
+
+def _exact(asked: RequestedPackages, joint: Joint) -> RequestedPackages:
+    """The words at the versions of the set; torch's companions that it needs among the family."""
+    versions = {one.name: one.version for one in joint.packages}
+    words = []
+    for word in asked.packages:
+        said, version = Requirement(word), versions.get(name_of(word))
+        extras = f"[{','.join(sorted(said.extras))}]" if said.extras else ""
+        words.append(f"{said.name}{extras}=={version}" if version and not said.url else word)
+    family = tuple(name for name in FAMILY if name in {*asked.family, *versions})
+    return replace(asked, family=family, packages=tuple(words))

@@ -1,0 +1,134 @@
+"""A plan as the config of a trainer, by the keys of its row in `data/plan/trainers.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpusetup.configs.config import read_config
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.documents import PlanCell
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.plan.config import for_gpus, question_of
+from gpusetup.plan.decide import Limits
+from gpusetup.plan.job import FIELDS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.models import hub_id
+from gpusetup.plan.question import job_of
+from gpusetup.plan.trainers import rows
+
+Values = dict[str, Any]
+
+
+class Plan(Frozen):
+    """What is written down."""
+
+    trainer: str
+    job: Job
+    recipe: Recipe
+
+
+def facts(plan: Plan) -> Values:
+    """What a key may say: the fields of the job, and what follows from several of them."""
+    job, recipe = plan.job, plan.recipe
+    method = "freeze" if job.trained_layers else "full"
+    if job.lora is not None:
+        method = "qlora" if job.quantize in ("nf4", "nf4-dq") else "lora"
+    return {name: getattr(job, name) for name in FIELDS} | {
+        "model": hub_id(job.shape.name),
+        "each": samples(job, recipe),
+        "method": method,
+        "half": job.amp or job.dtype,
+        "pure": job.dtype if job.amp is None and job.lora is None else None,
+        "sp": recipe.sp,
+        "offload": recipe.offload,
+        "trinity": f"${{oc.env:TRINITY_MODEL_PATH,{hub_id(job.shape.name)}}}",
+        "prompt": job.context // 2,
+        "rope_scaling": yarn(job),
+        "dynamic": job.batch is None,
+        "budget": tokens(job, recipe) if job.batch is None else None,
+    }
+
+
+def settings(plan: Plan) -> Values:
+    """A trainer's own settings.
+
+    Of a row's keys each has a fact, a fact with the text of each of its values, or one text in a
+    list. A key with dots is inside maps.
+    """
+    found = facts(plan)
+    written: Values = {}
+    for key, what in rows()[plan.trainer].get("writes", {}).items():
+        if isinstance(what, str):
+            value = found[what]
+        elif isinstance(what, Mapping):
+            ((fact, texts),) = what.items()
+            value = texts.get(str(found[fact]).lower())
+        else:
+            value = what[0]
+        if value is not None:
+            *outer, last = key.split(".")
+            place = written
+            for name in outer:
+                place = place.setdefault(name, {})
+            place[last] = value
+    return written
+
+
+def unsaid(plan: Plan, text: str) -> Iterator[str]:
+    """What a run must be told that is not read back from its config."""
+    job = plan.job
+    found = question_of(read_config(text.encode(), "train.yaml"), plan.trainer)
+    question = replace(for_gpus(found, job.gpus), context=job.context)
+    read = job_of(question, job.shape, Limits(capacity=0))
+    for name in sorted(FIELDS.keys() - {"batch", "tokens", "step"}):
+        if (value := getattr(job, name)) != getattr(read, name):
+            yield f"{name.replace('_', ' ')} {value}"
+    if plan.recipe.offload:
+        yield "parameters on the host"
+
+
+def document(found: PlanCell, plan: Plan, *, text: bool) -> str:
+    """The trainer's own configuration, or Trinity-RFT's (of text alone) and a plain script's."""
+    if not found.fits:
+        raise Unsatisfiable(
+            f"{found.model} does not fit: there are no settings for it",
+            hint="`gpusetup plan` without `--format yaml` says what would help",
+        )
+    lines = [f"{found.model}, {found.context:,} tokens, {found.gpus} x {found.gpu}: {found.recipe}"]
+    lines += [f"export {name}={value}" for name, value in found.env.items()]
+    start = rows().get(plan.trainer, {}).get("start")
+    is_own = start is not None and plan.job.batch is not None
+    own = yaml_text(settings(plan if is_own else replace(plan, trainer="trinity")))
+    if is_own:
+        left = ", ".join(unsaid(plan, own))
+        lines += [f"not in these settings, see to it yourself: {left}"] if left else []
+        lines.append(str(start).format(gpus=plan.job.gpus))
+    head = "".join(f"# {line}\n" for line in lines)
+    if is_own:
+        return head + own
+    trinity = f"# Trinity-RFT\n{PROMPT}{own}---\n" if text else ""
+    launch = f"torchrun --standalone --nproc_per_node={found.gpus} train.py"
+    plain = {"launch": launch, "environment": dict(found.env), **found.settings}
+    return f"{head}{trinity}# torchrun\n{yaml_text(plain)}"
+
+
+PROMPT = "# max_prompt_tokens: half of the length is left to the response; your data decides\n"
+
+
+def yaml_text(values: Mapping[str, Any], indent: str = "") -> str:
+    """Block YAML of mappings of plain values, each as JSON, which YAML reads.
+
+    >>> print(yaml_text({"a": {"b": True, "c": None}, "d": "x: y"}), end="")
+    a:
+      b: true
+      c: null
+    d: "x: y"
+    """
+    import json
+
+    return "".join(
+        f"{indent}{name}:\n{yaml_text(value, indent + '  ')}"
+        if isinstance(value, Mapping) and value
+        else f"{indent}{name}: {json.dumps(value)}\n"
+        for name, value in values.items()
+    )
