@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import os
 import random
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -186,6 +188,34 @@ def test_an_answer_that_the_next_one_is_written_over_is_seen() -> None:
         return found if mine is found else mine.detach().copy_(found)
 
     assert wrong(entry._replace(run=run, learns=False), range(32))
+
+
+def test_an_operator_whose_float64_answers_otherwise_once_more_is_not_judged() -> None:
+    entry = known_to(torch, "operators")["linear-layer"]
+    numbers = itertools.count()
+
+    def run(*given: Any, steady: bool) -> Any:
+        found = torch.nn.functional.linear(*given)
+        if steady:
+            return found if found.dtype == torch.float64 else found + 1
+        return found + next(numbers)
+
+    for steady in (True, False):
+        asked = entry._replace(run=partial(run, steady=steady), learns=False)
+        assert wrong(asked, range(3)) == steady
+
+
+def test_larger_samples_are_those_of_the_same_operator_and_hold_no_places() -> None:
+    known = known_to(torch, "operators")
+    usual, larger = (
+        max(max(call.given[0].shape, default=0) for call in calls)
+        for calls in (
+            known["addmm"].calls(torch, False, "float32", 3),
+            known["addmm"].larger_calls(torch, False, "float32", 3),
+        )
+    )
+    assert larger > 16 > usual
+    assert not known["_segment_reduce.offsets"].larger_calls(torch, False, "float32", 3)
 
 
 def test_a_sticky_error_ends_the_process_and_another_is_a_wrong_answer() -> None:

@@ -141,8 +141,8 @@ def _numbers(draw: Draw, x: Any, kind: str) -> Any:
         count = torch.arange(x.numel(), dtype=torch.float64) % draw.choice((3, 17, 127))
         return (count.reshape(x.shape) - 1).to(x.dtype)
     y = x.contiguous().clone()
-    if kind == "large":  # one decides, far above the others; more would leave the range
-        y.view(-1)[draw.choice((-1, -1, 0))] = 16.0
+    if kind == "large":  # the first and the last decide; more would leave the range
+        y.view(-1)[:: max(1, y.numel() - 1)] = 16.0
         return y
     for value in SPECIAL:
         y.view(-1)[draw.chance.randrange(y.numel())] = value
