@@ -179,7 +179,6 @@ def _batch_only(options: Namespace, out: Console) -> int:
 
 def _config(options: Namespace, out: Console) -> int:
     from gpusetup.configs.config import changed, read_config
-    from gpusetup.configs.keys import looked_for
     from gpusetup.render.tune import measuring, tune_screen
     from gpusetup.tune.answer import TuneAnswer, difference
     from gpusetup.tune.case import Option, facts_of, meant
@@ -190,7 +189,7 @@ def _config(options: Namespace, out: Console) -> int:
     config = read_config(raw, Path(options.config).name)
     facts, option, answer = facts_of(gather(options, out)), Option(), TuneAnswer()
     if all(key.plan for _, key in meant(config)):
-        known = f"known: {looked_for()}"
+        known = "known are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
         raise BadInput(f"{config.name} has no setting that is known", hint=known)
     if options.benchmark or options.batch_size:
         from gpusetup.tune.measure import measure, start_of
