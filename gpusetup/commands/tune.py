@@ -125,7 +125,6 @@ def _tune(options: Namespace, out: Console) -> int:
     config, raw, option, answer = None, b"", Option(), TuneAnswer()
     if options.config:
         from gpusetup.configs.config import read_config
-        from gpusetup.configs.keys import looked_for
         from gpusetup.tune.case import meant
         from gpusetup.tune.files import read_bytes
 
@@ -133,7 +132,7 @@ def _tune(options: Namespace, out: Console) -> int:
         config = read_config(raw, Path(options.config).name)
         facts = facts_of(gather(options, out))
         if all(key.plan for _, key in meant(config)):
-            known = f"known: {looked_for()}"
+            known = "known are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
             raise BadInput(f"{config.name} has no setting that is known", hint=known)
     if options.benchmark or options.batch_size:
         answer, option = _measured(options, out, config)

@@ -133,12 +133,6 @@ def not_training(word: str) -> bool:
     return bool(parts & NOT_TRAINING) and not parts & TRAINING
 
 
-def looked_for() -> str:
-    """The names that are written, for the message when none of them is there."""
-    rows = [row for row in table().keys if row.written and not (row.under or row.plan)]
-    return ", ".join(dict.fromkeys(name for row in rows for name in row.names.split()))
-
-
 # --- a loader's workers ---------------------------------------------------------------------------
 
 ANY_PROGRAMS = frozenset(("num_workers", "workers", "n_workers", "pin_memory"))

@@ -77,16 +77,6 @@ def words_of(word: str) -> set[str]:
     return set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).lower()))
 
 
-def spelled_like(name: str, other: str) -> str:
-    """
-    >>> spelled_like("num_workers", "--batch_size"), spelled_like("num_workers", "batch-size")
-    ('--num_workers', 'num-workers')
-    """
-    bare = other.lstrip("-")
-    dashed = "-" in bare and "_" not in bare
-    return other[: len(other) - len(bare)] + (name.replace("_", "-") if dashed else name)
-
-
 def names_in(settings: Iterable[Setting]) -> frozenset[str]:
     """Every key that stands anywhere, plain."""
     return frozenset(plain(word) for one in settings for word in one.path if isinstance(word, str))

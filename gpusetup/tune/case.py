@@ -12,7 +12,6 @@ from gpusetup.configs.settings import (
     name_of,
     names_in,
     said,
-    spelled_like,
 )
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
@@ -160,12 +159,9 @@ def added_key(case: Case, role: str, value: str, why: Why) -> list[Part]:
     for row in rows:
         for setting in case.named(row.beside):
             known = not row.needs or any(case.named(*row.needs.split()))
-            name = spelled_like(row.name, str(setting.path[-1]))
-            if (
-                known
-                and key_of(setting.path)
-                and (edit := addition(case.config, setting, name, value))
-            ):
+            if not known or key_of(setting.path) is None or setting.path[-1] != row.beside:
+                continue  # also of `--batch-size`, whose neighbours are spelled in another way
+            if edit := addition(case.config, setting, row.name, value):
                 return [_proposed(edit, setting, value, replace(why, source=row.source))]
     return []
 

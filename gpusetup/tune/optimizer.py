@@ -59,6 +59,8 @@ class BatchSizeOptimizer:
         of the model. Sizes grow as long as each is faster, for `total_seconds` at most. Raises
         `Unsatisfiable` if not even one sample fits, `BadInput` if the model does not train.
         """
+        from gpusetup.model.codec import to_plain
+
         wish, began = self.config, time.monotonic()
         total = float(wish.get("total_seconds") or TOTAL_SECONDS)
         say, optimizer, loss = wish.get("say") or told, wish.get("optimizer"), wish.get("loss")
@@ -99,7 +101,15 @@ class BatchSizeOptimizer:
                 f"Not even the smallest batch runs within {limit / GIB:.1f} GiB and {total:g} s",
                 hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
             )
-        return size, statistics(trials, goal, size)
+        over = next_for_speed(trials, goal) is not None
+        tried = [to_plain(one) for one in trials]
+        return size, {
+            **next(one for one in tried if one["batch"] == size and one["status"] == "ok"),
+            "largest_batch_size": largest_that_ran(trials, goal),
+            "limit_bytes": goal.limit_bytes,
+            "stopped": "its time was over" if over else stopped(trials, goal),
+            "trials": tried,
+        }
 
 
 def told(line: str) -> None:
@@ -109,26 +119,13 @@ def told(line: str) -> None:
 
 def mean_of(output: Any, _: Any) -> Any:
     """A loss for one bare tensor of inputs: the model's own, else the mean of what it gives."""
-    own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    from gpusetup.child_scripts.trace_step import own_loss
+
+    own = own_loss(output)
     if own is not None:
         return own
     first = output[0] if isinstance(output, tuple | list) else output
     return first.float().mean()
-
-
-def statistics(trials: list[Trial], goal: Goal, size: int) -> dict[str, Any]:
-    """The trial of the answer, the largest size that ran, why no larger one, and every trial."""
-    from gpusetup.model.codec import to_plain
-
-    tried = [to_plain(one) for one in trials]
-    over = next_for_speed(trials, goal) is not None
-    return {
-        **next(one for one in tried if one["batch"] == size and one["status"] == "ok"),
-        "largest_batch_size": largest_that_ran(trials, goal),
-        "limit_bytes": goal.limit_bytes,
-        "stopped": "its time was over" if over else stopped(trials, goal),
-        "trials": tried,
-    }
 
 
 # --- a config -----------------------------------------------------------------------------------
