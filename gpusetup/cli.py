@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from gpusetup.commands.parser import command, read_words
-from gpusetup.errors import Blocked, GpuSetupError
+from gpusetup.errors import Blocked, GpuSetupError, own_fault
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.program import set_program
@@ -55,20 +55,15 @@ def _ended(words: list[str], out: Console) -> int:
     except GpuSetupError as problem:
         return out.fail(problem)
     except Exception as problem:
-        full = isinstance(problem, OSError) and problem.errno in NO_ROOM
-        return out.fail(_no_room(problem)) if full else out.bug(problem)
+        if isinstance(problem, OSError) and problem.errno in NO_ROOM:
+            return out.fail(_no_room(problem))
+        return out.fail(own_fault(problem, "run it again with `-v` and report what it prints"))
 
 
-def _no_room(problem: Exception) -> Blocked:
-    import tempfile
-
-    where = getattr(problem, "filename", None)
-    return Blocked(
-        f"Cannot write {where or f'below {tempfile.gettempdir()}'}: "
-        f"{getattr(problem, 'strerror', None)}",
-        hint="make room there, or name another place"
-        + ("" if where else ": set TMPDIR to a folder on a larger disk"),
-    )
+def _no_room(problem: OSError) -> Blocked:
+    where = problem.filename or "a temporary file"
+    hint = "make room there, or name another place (TMPDIR for temporary files)"
+    return Blocked(f"Cannot write {where}: {problem.strerror}", hint=hint)
 
 
 def _have_a_home() -> None:
@@ -82,7 +77,7 @@ def _run(words: list[str], out: Console) -> int:
     if options.command is None:
         out.text(parser.format_help())
         return 0
-    out.configure(json=options.json, output=options.output, verbose=options.verbose)
+    out.json, out.output, out.verbose = options.json, options.output, options.verbose
     module = command(options.command)
     with CLOCK.during("" if _speaks_itself(options) else f"gpusetup {options.command}"):
         code: int = module.run(options, out)

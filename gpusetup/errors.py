@@ -53,5 +53,10 @@ class ToolFailed(GpuSetupError):
     exit_code = 4
 
 
+def own_fault(problem: Exception, hint: str | None = None) -> GpuSetupError:
+    """A fault of our own, as what ends a command (exit 5)."""
+    return GpuSetupError(f"gpusetup itself failed: {type(problem).__name__}: {problem}", hint)
+
+
 CLASSES = {kind.exit_code: kind for kind in (Unsatisfiable, UsageError, Blocked, ToolFailed)}
 """Exit code -> what raises it."""

@@ -49,7 +49,7 @@ def watched() -> None:
     from monitor_kinds import composed
 
     from gpusetup.monitor.tally import Tally
-    from gpusetup.render.live import LiveScreen
+    from gpusetup.render.monitor import LiveScreen
 
     run, tally = composed("one hot card of eight makes all ranks wait", 0), Tally()
     live = Live(auto_refresh=False)

@@ -16,17 +16,17 @@ from pathlib import Path
 import yaml
 
 PROBLEMS = {
-    "full": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no GPU"}]},
-    "noimage": {"containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]},
+    "full": "no GPU|",
+    "noimage": "|ImagePullBackOff",
 }
-"""Node -> the state of a pod there, which does not begin."""
+"""Node -> what is told of a pod there, which does not begin."""
 
 
 def kubectl(folder: Path, words: list[str]) -> int:
     """What kubectl prints and does; Jobs are files of the folder `jobs`."""
     words = [word for word in words if not word.startswith("--namespace")]
     verb, what = words[0], words[1]
-    if verb == "get" and what in ("nodes", "pods") and "json" not in words:
+    if verb == "get" and what in ("nodes", "pods") and "--no-headers" in words:
         print((folder / what).read_text(), end="")
         return 0
     if verb == "create":
@@ -43,7 +43,7 @@ def kubectl(folder: Path, words: list[str]) -> int:
     if verb == "wait":
         return 1 if node in PROBLEMS else 0
     if verb == "get":
-        print(json.dumps({"items": [{"status": PROBLEMS[node]}]}))
+        print(PROBLEMS[node])
     elif node not in PROBLEMS:
         command = job["spec"]["template"]["spec"]["containers"][0]["command"]
         subprocess.run(command, env={**os.environ, "NODE": node}, check=False)

@@ -248,7 +248,7 @@ def _(d: Dice) -> Run:
     )
 
 
-kind("MIG is on: no utilisation is told", "none", "ask-dcgm")(
+kind("MIG is on: no utilisation is told", "none", "ask-the-driver")(
     lambda d: compose(
         d,
         [Gpu(use=60, memory=40)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.doctor_answer import document
+from gpusetup.commands.doctor import document
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import typed

@@ -135,7 +135,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[api.GpuSetupError], str]] = {
     "an option in a value": (
         lambda: api.diagnose("--save=x"), api.UsageError, "neither a file nor an example",
     ),
-    "an address": (lambda: api.diagnose("https://u:hunter2@x/y"), api.UsageError, "is an address"),
+    "an address": (lambda: api.diagnose("https://u:hunter2@x/y"), api.UsageError, "cannot be read"),
     "no file": (lambda: api.diagnose(Path("no/such")), api.UsageError, "cannot be read"),
     "two places": (
         lambda: api.plan(model="qwen3-8b", gpu="A100", gpu_mem="8GiB"), api.UsageError, "exclude",

@@ -12,7 +12,7 @@ from conftest import Same
 from described_machines import machine
 
 from gpusetup.catalog.builds import with_catalog
-from gpusetup.catalog.default_wheels import default_backend
+from gpusetup.catalog.companions import default_backend
 from gpusetup.catalog.file import load_catalog, read_catalog
 from gpusetup.catalog.kernels import release
 from gpusetup.errors import BadInput

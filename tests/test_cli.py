@@ -125,11 +125,10 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
 @each(
     "words, told",
     [
-        (["install", "--cpu"], "did you mean `--backend NAME`?"),
+        (["install", "--cpu"], "did you mean `--backend`?"),
         (["--strict", "doctor"], "options come after the command"),
         (["resolve", "--index", "https://m.example/whl/cu124"], "--backend cu124`"),
-        (["doctor", "healthy"], "did you mean `--from MACHINE` or"),
-        (["doctor", "--report", "https://x.example/1"], "nothing is fetched"),
+        (["doctor", "healthy"], "did you mean `--from` or"),
         (["resolve", "rtx4090"], 'did you mean `--gpu "rtx4090"`?'),
         (["plan", "--model", "somebody/Their-8B", "--gpu", "H200"], "`--params 8B`"),
         (["monitor", "--interval", "soon"], "from 0.02 to 86400 seconds"),

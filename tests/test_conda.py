@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import json
+from itertools import pairwise
 
 import pytest
 import rattler
-import yaml
 from conda_channel import write_channel
 from machines_named import there
 from rattler.exceptions import SolverError
@@ -20,13 +21,15 @@ GLIBC = ("__glibc", "2.35")
 
 
 def environment_specs(machine: str) -> list[str]:
-    """The match specs of the `environment.yml` for an example machine."""
-    words = ("--from", there(machine), "--torch", "latest", "--format", "conda")
+    """The match specs that conda is given for an example machine."""
+    words = ("--from", there(machine), "--torch", "latest", "--installer", "conda", "--json")
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         assert main(["resolve", *words]) == 0
-    specs: list[str] = yaml.safe_load(said.getvalue())["dependencies"]
-    return specs
+    answer = json.loads(said.getvalue())
+    (argv,) = answer["commands"]["conda"]
+    named = [word for before, word in pairwise(argv[1:]) if before != "--channel"]
+    return [f"python={answer['python']}", *(w for w in named if not w.startswith("--"))]
 
 
 def virtual(*named: tuple[str, str]) -> list[rattler.GenericVirtualPackage]:

@@ -15,7 +15,7 @@ from machines_named import FOLDERS, machine_named, snapshot_of
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.commands.doctor_answer import document
+from gpusetup.commands.doctor import document
 from gpusetup.model.codec import json_schema
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
@@ -157,8 +157,6 @@ def test_markdown_carries_no_home_folder(
     main(["doctor", "--from", saved(machine, tmp_path), "--format", "markdown"])
     shown = capsys.readouterr().out
     assert "janedoe" not in shown and "~/env/bin/python" in shown
-    main(["doctor", "--from", saved(machine, tmp_path), "--format", "markdown", "--keep-private"])
-    assert "janedoe" in capsys.readouterr().out
 
 
 # --- documents and exit codes --------------------------------------------------------------------

@@ -398,18 +398,16 @@ def monitor(fault: Fault, place: Path) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("fault", "call"),
+    "fault",
     [
-        (second("memory", HANG, SILENT), "nvmlDeviceGetMemoryInfo"),
-        (second("memory", CRASH, SILENT), "nvmlDeviceGetMemoryInfo"),
-        (second("temperature", "@bus", SILENT), "nvmlDeviceGetTemperature"),
-        (second("uuid", HANG, SILENT), "nvmlDeviceGetUUID"),
+        second("memory", HANG, SILENT),
+        second("memory", CRASH, SILENT),
+        second("temperature", "@bus", SILENT),
+        second("uuid", HANG, SILENT),
     ],
-    ids=lambda value: getattr(value, "name", value),
+    ids=lambda value: value.name,
 )
-def test_the_monitor_names_the_call_and_the_gpu_that_doctor_names(
-    fault: Fault, call: str, tmp_path: Path
-) -> None:
+def test_the_monitor_ends_and_sends_to_doctor(fault: Fault, tmp_path: Path) -> None:
     code, said = monitor(fault, tmp_path)
     assert code in (1, 3)
-    assert f"in {call} of GPU 1 (00000000:0F:00.0)" in said
+    assert "hint: `gpusetup doctor` names the cause" in said

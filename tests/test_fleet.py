@@ -181,7 +181,7 @@ def test_a_name_that_a_shell_would_obey_is_not_written_into_a_command(
     folder = write(tmp_path / "f", {**SOUND, "a b;$(reboot)": broken, "\x1b[2Jc": broken})
     _, answer = shown(capsys, str(folder))
     assert answer["exclude"]["slurm"] == ""
-    assert len(answer["exclude"]["not_named"]) == 2
+    assert answer["exclude"]["names"] == []
     main(["fleet", "show", str(folder)])
     said = capsys.readouterr().out
     assert "\x1b[2J" not in said and "--exclude" not in said

@@ -204,7 +204,7 @@ def test_the_plan_is_shown_and_nothing_asked(
     asked = ["--print", "--level", "stress", "--python", "/a b/python"]
     assert main(["fleet", "run", *words, *asked]) == 0
     said = capsys.readouterr().out
-    assert said.count("ssh -n") == 3 and "61 more, to n64" in said
+    assert said.count("ssh -n") == 1 and "on each of n[1-9],n[10-64]" in said
     assert "--level stress" in said and "/a b/python" in said
     assert not (tmp_path / "new").exists()
 
@@ -212,8 +212,8 @@ def test_the_plan_is_shown_and_nothing_asked(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("run",), "none is named"),
-        (("run", "records"), "takes no 'records'"),
+        (("run",), "one of the arguments --slurm"),
+        (("run", "--slurm", "records"), "takes no 'records'"),
         (("show",), "required: DIR"),
         (("show", "x", "--slurm"), "has no option `--slurm`"),
         (("sweep", "--strict"), "has no option `--strict`"),
@@ -223,7 +223,7 @@ def test_the_plan_is_shown_and_nothing_asked(
         (("run", "--hosts", "x", "--partition", "p"), "`--partition` is for `--slurm`"),
         (("run", "--slurm", "--image", "x"), "`--image` is for `--kubernetes`"),
         (("run", "--ray", "auto", "--partition", "p"), "`--partition` is for `--slurm`"),
-        (("run", "--hosts", "h", "--slurm"), "not allowed"),
+        (("run", "--hosts", "h", "--slurm"), "exclude each other"),
         (("run", "--hosts", "h", "--", "--mem=1"), "is for `--slurm`"),
     ],
 )

@@ -180,7 +180,7 @@ def test_a_file_of_somebody_else_stays_and_the_lines_for_it_are_shown(
     (venv / name).write_bytes(content)
     said = guard("--write")
     assert said.exit == 0 and (venv / name).read_bytes() == content
-    told = " ".join(said.err.split())
+    told = " ".join(said.out.split())
     assert f"{venv / name} is yours and stays; write this into it:" in told and line in told
     assert guard("--undo").exit == 0 and (venv / name).read_bytes() == content
 

@@ -72,7 +72,7 @@ def test_what_the_drivers_library_starts_can_make_no_node(driver: Driver, script
 
 def test_the_monitors_child_is_held_back_too(driver: Driver) -> None:
     lines = start_nvml(1, 1)
-    while not lines.next(60).startswith('{"init"'):
+    while not lines.next(60).startswith('{"at"'):
         pass
     lines.end()
     assert held(driver.facts())

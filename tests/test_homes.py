@@ -24,7 +24,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "platformdirs": ("install/", "probe/", "tune/"),
     "mcp": ("assistants/server.py",),
     "anyio": ("assistants/server.py",),
-    "jsonschema": ("assistants/tool.py",),
+    "jsonschema": ("assistants/tools.py",),
     "shtab": ("commands/completion.py",),
     "uv": ("install/",),
     "ruamel": ("configs/yaml_text.py",),

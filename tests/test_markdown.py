@@ -10,7 +10,7 @@ from report_messages import MESSAGES
 from test_rules_said import text
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.doctor_answer import document
+from gpusetup.commands.doctor import document
 from gpusetup.model.machine import Snapshot, Torch
 from gpusetup.model.marks import APART
 from gpusetup.render.markdown import doctor_markdown

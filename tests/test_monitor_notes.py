@@ -64,11 +64,11 @@ def test_somebody_else_on_the_gpu_and_a_hang_at_the_start_are_not_good_and_not_l
         assert told.next and (told.verdict, told.next.id) == ("idle", step)
 
 
-def test_one_command_raises_the_limit_of_all_cards_that_it_holds_down() -> None:
+def test_a_lowered_limit_is_raised_to_what_the_card_is_rated_at() -> None:
     gpu = Gpu(use=98, weight=1.0, limit=0.6, clock=65, reasons=("sw_power_cap",))
     told = judged(compose(random.Random(1), [gpu, gpu, Gpu(use=96)], card=A100))
     assert told.next is not None
-    assert told.next.command == "sudo nvidia-smi -i 0,1 -pl 400"
+    assert told.next.command == "sudo nvidia-smi -i 0 -pl 400"
 
 
 def read(lines: list[str]) -> list[Sample]:

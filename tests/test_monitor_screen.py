@@ -16,7 +16,7 @@ import standin
 from standin import A100
 
 from gpusetup.monitor.values import GpuSample, ProcessUse, Sample
-from gpusetup.render.live import once
+from gpusetup.render.monitor import once
 
 HERE = Path(__file__).resolve().parent
 

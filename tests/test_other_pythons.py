@@ -8,7 +8,7 @@ import pytest
 from judging import changed, found
 
 from gpusetup.model.machine import Reading, Torch
-from gpusetup.probe.others import read_other_torches
+from gpusetup.probe.python import read_other_torches
 from gpusetup.system.system import System
 
 SAYS = "from typing import Optional\n\n__version__ = '2.9.1+cu128'\ncuda = '12.8'\n"

@@ -78,7 +78,7 @@ def test_a_described_machine_gets_the_build_and_each_file_of_it() -> None:
     answer = asked("resolve", fields)
     assert json.loads(answer["json"])["torch"]
     titles = [way["title"] for way in answer["ways"]]
-    assert titles == ["uv", "pip", "conda", "requirements.txt", "environment.yml for conda"]
+    assert titles == ["uv", "pip", "conda", "requirements.txt"]
     assert all(way["text"].strip() for way in answer["ways"])
 
 

@@ -26,7 +26,7 @@ from gpusetup.plan.code import (
     sizes_of,
 )
 from gpusetup.plan.place import sized_gpu
-from gpusetup.render.plan import code_text
+from gpusetup.render.plan import plan_text
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 
@@ -202,7 +202,7 @@ def asked(size: float, **how: Any) -> CodeAsked:
 def test_the_screen_of_a_trace(size: float, same_as_file: Same) -> None:
     question = asked(size)
     best = best_batch(found_trace(), question)
-    text = code_text(plan_of(found_trace(), question, best))
+    text = plan_text(plan_of(found_trace(), question, best))
     same_as_file(text, RENDERED / f"plan-code-{size}.txt")
 
 

@@ -134,9 +134,9 @@ def test_a_model_of_text_and_images_has_its_text_and_the_towers_weights() -> Non
     """Published: 8,292,166,656 parameters, of which the text has 7,615,616,512."""
     both = model_named("Qwen/Qwen2.5-VL-7B-Instruct")
     assert both.parameters == pytest.approx(8292166656, rel=1e-3)
-    assert replace(
-        both, name="", parameters=0, active=0, native_context=0, tower=0, note=""
-    ) == replace(model_named("qwen2.5-7b"), name="", parameters=0, active=0, native_context=0)
+    assert replace(both, name="", parameters=0, active=0, native_context=0, tower=0) == replace(
+        model_named("qwen2.5-7b"), name="", parameters=0, active=0, native_context=0
+    )
     config = {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text",
               "hidden_size": 2560, "num_hidden_layers": 34, "intermediate_size": 10240,
               "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208},

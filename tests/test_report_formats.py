@@ -105,7 +105,6 @@ FACTS: tuple[tuple[str, str, Any], ...] = (
     ("**Nvidia driver** version **465.21**", "driver.version", "465.21"),
     ("libcuda reported version is: 535.54.3\nkernel reported version is: 535.54.3\n", "driver.library_version", "535.54.3"),
     ("  - feature:/linux-64::__cuda==12.4=0\n", "driver.cuda", "12.4"),
-    ("nvidia-smi shows CUDA Version 12.4 but nvcc --version says 11.8", "driver.cuda", "12.4"),
     ("My driver is 572.70, what now?", "driver.version", "572.70"),
     # --- the system, Python, the toolkit ---
     ("in (C:/Users/me/x.obj)", "os.family", "windows"),
@@ -124,7 +123,6 @@ FACTS: tuple[tuple[str, str, Any], ...] = (
     ("❯ uv run --with torch x.py", "python.manager", None),
     ("❯ uv pip install torch", "python.manager", "uv"),
     ("someone said that uv pip install torch would do", "python.manager", None),
-    ("nvidia-smi shows CUDA Version 12.4 but nvcc --version says 11.8", "toolkit.nvcc", "11.8"),
 )  # fmt: skip
 
 

@@ -15,10 +15,9 @@ from report_messages import MESSAGES
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.messages.row import row
-from gpusetup.messages.search import EVENTS_A_ROW
-from gpusetup.report.messages import events_of
+from gpusetup.messages.search import EVENTS_A_ROW, events_of
+from gpusetup.report.cleaning.clean import text_of
 from gpusetup.report.read import read_report
-from gpusetup.report.text import text_of
 
 LIMIT_CPU_SECONDS = 150
 """The kernel ends the child past it; time that other processes take does not count."""

@@ -15,7 +15,7 @@ from report_classes_all import EVERY
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.commands.doctor_answer import exit_code
+from gpusetup.commands.doctor import exit_code
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.report.read import read_report
 

@@ -38,7 +38,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("render",),
     ("commands",),
     ("api",),
-    ("assistants", "notebooks"),
+    ("assistants",),
     ("cli",),
     ("__main__",),
 )

@@ -46,7 +46,6 @@ def is_harmless(text: str) -> bool:
         ["doctor", "--format", "markdown", "--from"],
         ["resolve", "--from"],
         ["resolve", "--json", "--from"],
-        ["resolve", "--format", "command", "--from"],
         ["resolve", "--format", "requirements", "--from"],
         ["install", "--dry-run", "--from"],
         ["snapshot", "--keep-private", "--from"],

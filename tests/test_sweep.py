@@ -6,7 +6,7 @@ import pytest
 from sweep_fleets import FAULTS, FLEETS, Fleet, blamed, count, messages, swept
 
 from gpusetup.fleet.sweep.answer import answer
-from gpusetup.render.sweep import sweep_screen
+from gpusetup.render.fleet import sweep_screen
 
 HIDDEN = {("5 hosts", "link at seven tenths"): 0}
 """So few measurements do not tell this loss from their scatter: how many of three are named."""

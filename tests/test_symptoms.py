@@ -7,7 +7,7 @@ from judging import judged
 from report_asked import misses
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.doctor_answer import document, exit_code
+from gpusetup.commands.doctor import document, exit_code
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.frozen import replace
 from gpusetup.render.markdown import doctor_markdown

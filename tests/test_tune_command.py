@@ -15,8 +15,8 @@ from ruamel.yaml import YAML
 from gpusetup.cli import main
 from gpusetup.commands.documents import schema_of
 from gpusetup.errors import Blocked
+from gpusetup.named_file import shipped
 from gpusetup.tune import auto_optimize_config
-from gpusetup.tune.starts import start_file
 
 HERE = Path(__file__).resolve().parent
 SCREENS = HERE / "rendered" / "tune"
@@ -184,9 +184,9 @@ def test_a_preset_is_shown_or_written_where_no_file_stands(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, _ = ran(capsys, "--preset", "balanced")
-    assert (code, out) == (0, start_file("balanced"))
+    assert (code, out) == (0, shipped("presets/balanced.yaml").decode())
     assert ran(capsys, "--preset", "saving", "-o", "new.yaml")[0] == 0
-    assert (config.parent / "new.yaml").read_text() == start_file("saving")
+    assert (config.parent / "new.yaml").read_bytes() == shipped("presets/saving.yaml")
     assert ran(capsys, "--preset", "saving", "-o", "new.yaml")[0] == 2
     assert ran(capsys, "train.yaml", "--preset", "saving")[0] == 2
 

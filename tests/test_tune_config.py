@@ -13,7 +13,7 @@ from machines_named import machine_named
 from gpusetup.configs.config import Config, addition, changed, read_config
 from gpusetup.errors import BadInput
 from gpusetup.tune.case import Facts, Option, Proposal, facts_of
-from gpusetup.tune.propose import propose
+from gpusetup.tune.rules import propose
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
 LAPTOP = facts_of(machine_named("rtx3050-laptop"))
@@ -184,7 +184,7 @@ def test_workers_follow_cores_gpus_and_memory() -> None:
 LEFT = (
     (b'batch_size: "32"\n', 'batch_size (line 1) is "32", not a plain number: left as it is'),
     (b"batch_size: auto\n", "batch_size (line 1) is auto, not a plain number"),
-    (b"batch_size: -4\n", "batch_size (line 1) is -4: that is not a batch size"),
+    (b"batch_size: -4\n", "batch_size (line 1) is -4, not a plain number"),
     (b"batch_size: [64, 32]\n", "batch_size (line 1) is a list, not a plain number"),
     (b"batch_size: 1e3\n", "batch_size (line 1) is 1e3, not a plain number"),
     (b"batch_size: !foo 64\n", "batch_size (line 1) is !foo 64, not a plain number"),

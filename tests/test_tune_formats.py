@@ -9,7 +9,7 @@ import pytest
 from gpusetup.configs.config import changed, read_config
 from gpusetup.errors import BadInput
 from gpusetup.tune.case import Facts, Option
-from gpusetup.tune.propose import propose
+from gpusetup.tune.rules import propose
 
 CARD = Facts(
     gpu="A card", gpus=1, memory_bytes=4 << 30, capability=(8, 6), cores=8, ram_bytes=64 << 30,

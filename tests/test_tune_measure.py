@@ -255,7 +255,7 @@ def test_a_search_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert [batch for batch, _ in asked] == [2, 8, 32] and all(left <= 50 for _, left in asked)
     assert (found[0], found[1]["stopped"]) == (32, "its time was over")
-    assert found[1]["limit_bytes"] == 1 << 32 and len(said) == 4
+    assert 0.9 < found[1]["limit_bytes"] / (1 << 32) < 1 and len(said) == 4
 
 
 def test_a_model_that_no_child_can_load_is_refused() -> None:

@@ -8,7 +8,7 @@ from gpusetup.configs.config import changed, read_config
 from gpusetup.model.frozen import replace
 from gpusetup.plan.verdict import batch_verdict
 from gpusetup.tune.case import Facts, Option, Proposal
-from gpusetup.tune.propose import propose
+from gpusetup.tune.rules import propose
 
 
 def card(gib: int, capability: tuple[int, int] = (8, 9), gpus: int = 1) -> Facts:
@@ -78,6 +78,14 @@ def test_a_model_that_cannot_fit_says_so_first_with_plans_table() -> None:
         "bf16: false\nper_device_train_batch_size: 8"
     )
     assert "bf16: true" in tuned(lora, CARDS[24])[0]
+
+
+def test_a_sample_that_is_too_much_names_what_would_make_it_fit() -> None:
+    text = HF.format(size=4, steps=1).replace("1024", "8192").replace("Qwen3-0.6B", "Qwen3-8B")
+    text += "use_peft: true\nlora_r: 16\n"
+    _, proposal = tuned(text.replace("checkpointing: true", "checkpointing: false"), CARDS[24])
+    assert "checkpointing (`--checkpointing`)" in (proposal.cannot_fit or "")
+    assert not proposal.changes and not any("try 1" in word for word in proposal.words)
 
 
 def test_what_the_benchmark_found_to_bring_no_gain_is_not_written() -> None:

@@ -18,9 +18,9 @@ from gpusetup.model.units import GIB
 from gpusetup.tune.search import (
     Goal,
     Trial,
-    answer,
     fastest,
     hopeless,
+    largest_that_ran,
     next_batch,
     next_for_speed,
     stopped,
@@ -40,7 +40,7 @@ def check(seed: int, count: int, hard: bool) -> None:
     for number, device in enumerate(devices(seed, count, hard=hard)):
         draw, goal = random.Random(seed + number), Goal(limit_bytes=device.capacity_bytes)
         trials = search(partial(device.trial, draw=draw), goal)
-        found = answer(trials, goal)
+        found = largest_that_ran(trials, goal)
         assert found in [one.batch for one in trials if one.status == "ok"]
         parts.append((found or 0) / device.maximum())
         tried.append(len(trials))
@@ -84,7 +84,7 @@ def test_only_a_size_that_ran_is_answered_and_none_is_tried_twice(
     sizes = [trial.batch for trial in trials]
     assert len(set(sizes)) == len(sizes) <= goal.trials
     assert all(size <= (largest or size) for size in sizes)
-    found = answer(trials, goal)
+    found = largest_that_ran(trials, goal)
     assert found is None or found in [one.batch for one in trials if one.status == "ok"]
 
 
@@ -92,7 +92,7 @@ def test_nothing_fits_where_one_sample_is_too_much() -> None:
     goal = Goal(limit_bytes=GIB)
     trials = search(lambda batch: Trial(batch=batch, status="oom"), goal)
     assert [trial.batch for trial in trials] == [2, 1]
-    assert answer(trials, goal) is None
+    assert largest_that_ran(trials, goal) is None
 
 
 @pytest.mark.parametrize("detail", ["RuntimeError: index out of range", "no answer in 300 s"])
@@ -106,7 +106,7 @@ def test_an_error_above_a_size_that_ran_bounds_the_search(fails_from: int, detai
         return straight(GIB, GIB // 16, 200 * GIB, batch)
 
     trials = search(probe, goal)
-    found = answer(trials, goal)
+    found = largest_that_ran(trials, goal)
     assert found is not None and 0.95 * (fails_from - 1) <= found < fails_from
     assert len(trials) <= 14 and detail in (stopped(trials, goal) or "")
 

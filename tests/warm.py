@@ -44,7 +44,6 @@ SCRIPTS = (
     *map(
         str,
         (
-            TESTS / "oom_ranks.py",
             TESTS / "oom_memory.py",
             TESTS / "rank_faults" / "warm.py",
             TESTS / "real_steps.py",

@@ -33,16 +33,9 @@ OPTIONS = {
 }
 """A field of "describe a machine" -> resolve's option."""
 WAYS = {
-    "uv": ("--format", "command", "--installer", "uv"),
-    "pip": ("--format", "command", "--installer", "pip"),
-    "conda": ("--format", "command", "--installer", "conda"),
     "requirements.txt": ("--format", "requirements"),
-    "pyproject.toml for uv": ("--format", "uv"),
-    "pixi.toml": ("--format", "pixi"),
-    "environment.yml for conda": ("--format", "conda"),
-    "Dockerfile": ("--format", "dockerfile"),
 }
-"""What an answer is called as a file or a command -> the options of resolve that print it."""
+"""What an answer is called as a file -> the options of resolve that print it."""
 
 
 @cache
@@ -129,9 +122,13 @@ def markdown() -> dict[str, Any]:
 
 def link() -> dict[str, Any]:
     """The fragment that carries the redacted machine."""
-    file = folder() / "shared.json"
-    done = run("doctor", *_machine, "--save", str(file), "--json")
-    return {**done, "out": packed(file.read_text(encoding="utf-8"))}
+    from gpusetup.probe.saved import dump_snapshot, parse_snapshot
+    from gpusetup.redaction import redact
+
+    done = run("doctor", *_machine, "--json")
+    snapshot = json.dumps(json.loads(done["out"])["snapshot"]).encode()
+    shared = redact(parse_snapshot(snapshot, "The machine of this page"))
+    return {**done, "out": packed(dump_snapshot(shared))}
 
 
 def packed(snapshot: str) -> str:
@@ -194,11 +191,24 @@ def resolve(fields: Mapping[str, str]) -> dict[str, Any]:
     What the fields leave out is unknown: nothing is taken from the machine that shows the page.
     """
     words = resolve_words(fields, str(_nothing_known()))
-    return {**both(*words), "ways": list(ways(words))}
+    answer = both(*words)
+    commands = json.loads(answer["json"]).get("commands", {})
+    return {**answer, "ways": [*typed(commands, fields.get("os", "")), *ways(words)]}
+
+
+def typed(commands: Mapping[str, Any], system: str) -> Iterator[dict[str, str]]:
+    """The steps of each installer as lines for the machine's shell."""
+    from gpusetup.model.shell import shell_line
+    from gpusetup.resolver.spelled import system_named
+
+    for title, steps in commands.items():
+        lines = (shell_line(argv, system_named(system) or None) for argv in steps)
+        if text := "".join(f"{line}\n" for line in lines):
+            yield {"title": title, "text": text}
 
 
 def ways(words: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """The same answer as commands and files, for each tool that can have it."""
+    """The same answer as files, for each tool that can have it."""
     for title, options in WAYS.items():
         done = run(words[0], *options, *words[1:])
         if done["exit"] == 0:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from triage_own import is_output, is_own, starts_of, words_of
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.doctor_answer import document
+from gpusetup.commands.doctor import document
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding, Severity

@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from gpusetup.commands.common import add_shared
 from gpusetup.errors import Blocked
 from gpusetup.model.shell import own_line
 from gpusetup.render.console import Console
@@ -25,18 +26,11 @@ NEEDS = "mcp>=2.3"
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--python", metavar="PATH", help="the environment: its Python, or its folder"
-    )
+    add_shared(parser, "--python", "--keep-private")
     parser.add_argument(
         "--agents",
         action="store_true",
         help="print instructions for coding agents without MCP, for AGENTS.md",
-    )
-    parser.add_argument(
-        "--keep-private",
-        action="store_true",
-        help="keep names of users, hosts and folders, and UUIDs, in answers",
     )
 
 
@@ -44,7 +38,7 @@ def run(options: Namespace, out: Console) -> int:
     if options.agents:
         out.script(TEXT.read_text(encoding="utf-8"))
         return 0
-    from gpusetup.assistants.tool import Setting
+    from gpusetup.assistants.tools import Setting
 
     try:
         from gpusetup.assistants.server import serve
@@ -55,12 +49,7 @@ def run(options: Namespace, out: Console) -> int:
         ) from problem
     if sys.stdin.isatty():
         out.talk("An assistant's program starts this and talks to it; Ctrl-C ends it.")
-    serve(
-        Setting(
-            python=options.python,
-            keep_private=options.keep_private,
-        )
-    )
+    serve(Setting(python=options.python, keep_private=options.keep_private))
     return 0
 
 

@@ -19,15 +19,14 @@ from mcp.server.stdio import stdio_server
 
 from gpusetup import __version__
 from gpusetup.assistants import tools
-from gpusetup.assistants.tool import Setting, Tool, schema_of
-from gpusetup.errors import GpuSetupError
+from gpusetup.errors import GpuSetupError, own_fault
 from gpusetup.render.console import harmless_json
 from gpusetup.system.processes import end_children
 
 INTERRUPTED = 130
 
 
-def serve(setting: Setting) -> None:
+def serve(setting: tools.Setting) -> None:
     """Answer until the client closes stdin, or a signal ends us."""
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, _end)
@@ -40,37 +39,32 @@ def _end(*_: object) -> None:
     os._exit(INTERRUPTED)
 
 
-async def _serve(setting: Setting) -> None:
-    server = made(setting)
-    async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
-
-
-def made(setting: Setting) -> Server[Any]:
-    """The server with its handlers."""
+async def _serve(setting: tools.Setting) -> None:
     one_at_a_time = anyio.CapacityLimiter(1)
-
-    async def in_thread(work: Any, *values: Any) -> Any:
-        return await anyio.to_thread.run_sync(work, *values, limiter=one_at_a_time)
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_shown(tool) for tool in tools.TOOLS])
 
     async def call_tool(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
-        text, is_error = await in_thread(_called, asked.name, asked.arguments or {}, setting)
+        values = asked.arguments or {}
+        text, is_error = await anyio.to_thread.run_sync(
+            _called, asked.name, values, setting, limiter=one_at_a_time
+        )
         content: list[Any] = [types.TextContent(type="text", text=text)]
         return types.CallToolResult(content=content, is_error=is_error)
 
-    return Server(
+    server: Server[Any] = Server(
         "gpusetup",
         version=__version__,
-        instructions=tools.instructions(setting),
+        instructions=tools.INSTRUCTIONS + ("" if setting.keep_private else tools.HIDDEN),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def _shown(tool: Tool) -> types.Tool:
+def _shown(tool: tools.Tool) -> types.Tool:
     hints = types.ToolAnnotations(
         read_only_hint=True,
         destructive_hint=False,
@@ -80,21 +74,16 @@ def _shown(tool: Tool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         description=tool.what,
-        input_schema=schema_of(tool),
+        input_schema=tools.schema_of(tool),
         annotations=hints,
     )
 
 
-def _called(name: str, values: dict[str, Any], setting: Setting) -> tuple[str, bool]:
+def _called(name: str, values: dict[str, Any], setting: tools.Setting) -> tuple[str, bool]:
     """The answer's JSON, and whether it is an error."""
     try:
-        return _text(tools.call(name, values, setting)), False
-    except GpuSetupError as problem:
-        fault = problem
+        answer, is_error = tools.call(name, values, setting), False
     except Exception as problem:
-        fault = GpuSetupError(f"gpusetup itself failed: {type(problem).__name__}: {problem}")
-    return _text(tools.error_of(fault, setting)), True
-
-
-def _text(document: dict[str, Any]) -> str:
-    return harmless_json(json.dumps(document))
+        fault = problem if isinstance(problem, GpuSetupError) else own_fault(problem)
+        answer, is_error = tools.error_of(fault, setting), True
+    return harmless_json(json.dumps(answer)), is_error

@@ -80,7 +80,7 @@ class Catalog(Frozen):
         """Every backend that ever was."""
         return tuple(dict.fromkeys((*(b.backend for b in self.builds), *self.other_backends)))
 
-    def driver_cuda(self, driver_version: str, family: str = "linux") -> str | None:
+    def driver_cuda(self, driver_version: str) -> str | None:
         """What `nvidia-smi` prints as CUDA version; a newer driver counts as the newest row.
 
         None for a driver older than the oldest row, and for a text that is no version.

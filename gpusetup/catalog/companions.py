@@ -98,3 +98,36 @@ def releases_with(catalog: Catalog, wanted: Sequence[tuple[str, str]]) -> tuple[
 
     releases = (row.torch for row in catalog.releases)
     return tuple(one for one in releases if all(has(one, *pair) for pair in wanted))
+
+
+# --- the default index ---
+
+UNREAD = "unknown"
+"""The backend of an installed torch that nothing tells."""
+
+
+def default_backend(catalog: Catalog, version: str, family: str, machine: str) -> str | None:
+    """The backend of the default index's wheel; None for what that index never had.
+
+    >>> from gpusetup.catalog.file import load_catalog as rows
+    >>> default_backend(rows(), "2.5.1", "linux", "x86_64")
+    'cu124'
+    >>> default_backend(rows(), "2.10.0", "linux", "aarch64")
+    'cpu'
+    >>> default_backend(rows(), "2.5.1+mine", "linux", "x86_64")
+    """
+    own = parsed(version)
+    if family != "macos" and (own.local or own.is_prerelease):
+        return None
+    known = [
+        row
+        for row in catalog.default_wheels
+        if row.on in (family, f"{family}-{machine}") and parsed(row.from_torch) <= own
+    ]
+    return max(known, key=lambda row: parsed(row.from_torch)).backend if known else None
+
+
+def usual_major(catalog: Catalog, build: TorchBuild) -> str:
+    """The CUDA major of the default index's wheel of a build's torch; "" for one without CUDA."""
+    backend = default_backend(catalog, build.torch, build.os, build.machine)
+    return ((cuda_of(backend) if backend else None) or "").partition(".")[0]

@@ -17,23 +17,8 @@ from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability
 
 VENDOR_WORDS = frozenset(
-    [
-        "nvidia",
-        "corporation",
-        "gpu",
-        "graphics",
-        "card",
-        "fe",
-        "founders",
-        "edition",
-        "oc",
-        "asus",
-        "msi",
-        "gigabyte",
-        "zotac",
-        "tuf",
-        "gaming",
-    ]
+    "nvidia corporation gpu graphics card fe founders edition oc asus msi gigabyte zotac tuf "  # noqa: SIM905
+    "gaming".split()
 )
 """Words that never tell two GPUs apart: NVIDIA's, and those of who makes the boards."""
 

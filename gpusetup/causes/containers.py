@@ -6,8 +6,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.given import not_asked_for
-from gpusetup.evidence.places import IN_A_CONTAINER, in_windows_itself, no
+from gpusetup.evidence.places import IN_A_CONTAINER, in_windows_itself, no, not_asked_for
 from gpusetup.messages.fragments import IF_ONLY, in_any_order
 from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-from gpusetup.model.failing import Stage
+from gpusetup.model.finding import Stage
 
 
 class Layer(enum.IntEnum):

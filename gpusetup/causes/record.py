@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from gpusetup.causes.layers import PLACES, Layer
-from gpusetup.evidence.wording import once, sentence
 from gpusetup.messages.row import Row
-from gpusetup.model.failing import Stage
-from gpusetup.model.finding import Evidence, Finding, Fix, Severity
+from gpusetup.model.finding import Evidence, Finding, Fix, Severity, Stage, once, sentence
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import Lines
 

@@ -58,6 +58,15 @@ def ask(failed: Any, fields: Fields, *arguments: Any) -> Answer:
     return answer
 
 
+def dotted(number: int) -> str | None:
+    """CUDA's way to write a version as a number.
+
+    >>> dotted(13000)
+    '13.0'
+    """
+    return "%d.%d" % (number // 1000, number % 1000 // 10) if number else None
+
+
 def counted(count: int) -> int:
     """How many GPUs there are."""
     if count > MOST_DEVICES:

@@ -20,7 +20,6 @@ Python 3.8 syntax; the standard library and torch.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import sys
@@ -28,21 +27,11 @@ import time
 from datetime import timedelta
 from typing import Any, Callable, Dict, Iterator, List
 
+import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
+
 Message = Dict[str, Any]
 
 JOIN_SECONDS = 60.0
-
-
-def answers() -> Any:
-    """`driver_answers` beside this file, also under `-I`."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    try:
-        return importlib.import_module("driver_answers")
-    finally:
-        del sys.path[0]
-
-
-ANSWERS = answers()
 
 
 def say(**message: Any) -> None:
@@ -92,22 +81,16 @@ def keep_store(torch: Any) -> int:
     return 0
 
 
-class Joined:
-    """The store that this rank is connected to: a connection may cost seconds where names are
-    looked up in vain, so that it is kept."""
-
-    store: Any = None
-
-    def join(self, torch: Any, place: Message, seconds: float) -> None:
-        self.store = None
-        limit = timedelta(seconds=seconds)
-        address, port = str(place["address"]), int(place["port"])
-        self.store = torch.distributed.TCPStore(
-            address, port, None, False, timeout=limit, wait_for_workers=False
-        )
+JOINED: Dict[str, Any] = {}
+"""The store that this rank is connected to: a connection may cost seconds where names are looked up
+in vain, so that it is kept."""
 
 
-JOINED = Joined()
+def join(torch: Any, place: Message, seconds: float) -> None:
+    address, port, limit = str(place["address"]), int(place["port"]), timedelta(seconds=seconds)
+    JOINED["store"] = torch.distributed.TCPStore(
+        address, port, None, False, timeout=limit, wait_for_workers=False
+    )
 
 
 def questions() -> Iterator[Message]:
@@ -122,7 +105,7 @@ def answered(torch: Any, device: str, asked: Message, own: Message) -> None:
     number = asked.get("round")
     try:
         if asked["do"] == "join":
-            JOINED.join(torch, asked, JOIN_SECONDS)
+            join(torch, asked, JOIN_SECONDS)
             say(said="joined", **own)
         else:
             say(said="exchanged", round=number, seconds=exchanged(torch, device, asked))
@@ -137,20 +120,11 @@ def first_line(problem: BaseException) -> str:
 
 def timed(torch: Any, device: str, run: Callable[[], Any]) -> float:
     """Seconds of one run."""
-    if device.startswith("cuda"):
-        return on_gpu(torch, run)
     began = time.perf_counter()
     run()
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
     return max(time.perf_counter() - began, 1e-9)
-
-
-def on_gpu(torch: Any, run: Callable[[], Any]) -> float:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    run()
-    end.record()
-    end.synchronize()
-    return max(float(start.elapsed_time(end)) / 1e3, 1e-9)
 
 
 def exchanged(torch: Any, device: str, asked: Message) -> List[float]:
@@ -158,14 +132,14 @@ def exchanged(torch: Any, device: str, asked: Message) -> List[float]:
     import torch.distributed as dist
 
     limit = timedelta(seconds=float(asked["limit"]) / 2)  # to meet, and again to exchange
-    if JOINED.store is None:
-        JOINED.join(torch, asked, limit.total_seconds())
-    JOINED.store.set_timeout(limit)
+    if not JOINED:
+        join(torch, asked, limit.total_seconds())
+    JOINED["store"].set_timeout(limit)
     failed = True
     try:
         dist.init_process_group(
             "nccl" if device.startswith("cuda") else "gloo",
-            store=dist.PrefixStore(str(asked["group"]), JOINED.store),
+            store=dist.PrefixStore(str(asked["group"]), JOINED["store"]),
             rank=int(asked["place"]),
             world_size=2,
             timeout=limit,
@@ -175,13 +149,13 @@ def exchanged(torch: Any, device: str, asked: Message) -> List[float]:
         dist.all_reduce(tensor)  # the first call sets connections and buffers up
         found = []
         for _ in range(int(asked["repeats"])):
-            dist.all_reduce(step)
+            timed(torch, device, lambda: dist.all_reduce(step))
             found.append(timed(torch, device, lambda: dist.all_reduce(tensor)))
         failed = False
         return found
     finally:
         if failed:
-            JOINED.store = None  # an answer that came too late may stand in its connection
+            JOINED.clear()  # an answer that came too late may stand in its connection
         leave(dist, device, failed)
 
 

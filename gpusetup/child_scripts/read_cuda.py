@@ -73,15 +73,6 @@ class Failed(Exception):
         self.value = code
 
 
-def dotted(number: int) -> str | None:
-    """CUDA's way to write a version as a number.
-
-    >>> dotted(13000)
-    '13.0'
-    """
-    return "%d.%d" % (number // 1000, number % 1000 // 10) if number else None
-
-
 def mapped() -> str | None:
     """The libcuda file that is mapped into this process."""
     try:
@@ -93,7 +84,7 @@ def mapped() -> str | None:
     return "/" + ours[0].replace(" (deleted)", "") if ours else None
 
 
-say = ANSWERS.say
+say, dotted = ANSWERS.say, ANSWERS.dotted
 ASKED: Answer = {}
 """{"gpu": 1} while that GPU is asked."""
 

@@ -69,15 +69,7 @@ THROTTLE_REASONS = (
 
 
 say, plain, NotPlausible = ANSWERS.say, HEALTH.plain, ANSWERS.NotPlausible
-
-
-def dotted(number: int) -> str:
-    """CUDA's way to write a version as a number.
-
-    >>> dotted(12040)
-    '12.4'
-    """
-    return "%d.%d" % (number // 1000, number % 1000 // 10)
+dotted = ANSWERS.dotted
 
 
 def mig_instances(nvml: Any, handle: Any) -> list[str]:

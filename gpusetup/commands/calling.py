@@ -7,15 +7,14 @@ help of the Python API and of the assistants' tools come from them.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from gpusetup.commands.parser import command, parser_of, refuse_misplaced, refuse_pages
-from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.errors import GpuSetupError, UsageError, own_fault
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console, told
 
@@ -40,39 +39,30 @@ class Catcher(Console):
     def answer(self, document: object, text: object = None) -> None:
         self.document = document
 
-    def _write(self, text: str) -> None:
+    def script(self, text: str) -> None:
         """What is no document is for a screen."""
 
 
 def answered(name: str, values: Mapping[str, object], notify: Notify | None = None) -> object:
     """The document with which a command answers.
 
-    Raises GpuSetupError, as the command line would print it; a fault of our own too (exit 5).
-    TypeError is for values of a type that no option takes.
+    Raises GpuSetupError, as the command line would print it, without the passwords in what was
+    typed; a fault of our own too (exit 5). TypeError is for values of a type that no option takes.
     """
-    catcher = Catcher(notify or (lambda _: None))
-    with _without_secrets():
-        options, module = question(name, values), command(name)
+    catcher, module = Catcher(notify or (lambda _: None)), command(name)
+    try:
+        options = question(name, values)
         try:
             getattr(module, "caught", module.run)(options, catcher)
-        except GpuSetupError:
-            raise
         except Exception as problem:
-            failed = f"gpusetup itself failed: {type(problem).__name__}: {problem}"
-            hint = "please report it with the traceback"
-            raise GpuSetupError(failed, hint=hint) from problem
-    return catcher.document
-
-
-@contextmanager
-def _without_secrets() -> Iterator[None]:
-    """An error leaves without the passwords in what was typed."""
-    try:
-        yield
+            if isinstance(problem, GpuSetupError):
+                raise
+            raise own_fault(problem, "please report it with the traceback") from problem
     except GpuSetupError as problem:
         problem.message, problem.hint = told(problem)
         problem.args = (problem.message,)
         raise
+    return catcher.document
 
 
 @cache
@@ -91,23 +81,18 @@ def option_of(key: str) -> str:
     return OPTIONS.get(key, f"--{key.replace('_', '-')}")
 
 
-def question(name: str, values: Mapping[str, object]) -> argparse.Namespace:
+def question(name: str, values: Mapping[str, Any]) -> argparse.Namespace:
     """The options of a command with these values, each checked as if it were typed.
 
     Raises TypeError for a value that is none of what its option takes.
     """
-    parser, held, words = parser_of(name), {}, []
-    for key, value in values.items():
-        if key == "report":
-            held["report"] = value
-        elif isinstance(value, Snapshot):
-            held["machine_from"] = value
-        elif value == "list" and key == "machine":
-            raise UsageError("`list` is no machine", hint="`gpusetup doctor --from list`")
-        elif value is not None and key != "packages":
-            words += typed(name, key, value)
-    if packages := values.get("packages"):
-        words += ["--", *typed(name, "packages", packages)]
+    asked = {key: value for key, value in values.items() if value is not None}
+    held = {"report": asked.pop("report")} if "report" in asked else {}
+    if isinstance(asked.get("machine"), Snapshot):
+        held["machine_from"] = asked.pop("machine")
+    if asked.get("machine") == "list":
+        raise UsageError("`list` is no machine", hint="`gpusetup doctor --from list`")
+    parser, words = parser_of(name), words_of(name, asked)
     refuse_pages(words)
     options: argparse.Namespace = parser.parse_args(words)
     refuse_misplaced(parser, options)
@@ -115,33 +100,38 @@ def question(name: str, values: Mapping[str, object]) -> argparse.Namespace:
     return options
 
 
-def typed(name: str, key: str, value: Any) -> list[str]:
-    """A value as the words that a person would type."""
-    option, known = option_of(key), options_of(name)
-    kind, no = kind_of(known[option]), f"--no-{option[2:]}"
-    if isinstance(value, bool) and (kind == "boolean" or no in known):
-        return [option] if value else [no] * (no in known)
-    several = kind == "strings" and isinstance(value, Sequence) and not isinstance(value, str)
-    kinds = {"integer": (str, Path, Real), "boolean": ()}.get(kind, (str, Path))
-    each = [*value] if several else [value]
-    if not all(isinstance(one, kinds) and not isinstance(one, bool) for one in each):
-        raise TypeError(f"`{key}` is {KINDS[kind]}, not {type(value).__name__}")
-    return [f"{option}={one}" if known[option].option_strings else str(one) for one in each]
-
-
-KINDS = {
-    "string": "a text",
-    "strings": "a text, or a list of texts",
-    "integer": "a number",
-    "boolean": "true or false",
+KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "string": ("a text", (str, Path)),
+    "strings": ("a text, or a list of texts", (str, Path)),
+    "integer": ("a number", (str, Path, Real)),
+    "boolean": ("true or false", ()),
 }
-"""What an option takes -> what it is called."""
+"""What an option takes -> what it is called, and what is taken for one of it."""
 
 
-def kind_of(action: argparse.Action | None) -> str:
+def words_of(name: str, values: Mapping[str, Any]) -> list[str]:
+    """Values as the words that a person would type, the positional ones last."""
+    known, words, last = options_of(name), [], []
+    for key, value in values.items():
+        option = option_of(key)
+        kind, no = kind_of(known[option]), f"--no-{option[2:]}"
+        if isinstance(value, bool) and (kind == "boolean" or no in known):
+            words += [option] if value else [no] * (no in known)
+            continue
+        several = kind == "strings" and isinstance(value, Sequence) and not isinstance(value, str)
+        each = [*value] if several else [value]
+        what, types = KINDS[kind]
+        if not all(isinstance(one, types) and not isinstance(one, bool) for one in each):
+            raise TypeError(f"`{key}` is {what}, not {type(value).__name__}")
+        if known[option].option_strings:
+            words += [f"{option}={one}" for one in each]
+        else:
+            last += [str(one) for one in each]
+    return [*words, "--", *last] if last else words
+
+
+def kind_of(action: argparse.Action) -> str:
     """What an option takes: a key of `KINDS`. Of a version a number would lose digits: 2.10."""
-    if action is None:
-        return "string"
     if action.nargs == 0:
         return "boolean"
     if isinstance(action, argparse._AppendAction) or action.nargs not in (None, "?"):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import Action, ArgumentParser, Namespace
-from collections.abc import Iterator
+from argparse import ArgumentParser, Namespace
+from typing import Any
 
 from gpusetup.render.console import Console
 
@@ -15,8 +15,7 @@ EXAMPLES = (
     "gpusetup completion powershell | Out-String | Invoke-Expression",
 )
 SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
-FILES = ("CONFIG", "CSV", "FILE", "MACHINE", "OUT", "PATH")
-FOLDERS = ("DIR",)
+FILES = ("CONFIG", "CSV", "FILE", "MACHINE", "OUT", "PATH", "DIR")
 """What stands for a file or a folder in the help of an option."""
 
 
@@ -27,28 +26,20 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace, out: Console) -> int:
     import shtab
 
-    out.script(shtab.complete(completed(), options.shell))
-    return 0
-
-
-def completed() -> ArgumentParser:
-    """The parser of every command, with what each value may be."""
-    import shtab
-
     from gpusetup.commands.parser import build_parser
 
     parser = build_parser()
-    for action in every_action(parser):
-        if action.metavar in (*FILES, *FOLDERS):
-            kind = shtab.FILE if action.metavar in FILES else shtab.DIRECTORY
-            action.complete = kind  # type: ignore[attr-defined]
-    return parser
+    _complete_files(parser, shtab.FILE)
+    out.script(shtab.complete(parser, options.shell))
+    return 0
 
 
-def every_action(parser: ArgumentParser) -> Iterator[Action]:
-    """The options of a parser and of the commands below it."""
+def _complete_files(parser: ArgumentParser, files: Any) -> None:
+    """Tell the options of a parser, and of the commands below it, that files may follow."""
     from gpusetup.commands.parser import children_of
 
-    yield from parser._actions
+    for action in parser._actions:
+        if action.metavar in FILES:
+            action.complete = files  # type: ignore[attr-defined]
     for child in children_of(parser).values():
-        yield from every_action(child)
+        _complete_files(child, files)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_machine_options, add_timeout, gather
-from gpusetup.commands.doctor_answer import document, exit_code
-from gpusetup.errors import UsageError
+from gpusetup.commands.common import add_shared, gather
+from gpusetup.errors import GpuSetupError
+from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Snapshot
+from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.resolution import Request
 from gpusetup.render.console import Console
-from gpusetup.system.refused import blocked_by_files
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
+    from gpusetup.diagnosis.diagnose import Diagnosis
+    from gpusetup.model.documents import DoctorAnswer
 
 SUMMARY = (
     "Finds what is wrong with PyTorch and the GPU of this machine, and how to fix it. Reads only, "
@@ -27,178 +31,160 @@ EXAMPLES = (
     "gpusetup doctor --report thread.txt",
     'gpusetup doctor --gpu "RTX 4090" --driver 550.54.14',
 )
-
-
 EVERY = "every finding"
 """What `--explain` without an id asks for."""
+VERIFY_SECONDS = 300.0
 
 
 def configure(parser: ArgumentParser) -> None:
-    add_machine_options(parser)
-    add_timeout(parser)
-    parser.add_argument(
+    add = parser.add_argument
+    read = parser.add_mutually_exclusive_group()
+    add_shared(read, "--from", "--python")
+    read.add_argument(
         "--report",
         metavar="FILE",
         help="a text instead of this machine: collect_env, nvidia-smi, a traceback, a log, any "
         "mixture of them; `-` is stdin",
     )
-    _add_questions(parser)
-    _add_knowledge(parser)
-    group = parser.add_argument_group("answer")
-    group.add_argument("--strict", action="store_true", help="exit 1 for warnings, too")
-    group.add_argument("--format", choices=("text", "markdown"), default="text")
-    group.add_argument(
-        "--save", metavar="FILE", help="also write what was read to a file, without private data"
-    )
-    group.add_argument(
-        "--keep-private",
-        action="store_true",
-        help="keep names, home folders and UUIDs in --save and markdown",
-    )
-
-
-def _add_questions(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("question")
-    group.add_argument(
-        "--torch",
-        type=_torch_named,
-        metavar="SPEC",
-        help="the torch that you want: `2.5.1`, `>=2.6,<2.9`",
-    )
-    group.add_argument(
-        "--deep",
-        action="store_true",
-        help="also read the kernel's log, import torch and test it quickly",
-    )
-    group.add_argument(
-        "--gpu",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="check this environment for a host with this GPU (a name, or sm_86); repeatable",
-    )
-    group.add_argument("--driver", metavar="VERSION", help="and this driver")
-
-
-def _add_knowledge(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("knowledge")
-    group.add_argument(
-        "--explain",
-        metavar="ID",
-        nargs="?",
-        const=EVERY,
-        help="explain a finding, or list all of them",
-    )
-
-
-def _torch_named(text: str) -> str:
-    from gpusetup.resolver.spelled import torch_named
-
-    return torch_named(text)
+    add_shared(parser, "--timeout")
+    add_shared(parser, "--torch", "--gpu", "--driver")
+    deep = "also read the kernel's log, import torch and test it quickly"
+    add("--deep", action="store_true", help=deep)
+    told = "explain a finding, or list all of them"
+    add("--explain", metavar="ID", nargs="?", const=EVERY, help=told)
+    add("--strict", action="store_true", help="exit 1 for warnings, too")
+    private = "markdown is for sharing, without private data"
+    add("--format", choices=("text", "markdown"), default="text", help=private)
 
 
 def run(options: Namespace, out: Console) -> int:
     if options.explain:
-        return _tell(options, out)
+        return _tell(options.explain, out)
     from gpusetup.catalog.file import load_catalog
+    from gpusetup.resolver import check_request
 
     catalog = load_catalog()
-    request = asked_request(options.torch, catalog)
+    request = None if options.torch is None else Request(torch=options.torch)
+    if request:
+        check_request(request, catalog)
     other_host = bool(options.gpu or options.driver)
     snapshot = _gathered(options, out)
     if options.deep and snapshot.origin == "live" and not other_host:
-        from gpusetup.commands.doctor_deep import verified
-
         snapshot = replace(snapshot, events=(*snapshot.events, *verified(snapshot, out)))
     if other_host:
         from gpusetup.resolver.described import for_host
 
         snapshot = for_host(snapshot, options.gpu, options.driver, catalog)
-    return _answer(options, out, snapshot, catalog, request, other_host)
+    markdown = options.format == "markdown" and not out.json
+    if markdown:
+        from gpusetup.redaction import redact
 
-
-def _gathered(options: Namespace, out: Console) -> Snapshot:
-    """The machine that was asked about: a report's, an example, a file's, or this one."""
-    if options.report is None:
-        return gather(options, out, deep=options.deep, need_target=True)
-    if options.machine_from or options.python:
-        other = "--from" if options.machine_from else "--python"
-        raise UsageError(
-            f"`--report` and `{other}` exclude each other", hint="both name what is read"
-        )
-    from gpusetup.commands.report import snapshot_of
-
-    return snapshot_of(options.report)
-
-
-def _answer(
-    options: Namespace,
-    out: Console,
-    snapshot: Snapshot,
-    catalog: Catalog,
-    request: Request | None,
-    other_host: bool,
-) -> int:
+        snapshot = redact(snapshot)
     from gpusetup.diagnosis.diagnose import diagnose
 
-    if options.save:
-        save(for_sharing(snapshot, keep_private=options.keep_private), options.save)
-    if options.format == "markdown" and not out.json:
-        snapshot = for_sharing(snapshot, keep_private=options.keep_private)
     diagnosis = diagnose(snapshot, catalog, request, other_host=other_host)
     answer = document(diagnosis, catalog)
-    if out.json:
-        out.answer(answer)
-    elif options.format == "markdown":
+    if markdown:
         from gpusetup.render.markdown import doctor_markdown
 
         out.text(doctor_markdown(answer))
     else:
         from gpusetup.render.text import doctor_screen
 
-        out.answer(answer, doctor_screen(answer))
+        out.answer(answer, lambda: doctor_screen(answer))
     return exit_code(diagnosis, strict=options.strict)
 
 
-def asked_request(torch: str | None, catalog: Catalog) -> Request | None:
-    from gpusetup.resolver import check_request
+def _gathered(options: Namespace, out: Console) -> Snapshot:
+    """The machine that was asked about: a report's, an example, a file's, or this one."""
+    if options.report is None:
+        return gather(options, out, deep=options.deep, need_target=True)
+    from gpusetup.commands.report import snapshot_of
 
-    if torch is None:
-        return None
-    request = Request(torch=torch)
-    check_request(request, catalog)
-    return request
-
-
-# --- sharing, knowledge --------------------------------------------------------------------------
+    return snapshot_of(options.report)
 
 
-def save(snapshot: Snapshot, path: str) -> None:
-    """Write a snapshot that `--from` reads."""
-    from pathlib import Path
-
-    from gpusetup.probe.saved import dump_snapshot
-
-    with blocked_by_files(f"Cannot write {path}", "name another `--save`"):
-        Path(path).write_text(dump_snapshot(snapshot), encoding="utf-8")
-
-
-def for_sharing(snapshot: Snapshot, *, keep_private: bool) -> Snapshot:
-    """What may be pasted into a thread: the redacted snapshot, unless it is to stay as it is."""
-    from gpusetup.redaction import redact
-
-    return snapshot if keep_private else redact(snapshot)
-
-
-def _tell(options: Namespace, out: Console) -> int:
+def _tell(wanted: str, out: Console) -> int:
     from gpusetup.diagnosis.knowledge import as_known, record, records
     from gpusetup.model.documents import FindingAnswer, FindingsAnswer
-    from gpusetup.render.knowledge import explained, listed
+    from gpusetup.render.text import explained, listed
 
-    if options.explain != EVERY:
-        row = record(options.explain)
-        out.answer(FindingAnswer(finding=as_known(row)), explained(as_known(row)))
+    if wanted != EVERY:
+        known = as_known(record(wanted))
+        out.answer(FindingAnswer(finding=known), explained(known))
     else:
         rows = tuple(map(as_known, records()))
         out.answer(FindingsAnswer(findings=rows), listed(rows))
     return 0
+
+
+# --- the answer, for a report of a thread too ----------------------------------------------------
+
+
+def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
+    """0 healthy, or a loss of speed; 1 an error, not shown healthy, a failure that is named though
+    it lies outside the GPU's stack, torch's `False` in a text, or (strict) a warning."""
+    from gpusetup.causes.record import RECORDS
+    from gpusetup.diagnosis.ok import says_false
+
+    gravest = {finding.severity for finding in diagnosis.findings}
+    rootless = not any(finding.root for finding in diagnosis.findings)
+    told = diagnosis.snapshot.origin == "report"
+    failed = told and any(RECORDS[finding.id].failure for finding in diagnosis.findings)
+    unwell = failed or says_false(diagnosis.snapshot) or (rootless and diagnosis.cause != "ok")
+    bad = Severity.ERROR in gravest or unwell
+    return int(bad or (strict and Severity.WARNING in gravest))
+
+
+def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
+    """The public answer."""
+    from gpusetup.model.documents import DoctorAnswer
+    from gpusetup.resolver.offer import newest_of
+
+    decision, machine = diagnosis.decision, diagnosis.snapshot
+    return DoctorAnswer(
+        cause=diagnosis.cause,
+        confidence=diagnosis.confidence,
+        proof=diagnosis.proof,
+        certainty=diagnosis.certainty,
+        other_causes=diagnosis.other_causes,
+        next_reading=diagnosis.next_reading,
+        symptom=diagnosis.symptom,
+        program=diagnosis.program,
+        stage=diagnosis.stage,
+        findings=tuple(diagnosis.findings),
+        resolution=diagnosis.answer,
+        newest=newest_of(decision, machine) if decision else None,
+        snapshot=machine,
+        catalog_as_of=catalog.as_of,
+    )
+
+
+# --- `--deep` ------------------------------------------------------------------------------------
+
+
+def verified(snapshot: Snapshot, out: Console) -> Iterator[Event]:
+    """What the quick level of verify, run by the target's interpreter, could not do, as events."""
+    from gpusetup.commands.verify import document_of
+    from gpusetup.system.processes import run as start
+    from gpusetup.system.system import HOLD_BACK
+
+    python = snapshot.python.executable
+    silent = any(event.kind == "child-failed" for event in snapshot.events)
+    if silent or not python or not snapshot.torch.installed or not snapshot.gpus:
+        return
+    out.talk("verifying torch in the target")
+    folder = str(Path(__file__).resolve().parent.parent / "verify")
+    argv = (sys.executable, "-I", "-S", HOLD_BACK, python, folder, "--level", "quick", "--json")
+    said = start(argv, timeout=VERIFY_SECONDS)
+    try:
+        checks = [
+            (one.name, one.device, one.status, one.detail) for one in document_of(said).checks
+        ]
+    except GpuSetupError as problem:
+        checks = [("verify", "", "crashed", said.problem or problem.message)]
+    for name, device, status, detail in checks:
+        if status in ("failed", "crashed"):
+            values = {"name": name, "device": device, "status": status}
+            text = f"{name} on {device}: {detail}" if device else f"{name} {detail}"
+            yield Event(kind="gpu-check-failed", values=values, source="verify", text=text)

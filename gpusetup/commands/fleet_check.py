@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 
-from gpusetup.commands.common import add_timeout, system_for
+from gpusetup.commands.common import add_shared, system_for
 from gpusetup.errors import Unsatisfiable
 from gpusetup.render.console import Console
 
@@ -21,27 +21,23 @@ EXAMPLES = (
 )
 
 
-LIMIT_WORDS = "how long the driver may take to answer (3.5, the longest)"
-
-
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--profile", metavar="FILE", help="what `fleet check --json` said of a sound node"
+    add_shared(parser, "--profile")
+    add_shared(
+        parser, "--timeout", help="how long the driver may take to answer (3.5, the longest)"
     )
-    add_timeout(parser, LIMIT_WORDS)
 
 
 def run(options: Namespace, out: Console) -> int:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.fleet.node_check import checked
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
+    from gpusetup.render.language import ERROR, GOOD, Row, Screen
 
     expected = expected_of(options.profile)
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
     record = read_node(system_for(out), limit)
     answer = checked(name_of_node(), record, expected, load_catalog())
-    from gpusetup.render.language import ERROR, GOOD, Row, Screen
-
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
     out.answer(answer, Screen((Row(state, f": {answer.reason}", hang=2),)))
     return 0 if answer.ok else Unsatisfiable.exit_code

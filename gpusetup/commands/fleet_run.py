@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_limit
+from gpusetup.commands.common import add_shared
 from gpusetup.commands.fleet_show import add_nodes, shown
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
-from gpusetup.render.language import plain
+from gpusetup.render.language import plural
 from gpusetup.system.refused import blocked_by_files
+from gpusetup.system.signals import interruptible
 
 if TYPE_CHECKING:
     from gpusetup.fleet.engines.engine import Engine, Wish
@@ -36,55 +36,43 @@ EXAMPLES = (
 )
 ONLY = {
     "partition": "slurm",
+    "after": "slurm",
     "image": "kubernetes",
     "namespace": "kubernetes",
     "runtime_class": "kubernetes",
 }
-"""What one engine alone takes."""
+"""What one engine alone takes; `after` is what follows `--`, options of srun."""
 
 
 def configure(parser: ArgumentParser) -> None:
     parser.takes_command = True  # type: ignore[attr-defined]
     add_nodes(parser)
     group = parser.add_argument_group("by which engine")
-    one = group.add_mutually_exclusive_group()
-    one.add_argument("--slurm", action="store_true", help="an exclusive job on each idle node")
-    one.add_argument("--hosts", metavar="FILE", help="ssh to each host of a file")
-    one.add_argument(
-        "--ray",
-        metavar="ADDRESS",
-        help="an actor on each node of a Ray cluster; `auto`: the running one",
-    )
-    one.add_argument(
-        "--kubernetes",
-        nargs="?",
-        const="jobs",
-        choices=("jobs", "daemonset"),
-        help="a Job on each idle node; daemonset: print one that checks nodes from now on",
-    )
-    group.add_argument("--partition", metavar="NAME", help="Slurm: only this partition")
-    group.add_argument(
-        "--image", metavar="IMAGE", help="Kubernetes: an image with gpusetup and your torch"
-    )
-    group.add_argument("--namespace", metavar="NAME", help="Kubernetes: default, if not given")
-    group.add_argument("--runtime-class", metavar="NAME", help="Kubernetes: nvidia, if needed")
+    add, one = group.add_argument, group.add_mutually_exclusive_group(required=True).add_argument
+    one("--slurm", action="store_true", help="an exclusive job on each idle node")
+    one("--hosts", metavar="FILE", help="ssh to each host of a file")
+    ray = "an actor on each node of a Ray cluster; `auto`: the running one"
+    one("--ray", metavar="ADDRESS", help=ray)
+    jobs = "a Job on each idle node; daemonset: print one that checks nodes from now on"
+    kinds = ("jobs", "daemonset")
+    one("--kubernetes", nargs="?", const="jobs", choices=kinds, help=jobs)
+    add("--partition", metavar="NAME", help="Slurm: only this partition")
+    image = "Kubernetes: an image with gpusetup and your torch"
+    add("--image", metavar="IMAGE", help=image)
+    add("--namespace", metavar="NAME", help="Kubernetes: default, if not given")
+    add("--runtime-class", metavar="NAME", help="Kubernetes: nvidia, if needed")
     group = parser.add_argument_group("what each node does")
-    group.add_argument(
-        "--level", choices=("quick", "standard", "stress"), default="quick", help="verify's level"
-    )
-    group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
-    group.add_argument("--python", metavar="PATH", help="the Python whose torch is tested")
-    group.add_argument(
-        "--node-python",
-        metavar="PATH",
-        help="the Python on the nodes that has gpusetup (this one's path; Ray: the workers' own)",
-    )
+    add = group.add_argument
+    levels = ("quick", "standard", "stress")
+    add("--level", choices=levels, default="quick", help="verify's level")
+    add_shared(group, "--device", "--python")
+    own = "the Python on the nodes that has gpusetup (this one's path; Ray: the workers' own)"
+    add("--node-python", metavar="PATH", help=own)
+    add_shared(group, "--limit", help="for each node (by level: 300, 1200, 600)")
     group = parser.add_argument_group("how")
     group.add_argument("--print", action="store_true", help="only show what would be submitted")
-    group.add_argument(
-        "--into", metavar="DIR", help=f"new folder for the records ({USUAL_FOLDER}-DATE)"
-    )
-    add_limit(group, "for each node (by level: 300, 1200, 600)")
+    folder = f"new folder for the records ({USUAL_FOLDER}-DATE)"
+    group.add_argument("--into", metavar="DIR", help=folder)
 
 
 def run(options: Namespace, out: Console) -> int:
@@ -102,10 +90,13 @@ def run(options: Namespace, out: Console) -> int:
     if options.print:
         out.text(engine.plan())
         return 0
-    out.talk(_first(engine, into))
+    each = f"{plural(len(engine.nodes), 'node')}, each for {engine.work.limit:g} s at most"
+    if engine.more_seconds:
+        each += f", and {engine.more_seconds:g} s more to begin and to end"
+    out.talk(f"{engine.title} {each}; records go to {into}")
     with blocked_by_files(f"Cannot make {into}", "name another `--into`"):
         into.mkdir(parents=True, exist_ok=True)
-    with _signals_interrupt():
+    with interruptible():  # so that nothing that was submitted stays behind
         _ask_all(engine, into, out)
     if len(engine.left_alone) and not any(into.iterdir()):
         raise Blocked("No node was idle when its turn came", hint="the same again, later")
@@ -114,19 +105,10 @@ def run(options: Namespace, out: Console) -> int:
 
 
 def _refuse_what_is_not_meant(options: Namespace) -> None:
-    engines = ("slurm", "hosts", "ray", "kubernetes")
-    engine = next((name for name in engines if getattr(options, name)), None)
-    if engine is None:
-        raise UsageError(
-            "`fleet run` asks by an engine, and none is named",
-            hint="one of `--slurm`, `--ray ADDRESS`, `--kubernetes`, `--hosts FILE`",
-        )
     for name, owner in ONLY.items():
-        if getattr(options, name) is not None and owner != engine:
-            flag = f"--{name.replace('_', '-')}"
+        if getattr(options, name) and not getattr(options, owner):
+            flag = f"--{name.replace('_', '-')}" if name != "after" else "--"
             raise UsageError(f"`{flag}` is for `--{owner}`", hint="name that engine, too")
-    if options.after and engine != "slurm":
-        raise UsageError("what follows `--` is for `--slurm`: options of srun")
 
 
 def _wish(options: Namespace) -> Wish:
@@ -192,18 +174,6 @@ def _folder(options: Namespace) -> Path:
     return folder
 
 
-def _first(engine: Engine, into: Path) -> str:
-    """What is going to happen, in one line."""
-    from gpusetup.fleet.engines.engine import AT_ONCE
-
-    count = len(engine.nodes)
-    together = f", {min(AT_ONCE, count)} at once" if count > 1 else ""
-    each = f"{count} node{'s' * (count != 1)}{together}, each for {engine.work.limit:g} s at most"
-    if engine.more_seconds:
-        each += f", and {engine.more_seconds:g} s more to begin and to end"
-    return f"{engine.title} {each}; records go to {plain(str(into))}"
-
-
 def _ask_all(engine: Engine, into: Path, out: Console) -> None:
     from gpusetup.fleet.engines.engine import conducted
     from gpusetup.fleet.work import keep
@@ -213,24 +183,8 @@ def _ask_all(engine: Engine, into: Path, out: Console) -> None:
         for done, (node, said) in enumerate(answers, 1):
             if why := engine.taken(said):
                 engine.left_alone[node] = why
-                out.talk(f"{node}: left alone, {plain(why)}")
+                out.talk(f"{node}: left alone, {why}")
             else:
                 problem = keep(into, node, said)
-                out.talk(f"{node}: {plain(problem or 'answered')} ({said.seconds:.0f} s)")
+                out.talk(f"{node}: {problem or 'answered'} ({said.seconds:.0f} s)")
             CLOCK.reached(done, len(engine.nodes), "nodes", began)
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """A logout ends the run as a Ctrl-C does, so that nothing that was submitted stays behind."""
-    import signal
-
-    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {
-        name: signal.signal(getattr(signal, name), signal.default_int_handler) for name in names
-    }
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)

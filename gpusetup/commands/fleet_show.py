@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
+from gpusetup.commands.common import add_shared
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.fleet.folder import Records, read_folder
 from gpusetup.fleet.judge import Judge
@@ -38,7 +39,7 @@ def add_nodes(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--nodes", metavar="LIST", help="the nodes that should have a record: gpu[001-016],login1"
     )
-    parser.add_argument("--profile", metavar="FILE", help="a sound node's `fleet check --json`")
+    add_shared(parser, "--profile")
     parser.set_defaults(strict=False)
 
 

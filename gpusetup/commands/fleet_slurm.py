@@ -6,6 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from gpusetup.commands.common import add_shared
 from gpusetup.errors import UsageError
 from gpusetup.render.console import Console
 from gpusetup.system.refused import blocked_by_files
@@ -24,35 +25,25 @@ PREFIX = "/etc/slurm/gpusetup"
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument("what", choices=("print", "install"), help="show or write the files")
-    parser.add_argument("--prefix", metavar="DIR", help=f"install: where to; print: {PREFIX}")
-    parser.add_argument("--profile", metavar="FILE", help="a sound node's `fleet check --json`")
+    parser.add_argument("--prefix", metavar="DIR", help=f"the folder of the files ({PREFIX})")
+    add_shared(parser, "--profile")
 
 
 def run(options: Namespace, out: Console) -> int:
-    return {"print": _print, "install": _install}[options.what](options, out)
-
-
-def _print(options: Namespace, out: Console) -> int:
-    from gpusetup.fleet.slurm_files import files
-
-    prefix = str(Path(options.prefix or PREFIX).absolute())
-    for name, text in files(sys.executable, prefix, options.profile).items():
-        out.text(f"# --- {prefix}/{name}\n{text}\n")
-    return 0
-
-
-def _install(options: Namespace, out: Console) -> int:
     from gpusetup.fleet.slurm_files import files
     from gpusetup.install.switching.files import write_safely
 
+    prefix = Path(options.prefix or PREFIX).absolute()
+    written = files(sys.executable, str(prefix), options.profile)
+    if options.what == "print":
+        for name, text in written.items():
+            out.text(f"# --- {prefix}/{name}\n{text}\n")
+        return 0
     if not options.prefix:
         raise UsageError(
-            "`install` writes prolog.sh, health.sh and slurm.conf.gpusetup into the folder of "
-            "`--prefix`, and none is named",
+            "`install` writes programs into the folder of `--prefix`, and none is named",
             hint=f"`gpusetup fleet slurm install --prefix {PREFIX}`; `print` shows them",
         )
-    prefix = Path(options.prefix).absolute()
-    written = files(sys.executable, str(prefix), options.profile)
     with blocked_by_files("Cannot write"):
         prefix.mkdir(parents=True, exist_ok=True)
         for name, text in written.items():

@@ -7,13 +7,11 @@ import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_limit
+from gpusetup.commands.common import add_shared
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
-from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
-    from gpusetup.fleet.sweep.judge import Result
     from gpusetup.verify.ranks.launch import Rank
 
 LIMIT_SECONDS = 30.0
@@ -37,9 +35,8 @@ EXAMPLES = (
 
 
 def configure(group: ArgumentParser) -> None:
-    group.add_argument("--device", default="auto", metavar="NAME", help="as verify takes it")
-    group.add_argument("--python", metavar="PATH", help="the Python whose torch is used")
-    add_limit(group, f"for each round ({LIMIT_SECONDS:g})")
+    add_shared(group, "--device", "--python")
+    add_shared(group, "--limit", help=f"for each round ({LIMIT_SECONDS:g})")
 
 
 def run(options: Namespace, out: Console) -> int:
@@ -51,7 +48,7 @@ def run(options: Namespace, out: Console) -> int:
         rank = rank_in(os.environ)
         if rank is None:
             raise UsageError(NO_LAUNCHER, hint=LAUNCHERS)
-        return _lead(rank, options, out) if rank.rank == 0 else _follow(rank, options, out)
+        return (_follow if rank.rank else _lead)(rank, options, out)
     except Stop as problem:
         kind = UsageError if isinstance(problem, WrongQuestion) else Blocked
         raise kind(problem.message, hint=problem.hint) from problem
@@ -69,7 +66,7 @@ def _worker(options: Namespace, device: str) -> tuple[str, ...]:
 def _lead(rank: Rank, options: Namespace, out: Console) -> int:
     from gpusetup.fleet.sweep.answer import answer
     from gpusetup.fleet.sweep.lead import MEET_SECONDS, Leader
-    from gpusetup.render.sweep import sweep_screen
+    from gpusetup.render.fleet import sweep_screen
 
     worker = _worker(options, f"{options.device}:{rank.local}")
     leader, code = Leader(rank, worker, _worker(options, "store")), 1
@@ -77,8 +74,7 @@ def _lead(rank: Rank, options: Namespace, out: Console) -> int:
         out.talk(f"{rank.world} ranks; waiting for them at most {MEET_SECONDS:g} s")
         leader.meet()
         began = time.monotonic()
-        limit = options.limit or LIMIT_SECONDS
-        sweep = leader.sweep(limit, lambda result: _tell(result, out))
+        sweep = leader.sweep(options.limit or LIMIT_SECONDS)
         hosts = {number: leader.host(number) for number in range(rank.world)}
         found = answer(sweep, leader.absent, hosts, time.monotonic() - began)
         code = 0 if found.ok else Unsatisfiable.exit_code
@@ -86,13 +82,6 @@ def _lead(rank: Rank, options: Namespace, out: Console) -> int:
         return code
     finally:
         leader.end(code)
-
-
-def _tell(result: Result, out: Console) -> None:
-    asked = result.round
-    what = f"{asked.stage}{' again' * asked.again}"
-    silent = f", silent: {list(result.silent)}" if result.silent else ""
-    out.debug(f"round {asked.number}: {what}, {len(asked.asked)} ranks{silent}")
 
 
 def _follow(rank: Rank, options: Namespace, out: Console) -> int:
@@ -104,7 +93,6 @@ def _follow(rank: Rank, options: Namespace, out: Console) -> int:
     end = take_part(spoke, worker)
     if not end:
         out.talk(
-            f"error: rank {rank.rank} on {plain(rank.host)}: rank 0 at {plain(rank.address)} ended "
-            "without a word"
+            f"error: rank {rank.rank} on {rank.host}: rank 0 at {rank.address} ended without a word"
         )
     return int(end.get("exit", Unsatisfiable.exit_code))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from gpusetup.errors import UsageError
-from gpusetup.model.frozen import replace
+from gpusetup.commands.common import add_shared
 from gpusetup.render.console import Console
 
 SUMMARY = """Keeps pip and uv from replacing torch and the packages that need it, by a constraints
@@ -21,15 +20,11 @@ EXAMPLES = (
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--write",
-        action="store_true",
-        help="write the constraints file and pip's setting into the environment",
-    )
-    parser.add_argument("--undo", action="store_true", help="remove the files that the guard wrote")
-    parser.add_argument(
-        "--python", metavar="PATH", help="the environment: its Python, or its folder"
-    )
+    add = parser.add_mutually_exclusive_group().add_argument
+    files = "write the constraints file and pip's setting into the environment"
+    add("--write", action="store_true", help=files)
+    add("--undo", action="store_true", help="remove the files that the guard wrote")
+    add_shared(parser, "--python")
 
 
 def run(options: Namespace, out: Console) -> int:
@@ -38,48 +33,35 @@ def run(options: Namespace, out: Console) -> int:
     from gpusetup.install.target.find import check_target, layout_of
     from gpusetup.install.target.layout import distributions, versions
     from gpusetup.probe.target import choose_target
-    from gpusetup.render.guard import guard_screen, written
+    from gpusetup.render.guard import guard_screen
     from gpusetup.system.system import System
 
-    if options.write and options.undo:
-        raise UsageError("`--write` and `--undo` exclude each other", hint="name one of them")
+    state: guard.State = "unchanged"
     system = System()
     layout = layout_of(system, choose_target(system, options.python).python)
     prefix = Path(layout.prefix)
     if options.write or options.undo:
         check_target(layout)
     if options.undo:
-        return _undo(prefix, out)
-    pins = guard.guarded(versions(distributions(layout)))
-    if options.write:
-        guard.require_one_set(pins)
-    files, notes = guard.planned(guard.places_of(prefix, pins), now())
-    answer = guard.GuardAnswer(
-        state="shown",
-        target=str(prefix),
-        pins=pins,
-        files=files,
-        settings=guard.settings_for(prefix),
-        notes=notes,
-    )
-    if not answer.files:
-        answer = replace(answer, state="unchanged")
-    if not (options.write and answer.files):
-        out.answer(answer, guard_screen(answer, write=options.write))
-        return 0
-    out.talk(guard_screen(answer, write=True))
-    guard.write(answer.files)
-    answer = replace(answer, state="written")
-    out.answer(answer, written(answer))
-    return 0
-
-
-def _undo(prefix: Path, out: Console) -> int:
-    from gpusetup.install import guard
-    from gpusetup.render.guard import undone
-
-    paths = guard.undo(prefix)
-    state: guard.State = "restored" if paths else "unchanged"
-    answer = guard.GuardAnswer(state=state, target=str(prefix))
-    out.answer(answer, undone(answer, paths))
+        files = tuple(guard.GuardFile(path=path, text="") for path in guard.undo(prefix))
+        state = "restored" if files else state
+        answer = guard.GuardAnswer(state=state, target=str(prefix), files=files)
+    else:
+        pins = guard.guarded(versions(distributions(layout)))
+        if options.write:
+            guard.require_one_set(pins)
+        files, notes = guard.planned(guard.places_of(prefix, pins), now())
+        if options.write:
+            guard.write(files)
+        if files:
+            state = "written" if options.write else "shown"
+        answer = guard.GuardAnswer(
+            state=state,
+            target=str(prefix),
+            pins=pins,
+            files=files,
+            settings=guard.settings_for(prefix),
+            notes=notes,
+        )
+    out.answer(answer, guard_screen(answer))
     return 0

@@ -6,15 +6,9 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 
-from gpusetup.commands.common import (
-    add_backend_options,
-    add_file_options,
-    add_machine_options,
-    read_listed,
-)
+from gpusetup.commands.common import add_shared, read_listed
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.render.console import Console
-from gpusetup.resolver.spelled import torch_named
 
 SUMMARY = """Installs the PyTorch that fits this machine into an environment, and tests it. It shows
 everything first and asks. If the test fails, it restores the previous packages."""
@@ -52,105 +46,58 @@ def run(options: Namespace, out: Console) -> int:
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "packages",
-        nargs="*",
-        metavar="PACKAGE",
-        help="torchvision, torchaudio (in the version for this torch), or any other package",
-    )
-    add_file_options(parser)
-    parser.add_argument(
-        "--torch",
-        type=torch_named,
-        metavar="SPEC",
-        help="2.5.1, or a specifier such as '>=2.6,<2.9'",
-    )
-    add_backend_options(parser)
-    parser.add_argument(
+    add = parser.add_argument
+    words = "torchvision, torchaudio (in the version for this torch), or any other package"
+    add("packages", nargs="*", metavar="PACKAGE", help=words)
+    add_shared(parser, "-r --requirements", "--backend", "--index")
+    version = parser.add_mutually_exclusive_group()
+    add_shared(version, "--torch")
+    newest = "install the newest torch that fits"
+    version.add_argument("--upgrade", action="store_true", help=newest)
+    target = parser.add_mutually_exclusive_group()
+    add_shared(target, "--from", "--python")
+    target.add_argument(
         "--venv",
         type=lambda named: named and os.path.abspath(named),  # noqa: PTH100  # `D:.venv` too
         metavar="DIR",
         help="the environment; it is created if it does not exist",
     )
-    parser.add_argument(
-        "--index",
-        dest="index_root",
-        metavar="URL",
-        help="a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX)",
-    )
-    parser.add_argument(
-        "--download", metavar="DIR", help="only download the wheels into a folder, for `--offline`"
-    )
-    parser.add_argument(
-        "--offline",
-        dest="wheelhouse",
-        metavar="DIR",
-        help="install from such a folder, without network",
-    )
-    parser.add_argument(
-        "--project",
-        metavar="FILE",
-        nargs="?",
-        const="pyproject.toml",
-        help="write versions and torch's index into a uv project instead (pyproject.toml)",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    parser.add_argument("--no-verify", action="store_true", help="do not test the result")
-    state = parser.add_argument_group("afterwards")
-    state.add_argument(
-        "--undo", action="store_true", help="restore what the last installation replaced"
-    )
-    parser.add_argument("--upgrade", action="store_true", help="install the newest torch that fits")
+    files = parser.add_mutually_exclusive_group().add_argument
+    fetched = "only download the wheels into a folder, for `--offline`"
+    files("--download", metavar="DIR", help=fetched)
+    without = "install from such a folder, without network"
+    files("--offline", dest="wheelhouse", metavar="DIR", help=without)
+    uv = "write versions and torch's index into a uv project instead (pyproject.toml)"
+    add("--project", metavar="FILE", nargs="?", const="pyproject.toml", help=uv)
+    add("--dry-run", action="store_true", help="only show what would be done")
+    add("-y", "--yes", action="store_true", help="do not ask")
+    add("--no-verify", action="store_true", help="do not test the result")
+    add("--undo", action="store_true", help="restore what the last installation replaced")
     host = parser.add_argument_group("an image for another host")
-    host.add_argument(
-        "--gpu",
-        dest="for_gpu",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="install for a host with this GPU (a name, or sm_86); repeatable",
-    )
-    host.add_argument("--driver", dest="for_driver", metavar="VERSION", help="and this driver")
-    add_machine_options(parser)
-
-
-EXCLUSIVE = (
-    ("--python", "python", "--venv", "venv"),
-    ("--from", "machine_from", "--venv", "venv"),
-    ("--download", "download", "--offline", "wheelhouse"),
-    ("--upgrade", "upgrade", "--torch", "torch"),
-)
+    add_shared(host, "--gpu", dest="for_gpu")
+    add_shared(host, "--driver", dest="for_driver")
 
 
 def check_usage(options: Namespace) -> None:
     """Contradictions, before anything is read."""
     if options.index_root:
-        from gpusetup.install.settings.index_root import index_root_of
+        from gpusetup.install.request import index_root_of
 
         index_root_of(options.index_root, {}, "")
-    given = vars(options)
-    for word, one, other, key in EXCLUSIVE:
-        if given[one] and given[key]:
-            raise UsageError(f"`{word}` and `{other}` exclude each other")
     if options.machine_from and not (options.dry_run or options.project):
         raise UsageError(
             "`--from` describes another machine, where nothing can be installed from here",
             hint="add `--dry-run` to see the steps for it",
         )
-    if options.undo and options.project:
-        raise UsageError(
-            "`--undo` is about an environment, `--project` about a file",
-            hint="the project's version control brings the previous file back",
-        )
+    if options.machine_from and options.wheelhouse:
+        raise UsageError("`--from` and `--offline` exclude each other")
     wanted = options.packages or options.torch or options.upgrade or options.for_gpu
-    if options.undo and (wanted or options.machine_from):
+    if options.undo and (wanted or options.machine_from or options.project):
         raise UsageError(
             "`--undo` installs nothing",
             hint="it takes `--python` or `--venv` to name the target",
         )
-    asks = not options.dry_run and not options.yes
-    if asks and not sys.stdin.isatty():
+    if not options.dry_run and not options.yes and not sys.stdin.isatty():
         does = "undoes" if options.undo else "installs"
         raise UsageError(
             "There is no terminal to ask on",

@@ -18,7 +18,7 @@ from gpusetup.install.described import by_conda, describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
 from gpusetup.install.job import new_job
 from gpusetup.install.log import Log
-from gpusetup.install.make_plan import plan_task
+from gpusetup.install.make_plan import free_bytes, plan_task
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove, prove
 from gpusetup.install.recovery import (
@@ -30,7 +30,6 @@ from gpusetup.install.refusals import refuse_unnamed_base
 from gpusetup.install.request import InstallRequest, question_of
 from gpusetup.install.switching import change
 from gpusetup.install.switching.journal import STORE, UNDO, read_journal
-from gpusetup.install.target.disk_space import free_bytes
 from gpusetup.install.target.find import (
     Target,
     check_leaving,
@@ -49,7 +48,7 @@ from gpusetup.probe.target import choose_target
 from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
-from gpusetup.render.language import Screen, plain
+from gpusetup.render.language import Screen
 from gpusetup.render.progress import fetching
 from gpusetup.resolver.companions import pinned_in_words
 from gpusetup.system.system import System
@@ -64,10 +63,7 @@ class Session:
     def __init__(self, options: Namespace, out: Console, log: Log) -> None:
         self.options, self.out = options, out
         self.request = request_of(options)
-        self.job = new_job(log, self.talk, partial(fetching, out.talk))
-
-    def talk(self, text: str) -> None:
-        self.out.talk(plain(text))
+        self.job = new_job(log, out.talk, partial(fetching, out.talk))
 
     def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> int:
         """Show what will be done, ask, do it; the exit code."""
@@ -146,7 +142,7 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
     """The target and the machine around it, both read after an interrupted installation was ended:
     what it leaves is not what there is."""
     request, options = session.request, session.options
-    recover_unfinished(target_folder(request), session.talk, dry_run=request.dry_run)
+    recover_unfinished(target_folder(request), session.out.talk, dry_run=request.dry_run)
     venv = request.venv
     if venv is not None:
         is_new = venv_to_make(venv)
@@ -200,7 +196,7 @@ def _plan_screen(plan: Plan, answer: InstallAnswer) -> Screen:
 
 def _by_conda(session: Session, machine: Snapshot) -> int:
     """conda's own command is shown: another installer would leave two torches in one place."""
-    answer, screen = _described(session.request, session.talk, machine)
+    answer, screen = _described(session.request, session.out.talk, machine)
     session.out.answer(answer, screen)
     if session.request.dry_run or answer.state == "unchanged":
         return 0
@@ -218,7 +214,7 @@ def _by_conda(session: Session, machine: Snapshot) -> int:
 def undo(session: Session) -> int:
     """The packages that the last installation replaced come back."""
     request, job, folder = session.request, session.job, target_folder(session.request)
-    ended = recover_unfinished(folder, session.talk, dry_run=request.dry_run)
+    ended = recover_unfinished(folder, session.out.talk, dry_run=request.dry_run)
     if ended and ended.phase != "keeping":  # to end it was the undo
         answer = InstallAnswer(
             state="restored", target=str(folder), before=ended.after, after=ended.before, steps=()
@@ -261,7 +257,7 @@ def _download(session: Session, target: Target, task: Task) -> int:
 
     def done() -> Done:
         text = fetch_into_folder(job, plan)
-        return plan_answer(job, plan, None), plain(f"{text}\n"), True
+        return plan_answer(job, plan, None), f"{text}\n", True
 
     return session.carry_out(planned, _plan_screen(plan, planned), done)
 
@@ -269,7 +265,7 @@ def _download(session: Session, target: Target, task: Task) -> int:
 def show_described(options: Namespace, out: Console) -> int:
     """The commands as one would type them on the machine that is described; nothing is asked."""
     machine = gather(options, out)
-    out.answer(*_described(request_of(options), lambda text: out.talk(plain(text)), machine))
+    out.answer(*_described(request_of(options), out.talk, machine))
     return 0
 
 

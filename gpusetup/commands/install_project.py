@@ -25,7 +25,6 @@ from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 from gpusetup.render.install import project_screen
-from gpusetup.render.language import plain
 from gpusetup.resolver.described import for_host
 
 UNWRITTEN = (
@@ -55,7 +54,7 @@ def edit_project(options: Namespace, out: Console) -> int:
     root = without_credentials(request.root)
     changed = edited(text, resolution, load_catalog(), packages=asked.family, root=root)
     if root != request.root:
-        out.talk(plain(UNWRITTEN))
+        out.talk(UNWRITTEN)
     old, new = text.splitlines(keepends=True), changed.splitlines(keepends=True)
     diff = "".join(difflib.unified_diff(old, new, str(path), str(path)))
     there = versions_named(parse(changed))

@@ -10,16 +10,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_timeout, patience_of, seconds_named
+from gpusetup.commands.common import add_shared, patience_of, seconds
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
-from gpusetup.render.language import plain
 
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.sample import Nvml
-    from gpusetup.monitor.tree import Tree
 
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
 end it prints the figures, one verdict (good, input-starved, launch-bound, communication-bound,
@@ -47,63 +45,51 @@ SOURCE = "nvml"
 def configure(parser: ArgumentParser) -> None:
     parser.takes_command = True  # type: ignore[attr-defined]
     parser.usage = "gpusetup monitor [SECONDS] [options] [-- COMMAND ...]"
-    add = parser.add_argument
-    add("seconds", nargs="?", type=length, default=0.0, metavar="SECONDS",
-        help="how long; without it until Ctrl-C, or the end of the command")  # fmt: skip
-    add("--once", action="store_true", help="print one sample, without a verdict")
-    add(
-        "--interval", type=interval, default=1.0, metavar="SECONDS", help="time between samples (1)"
-    )
-    add("--gpu", action="append", default=[], metavar="INDEX|UUID",
-        help="only this GPU; repeatable (default: those of CUDA_VISIBLE_DEVICES)")  # fmt: skip
-    add("--pid", type=int, metavar="PID",
-        help="also watch this process and its children, until it ends")  # fmt: skip
-    add_timeout(parser)
-    add("--replay", metavar="FILE",
+    add, how = parser.add_argument, parser.add_mutually_exclusive_group().add_argument
+    long = "how long; without it until Ctrl-C, or the end of the command"
+    add("seconds", nargs="?", type=length, default=0.0, metavar="SECONDS", help=long)
+    how("--once", action="store_true", help="print one sample, without a verdict")
+    apart, each = seconds(FASTEST_SECONDS, 86400), "time between samples (1)"
+    add("--interval", type=apart, default=1.0, metavar="SECONDS", help=each)
+    some = "only this GPU; repeatable (default: those of CUDA_VISIBLE_DEVICES)"
+    add("--gpu", action="append", default=[], metavar="INDEX|UUID", help=some)
+    there = "also watch this process and its children, until it ends"
+    how("--pid", type=int, metavar="PID", help=there)
+    add_shared(parser, "--timeout")
+    how(
+        "--replay",
+        metavar="FILE",
         help="judge a recording instead of watching: what `--json` wrote, or a log of "
         "nvidia-smi (--query-gpu csv, dmon) or dcgmi dmon; a command after `--` is not "
-        "run then, it says what ran")  # fmt: skip
-    add("--demo", action="store_true",
-        help="show what a training's run looks like, on any machine: a composed recording is "
-        "replayed")  # fmt: skip
+        "run then, it says what ran",
+    )
+    demo = "show what a training's run looks like, on any machine: a composed recording is replayed"
+    how("--demo", action="store_true", help=demo)
 
 
 def length(text: str) -> float:
     """Seconds; a word here is most likely a command without its `--`."""
     try:
-        return seconds_named(text, 0, 366 * 86400)
+        return seconds(0, 366 * 86400)(text)
     except ArgumentTypeError:
         problem = f"{text!r} is no number of seconds; a command comes after `--`"
         raise ArgumentTypeError(problem) from None
 
 
-def interval(text: str) -> float:
-    """Seconds between two samples."""
-    return seconds_named(text, FASTEST_SECONDS, 86400)
-
-
 def run(options: Namespace, out: Console) -> int:
+    if options.after and (options.once or options.demo or options.pid is not None):
+        raise UsageError(
+            "`--once`, `--pid` and `--demo` run no command", hint="leave the command out"
+        )
     if options.demo:
-        if options.after or options.replay or options.pid is not None:
-            raise UsageError("`--demo` shows its own recording", hint="leave the rest out")
         options.replay, options.after = str(DEMO), DEMO_COMMAND
-    checked(options)
-    return _replay(options, out) if options.replay else _watch(options, out)
-
-
-def checked(options: Namespace) -> None:
-    """What cannot be meant. Raises UsageError."""
-    if options.once and options.after:
-        problem = "`--once` takes one sample: a command needs more"
-        raise UsageError(problem, hint="leave `--once` out")
-    if options.pid is not None and (options.after or options.replay or options.once):
-        raise UsageError("`--pid` watches what runs already", hint="leave the command out")
-    if options.replay and (options.once or options.gpu or options.seconds):
+    if options.replay and (options.gpu or options.seconds):
         raise UsageError(
             "`--replay` judges a recording: nothing is watched",
             hint="only `--json`, `--output`, `--interval` and, after `--`, the "
             "command that ran go with it",
         )
+    return _replay(options, out) if options.replay else _watch(options, out)
 
 
 def _watch(options: Namespace, out: Console) -> int:
@@ -111,6 +97,7 @@ def _watch(options: Namespace, out: Console) -> int:
     from gpusetup.monitor.child import start_nvml
 
     nvml = start_nvml(options.interval, 1 if options.once else 0)
+    from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.sample import SourceEnded, opened
     from gpusetup.probe.patience import Patience
 
@@ -123,13 +110,13 @@ def _watch(options: Namespace, out: Console) -> int:
                 kind = Blocked if problem.blocked else Unsatisfiable
                 told = f"No NVIDIA GPU can be watched ({problem})"
                 raise kind(told, hint="`gpusetup doctor` names the cause") from None
-            out.talk(plain(f"no GPU can be watched ({problem})"))
+            out.talk(f"no GPU can be watched ({problem})")
         if source is not None:
             stack.callback(source.close)
             _choose(source, options, out)
             if options.once:
                 return _once(source, options, out)
-        recording = stack.enter_context(_recording(options, out))
+        recording = stack.enter_context(Recording(out))
         if options.after:
             return _command(source, options, recording)
         assert source is not None
@@ -141,19 +128,16 @@ def _until_ended(source: Nvml, options: Namespace, recording: Recording) -> int:
     import signal
 
     from gpusetup.monitor.session import watching
+    from gpusetup.monitor.tree import running
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    tree, command = _running(options.pid) if options.pid is not None else (None, None)
+    found = (None, None) if options.pid is None else running(options.pid)
+    if found is None:
+        raise UsageError(f"No process {options.pid} can be seen", hint="`--pid` names one")
+    tree, command = found
     with recording.live(command), suppress(KeyboardInterrupt):
-        recording.take(
-            watching(
-                source,
-                recording.say,
-                seconds=options.seconds,
-                late=_late(options),
-                tree=tree,
-            )
-        )
+        length, late = options.seconds, _late(options)
+        recording.take(watching(source, recording.out.talk, seconds=length, late=late, tree=tree))
     recording.finish(source=SOURCE, command=command, aside=False)
     return 0
 
@@ -169,7 +153,7 @@ def _command(source: Nvml | None, options: Namespace, recording: Recording) -> i
         if source is not None:
             length, late = options.seconds, _late(options)
             recording.take(
-                watching(source, recording.say, seconds=length, late=late, command=command)
+                watching(source, recording.out.talk, seconds=length, late=late, command=command)
             )
     finally:  # whatever ends the watching, it does not end the command
         code = command.exit_code()
@@ -184,22 +168,6 @@ def _late(options: Namespace) -> float:
     return float((options.timeout or PATIENCE_SECONDS) + options.interval)
 
 
-def _running(pid: int) -> tuple[Tree, tuple[str, ...] | None]:
-    """The processes of somebody's program that runs already, and what it was started as."""
-    from gpusetup.monitor.tree import running
-
-    found = running(pid)
-    if found is None:
-        raise UsageError(f"No process {pid} can be seen", hint="`--pid` names one")
-    return found
-
-
-def _recording(options: Namespace, out: Console) -> Recording:
-    from gpusetup.commands.monitor_recording import Recording
-
-    return Recording(out)
-
-
 def _once(source: Nvml, options: Namespace, out: Console) -> int:
     from gpusetup.monitor.sample import SourceEnded
 
@@ -207,43 +175,45 @@ def _once(source: Nvml, options: Namespace, out: Console) -> int:
         sample = source.next(patience_of(options))
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
-    from gpusetup.render.live import once
+    from gpusetup.render.monitor import once
 
     out.answer(sample, lambda: once(sample))
     return 0
 
 
 def _replay(options: Namespace, out: Console) -> int:
+    from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.record import recorded
     from gpusetup.monitor.values import Sample
 
-    with _recording(options, out) as recording, ExitStack() as screen:
+    with Recording(out) as recording, ExitStack() as screen:
         told = None
         if options.demo:
             screen.enter_context(recording.live(DEMO_COMMAND))
-        read = recorded(options.replay, options.interval, _read_so_far)
+        read = recorded(
+            options.replay,
+            options.interval,
+            lambda done, of: CLOCK.reached(round(done / 1e6), round(of / 1e6), "MB"),
+        )
         if not read.timed:
             said = f"{options.replay} tells no time: {options.interval:g} s between its samples"
-            out.talk(plain(f"{said} are assumed (`--interval`)"))
+            out.talk(f"{said} are assumed (`--interval`)")
         for document in read.documents:
             if isinstance(document, Sample):
                 recording.take([document])
                 time.sleep(DEMO_SECONDS if options.demo and sys.stdout.isatty() else 0)
             else:
                 told = document
-        if not recording.samples:
+        if not recording.tally.samples:
             raise UsageError(f"{options.replay} holds no sample")
-        source, command, code = (
-            (told.source, told.command, told.exit) if told else (read.source, None, None)
-        )
-        command = tuple(options.after or ()) or command
         screen.close()
-        recording.finish(source=source, command=command, exit_code=code, aside=False)
+        recording.finish(
+            source=told.source if told else read.source,
+            command=tuple(options.after or ()) or (told.command if told else None),
+            exit_code=told.exit if told else None,
+            aside=False,
+        )
     return 0
-
-
-def _read_so_far(done: int, of: int) -> None:
-    CLOCK.reached(round(done / 1e6), round(of / 1e6), "MB")
 
 
 def _choose(source: Nvml, options: Namespace, out: Console) -> None:
@@ -257,4 +227,4 @@ def _choose(source: Nvml, options: Namespace, out: Console) -> None:
     elif variable is not None:
         pci = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
         source.places, said = visible_places(variable, gpus, pci_order=pci)
-        out.talk(plain(said))
+        out.talk(said)

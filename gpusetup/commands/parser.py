@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from gpusetup import __version__
+from gpusetup.commands.refused import CALLED, meant, offered
 from gpusetup.errors import UsageError
 from gpusetup.render.terminal import columns_of
 from gpusetup.verify import streams
@@ -53,17 +54,27 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         words = list(args or ())
         place = words.index("--") if self.takes_command and "--" in words else len(words)
+        own, end = self._option_string_actions, [*words, "--"].index("--")
+        unknown = [w for w in words[:end] if w[:2] == "--" and w.partition("=")[0] not in own]
+        if unknown and not children_of(self):  # before a value of it is taken for something else
+            self.refuse(unknown)
         options, rest = super().parse_known_args(words[:place], namespace)
         if self.takes_command:
             options.after = words[place + 1 :]
+        if not children_of(self):
+            options.typed = words[:place]
         return options, rest
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        from gpusetup.commands.refused import meant
-
+        if both := re.fullmatch(r"argument (\S+): not allowed with argument (\S+)", message):
+            raise UsageError(f"`{both[2]}` and `{both[1]}` exclude each other")
         wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         if wrong and message.startswith("argument COMMAND"):
-            raise no_such_command(wrong[1])
+            ours = [own for own in CALLED if not own.startswith("--")]
+            self.complain(
+                f"gpusetup has no command {wrong[1]!r}",
+                [f"gpusetup {own}" for own in meant(wrong[1], ours)[:1]],
+            )
         self.complain(message, meant(wrong[1], re.findall(r"[^', ]+", wrong[2])) if wrong else ())
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
@@ -72,8 +83,6 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, unknown: Sequence[str]) -> None:
         """Refuse what this command does not take, with its own options of that meaning."""
-        from gpusetup.commands.refused import meant
-
         own = self._option_string_actions
         option = next((word for word in unknown if word.startswith("-")), None)
         if option is None:
@@ -85,21 +94,7 @@ class Parser(argparse.ArgumentParser):
         self.complain(f"`{self.prog}` has no option `{name}`", meant(name, own))
 
     def complain(self, message: str, near: Collection[str]) -> None:
-        from gpusetup.commands.refused import offered
-
-        end = f"`{self.prog} --help` shows all"
-        hint = f"{offered(near, self._option_string_actions)} {end}".lstrip()
-        raise UsageError(message, hint=hint)
-
-
-def no_such_command(word: str) -> UsageError:
-    """A word that is no command, with the command of that meaning."""
-    from gpusetup.commands.refused import CALLED, meant, offered
-
-    ours = [own for own in CALLED if not own.startswith("--")]
-    said = offered([f"gpusetup {own}" for own in meant(word, ours)[:1]], {})
-    hint = f"{said} `gpusetup --help` shows all".lstrip()
-    return UsageError(f"gpusetup has no command {word!r}", hint=hint)
+        raise UsageError(message, hint=f"{offered(near)} `{self.prog} --help` shows all".lstrip())
 
 
 def children_of(parser: argparse.ArgumentParser) -> Mapping[str, Parser]:
@@ -158,10 +153,10 @@ def build_parser(only: str | None = None) -> Parser:
     return parser
 
 
-def of_the_screen() -> Parser:
+def of_the_screen() -> argparse.ArgumentParser:
     """What concerns every screen, whatever was asked; it may stand after the command, too. No
     option with a value is among them: a value of another one would be taken for it."""
-    parser = Parser(prog="gpusetup", add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = parser.add_argument
     add("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
     add("-v", "--verbose", action="store_true", help="show what was read of the machine")
@@ -178,10 +173,8 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
         epilog=_examples(module.EXAMPLES),
         formatter_class=Help,
         allow_abbrev=False,
-        add_help=False,
     )
     if actions := getattr(module, "ACTIONS", None):
-        child.add_argument("-h", "--help", action="help", help="show this and exit")
         below = child.add_subparsers(
             dest="action", metavar="ACTION", required=True, parser_class=Parser
         )
@@ -191,25 +184,16 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
     module.configure(child)
     if child.usage is None:
         form: Any = Help(name)._format_args
-        words = [form(one, one.metavar or one.dest) for one in child._actions if _is_word(one)]
+        own = (one for one in child._actions if not one.option_strings)
+        words = (form(one, one.metavar or one.dest) for one in own)
         child.usage = " ".join((f"gpusetup {name} [options]", *words))
-    _add_common(child, name, getattr(module, "JSON", "print exactly one JSON document"))
-
-
-def _is_word(action: argparse.Action) -> bool:
-    return not action.option_strings
-
-
-def _add_common(parser: Parser, name: str, json: str) -> None:
-    """The options of every command that answers with a document."""
-    parser.set_defaults(command=name, json=False, output=None)
-    group = parser.add_argument_group("common")
-    group.add_argument("-h", "--help", action="help", help="show this and exit")
-    if name in WITHOUT_DOCUMENT:
-        return
-    group.add_argument("--json", action="store_true", help=json)
-    group.add_argument("--schema", action=_Schema, nargs=0, help="print its JSON schema")
-    group.add_argument("--output", metavar="FILE", help="write the answer to this file")
+    child.set_defaults(command=name, json=False, output=None)
+    if name not in WITHOUT_DOCUMENT:
+        add = child.add_argument_group("common").add_argument
+        json = getattr(module, "JSON", "print exactly one JSON document")
+        add("--json", action="store_true", help=json)
+        add("--schema", action=_Schema, nargs=0, help="print its JSON schema")
+        add("--output", metavar="FILE", help="write the answer to this file")
 
 
 class _Schema(argparse.Action):
@@ -236,7 +220,7 @@ def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
     none was named. `help COMMAND` is `COMMAND --help`. Raises UsageError."""
     refuse_pages(words)
     end = words.index("--") if "--" in words else len(words)
-    shown, ours = of_the_screen().parse_known_args(words[:end])  # type: ignore[no-untyped-call]
+    shown, ours = of_the_screen().parse_known_args(words[:end])
     words = (*ours, *words[end:])
     if "help" in words[:1]:
         words = (*words[1:], "--help")
@@ -252,34 +236,16 @@ def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
     return parser, options
 
 
-ON_DISK = ("DIR", "FILE", "PATH", "MACHINE")
-"""What stands for a place on this machine in an option's help."""
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-MOST_OF_A_PATH = 4096
-"""What is longer was pasted by mistake."""
-LONG_OPTION = 40
-
-
 def refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
-    """An empty value is a variable that the caller's script forgot to set, never the default; an
-    address where a file is meant would become a folder of that name."""
+    """An empty value is a variable that the caller's script forgot to set, never the default."""
     for action in asked._actions:
         value, name = getattr(options, action.dest, None), "/".join(action.option_strings)
         if name and (value == "" or (isinstance(value, list) and "" in value)):
             asked.error(f"argument {name}: the value is empty; is a variable unset?")
-        if action.metavar in ON_DISK and isinstance(value, str) and ADDRESS.match(value):
-            raise UsageError(
-                f"argument {name}: {value} is an address, and a file or folder is meant",
-                hint="nothing is fetched: save what is there, and name the file",
-            )
 
 
 def refuse_pages(words: Sequence[str]) -> None:
-    """No word of ours is longer than a path, nor has it a NUL or half of a character, which no path
-    has; somebody's command after `--` may."""
+    """No word of ours has a NUL or half of a character, which no path has."""
     ours = words[: words.index("--")] if "--" in words else words
-    for word in ours:
-        if len(word) > MOST_OF_A_PATH:
-            raise UsageError(f"{word[:LONG_OPTION]}... is longer than {MOST_OF_A_PATH} characters")
-        if "\0" in word or re.search("[\ud800-\udc7f\udd00-\udfff]", word):
-            raise UsageError("a value contains a NUL or a lone surrogate")
+    if any(re.search("[\0\ud800-\udc7f\udd00-\udfff]", word) for word in ours):
+        raise UsageError("a value contains a NUL or a lone surrogate")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.commands.common import add_shared, gather
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
@@ -33,6 +32,12 @@ HOW = (
     "expert_parallel",
 )  # fmt: skip
 """Options that are fields of a job."""
+PARALLEL = {
+    "--tp": "tensor_parallel", "--pp": "pipeline_parallel", "--cp": "context_parallel",
+    "--ep": "expert_parallel",
+}  # fmt: skip
+FROZEN = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
+OFFLOADED = ("optimizer", "checkpoints")
 WHAT = ("model", "params", "context", "batch", "accumulate", "gpus", "sp",
         "solve")  # fmt: skip
 """Options that are fields of a question."""
@@ -68,61 +73,60 @@ def configure(parser: ArgumentParser) -> None:
     from gpusetup.configs.values import optimizer_named
 
     parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
-    whole: dict[str, Any] = {"type": int, "metavar": "N"}
-    group = parser.add_argument_group("what to train or serve, and where")
-    add_machine_options(group, python=False)
-    what = group.add_argument
-    what("--model", metavar="NAME", help="qwen3-8b, or a config.json or its folder")
-    what("--params", metavar="124M", help="or any model of this size")
-    what("--from-config", metavar="FILE", help="a training config")
-    what("--code", metavar="FILE:NAME", help="a function of your code that makes model and batch")
-    what("--context", type=tokens, metavar="N", help="tokens a sequence: 32768, 32k")
-    what("--batch", **whole, help="sequences a step, on all GPUs together")
-    what("--accumulate", **whole, help="micro-batches a step")
-    what("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
-    what("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
-    what("--gpus", **whole, help="number of GPUs")
-    engines = "vllm (default), sglang, llama.cpp, transformers"
-    what("--serve", nargs="?", const="vllm", metavar="ENGINE", help=engines)
-    what("--weights", metavar="TYPE", help="served weights: bf16, fp8, int4, q4_k_m")
-    what("--cache", metavar="TYPE", help="served cache: bf16, fp8, q8_0")
-    how = parser.add_argument_group("how").add_argument
-    how("--trainer", metavar="NAME", help="use its defaults: hf, trl, torchtune, ...")
-    how("--strategy", type=strategy_word, metavar="NAME", help="ddp, fsdp, zero2, ...")
-    how("--optimizer", type=optimizer_named, metavar="NAME", help="adamw8bit, adafactor, ...")
-    dtypes: dict[str, Any] = {"choices": ("fp32", "bf16", "fp16"), "metavar": "TYPE"}
-    how("--dtype", **dtypes, help="type of the weights: fp32, bf16, fp16")
-    mixed: dict[str, Any] = {"choices": ("bf16", "fp16", "none"), "metavar": "TYPE"}
-    how("--amp", **mixed, help="mixed precision: bf16, fp16, none")
-    how("--lora", type=int, metavar="RANK", help="train only a LoRA of this rank")
-    bits: dict[str, Any] = {
-        "choices": ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"),
-        "metavar": "TYPE",
-    }
-    how("--quantize", **bits, help="quantize the frozen model: nf4, int8, ...")
+    what = parser.add_argument_group("what to train or serve, and where")
+    place = what.add_mutually_exclusive_group()
+    how, answer = parser.add_argument_group("how"), parser.add_argument_group("answer")
+    add_shared(place, "--from")
+    for group, flag, kind, metavar, said in (
+        (place, "--gpu", str, "NAME", 'a GPU by name: "A100 80GB"'),
+        (place, "--gpu-mem", str, "SIZE", "a GPU by its memory: 24GiB"),
+        (what, "--gpus", int, "N", "number of GPUs"),
+        (what, "--model", str, "NAME", "qwen3-8b, or a config.json or its folder"),
+        (what, "--params", str, "124M", "or any model of this size"),
+        (what, "--from-config", str, "FILE", "a training config"),
+        (what, "--code", str, "FILE:NAME", "a function of your code that makes model and batch"),
+        (what, "--context", tokens, "N", "tokens a sequence: 32768, 32k"),
+        (what, "--batch", int, "N", "sequences a step, on all GPUs together"),
+        (what, "--accumulate", int, "N", "micro-batches a step"),
+        (what, "--weights", str, "TYPE", "served weights: bf16, fp8, int4, q4_k_m"),
+        (what, "--cache", str, "TYPE", "served cache: bf16, fp8, q8_0"),
+        (how, "--trainer", str, "NAME", "use its defaults: hf, trl, torchtune, ..."),
+        (how, "--strategy", strategy_word, "NAME", "ddp, fsdp, zero2, ..."),
+        (how, "--optimizer", optimizer_named, "NAME", "adamw8bit, adafactor, ..."),
+        (how, "--lora", int, "RANK", "train only a LoRA of this rank"),
+        (how, "--sp", int, "N", "sequence parallelism"),
+        (how, "--tp", int, "N", "tensor parallelism"),
+        (how, "--pp", int, "N", "pipeline parallelism"),
+        (how, "--cp", int, "N", "context parallelism"),
+        (how, "--ep", int, "N", "expert parallelism"),
+        (answer, "--cells", str, "CSV", "answer every row of a file, as JSON"),
+    ):
+        dest = PARALLEL.get(flag, flag[2:].replace("-", "_"))
+        group.add_argument(flag, dest=dest, type=kind, metavar=metavar, help=said)
+    for flag, choices, said in (
+        ("--dtype", ("fp32", "bf16", "fp16"), "type of the weights: fp32, bf16, fp16"),
+        ("--amp", ("bf16", "fp16", "none"), "mixed precision: bf16, fp16, none"),
+        ("--quantize", FROZEN, "quantize the frozen model: nf4, int8, ..."),
+    ):
+        how.add_argument(flag, choices=choices, metavar="TYPE", help=said)
+    add = how.add_argument
+    engines = "vllm (default), sglang, llama.cpp"
+    what.add_argument("--serve", nargs="?", const="vllm", metavar="ENGINE", help=engines)
     some: dict[str, Any] = {"nargs": "?", "const": "full", "type": checkpointed}
-    how("--checkpointing", **some, metavar="full", help="full, op, every N layers, or none")
+    add("--checkpointing", **some, metavar="full", help="full, op, every N layers, or none")
     none: dict[str, Any] = {"action": "store_const", "const": "none", "help": SUPPRESS}
-    how("--no-checkpointing", dest="checkpointing", **none)
-    host: dict[str, Any] = {"choices": ("optimizer", "checkpoints"), "metavar": "WHAT"}
-    how("--offload", action="append", **host, help="keep in RAM: optimizer, checkpoints")
-    for flag, field, text in (
-        ("--sp", "sp", "sequence"), ("--tp", "tensor_parallel", "tensor"),
-        ("--pp", "pipeline_parallel", "pipeline"), ("--cp", "context_parallel", "context"),
-        ("--ep", "expert_parallel", "expert"),
-    ):  # fmt: skip
-        how(flag, dest=field, **whole, help=f"{text} parallelism")
-    group = parser.add_argument_group("answer")
-    unknown = group.add_mutually_exclusive_group().add_argument
-    for flag, name, text in (
+    add("--no-checkpointing", dest="checkpointing", **none)
+    ram = "keep in RAM: optimizer, checkpoints"
+    add("--offload", action="append", choices=OFFLOADED, metavar="WHAT", help=ram)
+    unknown = answer.add_mutually_exclusive_group().add_argument
+    for flag, name, said in (
         ("--max-context", "context", "find the longest context that fits"),
         ("--max-batch", "batch", "find the largest batch that fits"),
         ("--gpus-needed", "gpus", "find the fewest GPUs that are enough"),
     ):
-        unknown(flag, dest="solve", action="store_const", const=name, help=text)
-    group.add_argument("--predict", action="store_true", help="do not use measured figures")
-    group.add_argument("--cells", metavar="CSV", help="answer every row of a file, as JSON")
-    group.add_argument("--format", choices=("text", "yaml"), default="text")
+        unknown(flag, dest="solve", action="store_const", const=name, help=said)
+    answer.add_argument("--predict", action="store_true", help="do not use measured figures")
+    answer.add_argument("--format", choices=("text", "yaml"), default="text")
 
 
 def strategy_word(text: str) -> str:
@@ -142,7 +146,7 @@ def run(options: Namespace, out: Console) -> int:
         return run_cells(options, out)
     if options.serve:
         from gpusetup.plan.serve import serve_plan, serving
-        from gpusetup.render.plan_serve import serve_text
+        from gpusetup.render.plan import serve_text
 
         place = place_of(options, out)
         served = serve_plan(serving(vars(options), place), place.gpu)
@@ -152,13 +156,12 @@ def run(options: Namespace, out: Console) -> int:
         from gpusetup.commands.plan_code import run_code
 
         return run_code(options, out, place_of(options, out))
-    return run_one(options, out)
+    return run_one(options, out, asked_of(options, out))
 
 
-def run_one(options: Namespace, out: Console) -> int:
+def run_one(options: Namespace, out: Console, asked: Asked) -> int:
     from gpusetup.plan.answer import answer, as_document, decided
 
-    asked = asked_of(options, out)
     decision = decided(asked)
     found = answer(asked, decision)
     if options.format == "yaml":
@@ -269,9 +272,6 @@ def place_of(options: Namespace, out: Console) -> Place:
 # --- what goes together ---------------------------------------------------------------------------
 
 PLACES = ("gpu", "gpu_mem", "machine_from")
-ABOUT = ("model", "params", "code", "cells")
-EXCLUSIVE = (PLACES, ABOUT, ("solve", "cells"), ("from_config", "params", "code", "cells"))
-"""Of each of these at most one."""
 TAKES = {
     "serve": ("model", "params", "context", "batch", "gpus", "weights", "cache", *PLACES),
     "code": ("batch", "amp", "checkpointing", "strategy", "gpus", "optimizer", "accumulate",
@@ -284,12 +284,8 @@ SOLVERS = {"context": "max-context", "batch": "max-batch", "gpus": "gpus-needed"
 
 def check_modes(options: Namespace) -> None:
     """UsageError if two options ask for different things."""
-    names = {*ABOUT, *PLACES, *HOW, *WHAT, "trainer", "offload", "checkpointing", "from_config",
-             "predict", "weights", "cache", "serve"}  # fmt: skip
-    said = {name for name in names if getattr(options, name) not in (None, False, [])}
-    for one, other in (pair for group in EXCLUSIVE for pair in combinations(group, 2)):
-        if {one, other} <= said:
-            raise UsageError(f"{flag(one, options)} and {flag(other, options)} exclude each other")
+    common = ("command", "typed", "format", "json", "output", "verbose", "no_color")
+    said = {name for name, value in vars(options).items() if value and name not in common}
     if options.format == "yaml" and options.json:
         raise UsageError("`--format yaml` and `--json` exclude each other")
     if not options.serve and {"weights", "cache"} & said:

@@ -25,18 +25,18 @@ SECONDS = 120.0
 def run_code(options: Namespace, out: Console, place: Place) -> int:
     """Trace, decide, show. What the code raised is shown in full under `-v`."""
     from gpusetup.plan.answer import as_document
-    from gpusetup.plan.code import CodeFailed, plan_of
-    from gpusetup.render.plan import code_text
+    from gpusetup.plan.code import CodeFailed, best_batch, plan_of
+    from gpusetup.render.plan import plan_text
 
     asked = asked_of(options, place)
     out.talk(f"tracing one step of {options.code}...")
     try:
-        found, best = traced(asked)
+        found = trace(asked.request, python=target())
     except CodeFailed as problem:
         out.debug(problem.trace)
         raise
-    answer = plan_of(found, asked, best)
-    out.answer(as_document(answer), lambda: code_text(answer))
+    answer = plan_of(found, asked, best_batch(found, asked))
+    out.answer(as_document(answer), lambda: plan_text(answer))
     return 0 if answer.fits else Unsatisfiable.exit_code
 
 
@@ -67,23 +67,6 @@ def asked_of(options: Namespace, place: Place) -> CodeAsked:
         accumulate=1 if options.accumulate is None else options.accumulate,
     )
     return CodeAsked(request=request, place=place, solved=is_open)
-
-
-def traced(asked: CodeAsked) -> tuple[Trace, int | None]:
-    """The trace of the batch that the answer is about, and the largest batch of one GPU."""
-    from gpusetup.model.frozen import replace
-    from gpusetup.plan.code import best_batch
-
-    python = target()
-    found = trace(asked.request, python=python)
-    best = best_batch(found, asked)
-    if not asked.solved or not best:
-        return found, best
-    same = next((one for one in found.traces if one.batch == best), None)
-    if same is None:
-        same = trace(replace(asked.request, batch=best, line=False), python=python).asked
-    others = tuple(one for one in found.traces if one.batch != best)
-    return replace(found, traces=(same, *others)), best
 
 
 def target() -> str:

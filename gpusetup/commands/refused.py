@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Action
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 
 CALLED: Mapping[str, str] = {
     "install --undo": "uninstall remove rollback undo revert restore",
@@ -54,7 +52,7 @@ CALLED: Mapping[str, str] = {
     "--in-place": "inplace overwrite write apply",
     "--interval": "d delay every period loop l",
     "--keep-private": "raw full no-redact unredacted",
-    "--json": "format-json",
+    "--json": "csv html format-json",
 }
 """What is typed here -> what other tools and people call it."""
 
@@ -65,19 +63,17 @@ def meant(word: str, ours: Collection[str]) -> list[str]:
     >>> meant("test", CALLED), meant("docter", CALLED), meant("--seq_len", ["--context"])
     (['verify'], ['doctor'], ['--context'])
     """
+    from difflib import get_close_matches
+
     plain = word.lower().lstrip("-").replace("_", "-")
     called = [own for own in ours if plain in (own[2:], *CALLED.get(own, "").split())]
     return called[:3] or get_close_matches(word, ours, 1, 0.7)
 
 
-def offered(words: Collection[str], options: Mapping[str, Action]) -> str:
-    """A question that names them, each as it can be typed."""
-    lines = dict.fromkeys(_line(options[word]) if word in options else word for word in words)
-    return f"did you mean `{'` or `'.join(lines)}`?" if lines else ""
+def offered(words: Collection[str]) -> str:
+    """A question that names them.
 
-
-def _line(action: Action) -> str:
-    """`--torch SPEC`."""
-    name = max(action.option_strings, key=len)
-    value = action.metavar or "|".join(map(str, action.choices or ["VALUE"]))
-    return name if action.nargs == 0 else f"{name} {value}"
+    >>> offered(["--gpu", "--driver"]), offered([])
+    ('did you mean `--gpu` or `--driver`?', '')
+    """
+    return f"did you mean `{'` or `'.join(words)}`?" if words else ""

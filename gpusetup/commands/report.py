@@ -51,8 +51,11 @@ def snapshot_of(name: str | bytes) -> Snapshot:
     if len(text.raw) == text.size:
         return snapshot
     read, size = (f"{count / MIB:.1f} MiB" for count in (len(text.raw), text.size))
-    cut = Event(kind="report-cut", values={"size": size, "read": read}, source="report")
-    return replace(snapshot, events=(*snapshot.events, cut))
+    return _with(snapshot, Event(kind="report-cut", values={"size": size, "read": read}))
+
+
+def _with(snapshot: Snapshot, event: Event) -> Snapshot:
+    return replace(snapshot, events=(*snapshot.events, replace(event, source="report")))
 
 
 def _sifted_by_name(name: str) -> Sifted:
@@ -66,8 +69,6 @@ def _sifted_by_name(name: str) -> Sifted:
                 CLOCK.end()
             return sifted(stream)
     except OSError as problem:
-        if named_file.is_folder(name):
-            raise BadInput(f"{name} is a folder, not a text") from problem
         hint = "to paste a text: `gpusetup doctor --report -`"
         raise BadInput(f"{name} cannot be read: {problem.strerror}", hint=hint) from problem
 
@@ -100,7 +101,7 @@ def _read(raw: bytes) -> Snapshot:
     snapshot = read_bytes(raw)
     if has_words(raw):
         return snapshot
-    return replace(snapshot, events=(*snapshot.events, Event(kind="report-empty", source="report")))
+    return _with(snapshot, Event(kind="report-empty"))
 
 
 def has_words(raw: bytes) -> bool:

@@ -15,17 +15,20 @@ from gpusetup.diagnosis.request import chosen_request, decision_for
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.credentials import without_credentials
 from gpusetup.install.packages import requested_packages
+from gpusetup.install.request import index_root_of
 from gpusetup.install.settings.environment import asking_environment, indexes
-from gpusetup.install.settings.index_root import index_root_of
 from gpusetup.install.together import choose_together, refusal
 from gpusetup.installers.options import FAMILY
-from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import HeldBack, Request, Resolution
+from gpusetup.model.resolution import Request, Resolution
 from gpusetup.probe.unfinished import unfinished
 from gpusetup.render.console import Console
-from gpusetup.render.formats import FORMATS, Wanted
+from gpusetup.render.formats import (
+    family,
+    requirement,
+    requirements,
+)
 from gpusetup.resolver import check_request, resolve, to_answer
 from gpusetup.resolver.companions import environment_of, pinned, pinned_in_words
 from gpusetup.resolver.described import Description, described
@@ -33,21 +36,16 @@ from gpusetup.resolver.joint import Asked, Joint, by_name, by_table, name_of
 from gpusetup.resolver.least import Decision
 from gpusetup.resolver.notes import age_note
 from gpusetup.resolver.offer import at_root, newest_of
-from gpusetup.resolver.situation import python_tag
-
-CHANNELS = {"nightly": "each day", "test": "soon"}
-"""The channel -> when another build takes the place of its newest one."""
 
 
 def answer(options: Namespace, out: Console) -> int:
     root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
     shown = without_credentials(root)
     catalog = load_catalog()
-    by_conda = options.format == "conda"
     request = Request(
-        torch=None if options.torch in CHANNELS else options.torch,
+        torch=options.torch,
         backend=options.backend,
-        installer="conda" if by_conda else options.installer or "auto",
+        installer=options.installer or "auto",
     )
     check_request(request, catalog)
     given = Description(
@@ -60,8 +58,6 @@ def answer(options: Namespace, out: Console) -> int:
     )
     snapshot = with_catalog(described(_machine(options, given, out), given, catalog), catalog)
     asked = Asked(machine=snapshot, request=request, catalog=catalog)
-    if options.torch in CHANNELS:
-        return _show(_of_channel(options.torch, asked, shown), snapshot, options, out)
     joint, newest = None, None
     if options.packages:
         joint, resolution = _together(options, asked, root, out)
@@ -71,51 +67,32 @@ def answer(options: Namespace, out: Console) -> int:
         newest = newest_of(replace(decision, newest=at_root(decision.newest, shown)), snapshot)
     resolution = at_root(resolution, shown)
     resolution = replace(resolution, notes=_notes(resolution, snapshot, options, root))
-    wanted = Wanted(
-        resolution=resolution,
-        snapshot=snapshot,
-        installer=options.installer or "uv",
-        packages=joint.packages if joint else (),
-        hashes=joint.hashes if joint else {},
-    )
+    chosen = joint.packages if joint else ()
+    if joint and joint.refused:
+        raise refusal(joint)
     if options.format != "text":
         if resolution.build is None:
             hint = "`gpusetup resolve` without `--format` says why"
             raise Unsatisfiable("No torch build fits", hint=hint)
-        if joint and joint.refused:
-            raise refusal(joint)
-        out.text(FORMATS[options.format](wanted))
+        out.text(requirements(resolution, chosen, joint.hashes if joint else {}))
         return 0
     if joint:
-        found = replace(
-            to_answer(resolution, snapshot, wanted.asked),
-            packages=joint.packages,
-            held_back=joint.held_back,
-        )
-        found = replace(found, commands={}) if joint.refused else found
-        return _show(found, snapshot, options, out, joint.refused)
-    build, packages = resolution.build, [*FAMILY]
-    if build is not None and snapshot.python.executable:
-        # What of the environment must move with torch, and what is to be said of it.
-        packages = [*FAMILY, *(one.name for one in pinned(snapshot, build) if one.can_follow)]
-        notes = (*resolution.notes, *pinned_in_words(snapshot, build))
-        resolution = replace(resolution, notes=notes)
-    found = replace(to_answer(resolution, snapshot, tuple(packages)), newest=newest)
-    return _show(found, snapshot, options, out)
-
-
-def _show(
-    answer: ResolveAnswer,
-    snapshot: Snapshot,
-    options: Namespace,
-    out: Console,
-    refused: tuple[HeldBack, ...] = (),
-) -> int:
+        named = (requirement(one) for one in chosen if one.asked and one.name not in FAMILY)
+        found = to_answer(resolution, snapshot, (*family(chosen), *named))
+        found = replace(found, packages=chosen, held_back=joint.held_back)
+    else:
+        build, packages = resolution.build, [*FAMILY]
+        if build is not None and snapshot.python.executable:
+            # What of the environment must move with torch, and what is to be said of it.
+            packages += [one.name for one in pinned(snapshot, build) if one.can_follow]
+            notes = (*resolution.notes, *pinned_in_words(snapshot, build))
+            resolution = replace(resolution, notes=notes)
+        found = replace(to_answer(resolution, snapshot, tuple(packages)), newest=newest)
     from gpusetup.render.resolution import resolution_text
 
     how = {"installer": options.installer or "uv", "explain": options.explain}
-    out.answer(answer, lambda: resolution_text(answer, snapshot, **how, refused=refused))
-    return 0 if answer.torch and not refused else Unsatisfiable.exit_code
+    out.answer(found, lambda: resolution_text(found, snapshot, **how))
+    return 0 if found.torch else Unsatisfiable.exit_code
 
 
 def _machine(options: Namespace, given: Description, out: Console) -> Snapshot:
@@ -188,36 +165,3 @@ def _together(
     build = replace(found.build, **companions) if found.build else None
     notes = (*found.notes, *joint.notes)
     return joint, replace(found, build=build, rejections=(), advice=None, notes=notes)
-
-
-# --- nightly and test ----------------------------------------------------------------------------
-
-
-def _of_channel(channel: str, asked: Asked, root: str) -> ResolveAnswer:
-    """The command that takes a channel's newest build. Its backend is that of the newest release
-    that fits; nobody is asked."""
-    build = resolve(asked.machine, asked.request, asked.catalog).build
-    if build is None:
-        raise Unsatisfiable(
-            f"No backend fits this machine, so no {channel} build does",
-            hint="`gpusetup resolve` says why",
-        )
-    index = f"{root.rstrip('/')}/{channel}/{build.backend}"
-    note = (
-        f"not tested: a {channel} build is not in the catalog, and it is replaced "
-        f"{CHANNELS[channel]}; the command takes the newest of the index when it runs; "
-        "then test it here: `gpusetup verify`"
-    )
-    uv = ("uv", "pip", "install", "--prerelease", "allow", *FAMILY, "--index-url", index)
-    pip = ("python", "-m", "pip", "install", "--pre", *FAMILY, "--index-url", index)
-    return ResolveAnswer(
-        torch=channel,
-        torchvision=channel,
-        torchaudio=channel,
-        python=python_tag(asked.machine),
-        backend=build.backend,
-        index_url=index,
-        commands={"uv": (uv,), "pip": (pip,)},
-        notes=(note,),
-        catalog_as_of=str(asked.catalog.as_of),
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from gpusetup.commands.common import add_machine_options, add_timeout, gather
+from gpusetup.commands.common import add_shared, gather
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
@@ -23,13 +23,7 @@ EXAMPLES = (
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument("diff", nargs="*", metavar="diff A B", help="compare two records")
-    add_machine_options(parser)
-    add_timeout(parser)
-    parser.add_argument(
-        "--keep-private",
-        action="store_true",
-        help="keep names, home folders and UUIDs as they are",
-    )
+    add_shared(parser, "--from", "--python", "--timeout", "--keep-private")
 
 
 def run(options: Namespace, out: Console) -> int:

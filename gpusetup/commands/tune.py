@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup import named_file
-from gpusetup.commands.common import add_machine_options, gather
+from gpusetup.commands.common import add_shared, gather
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
+from gpusetup.tune.answer import TuneAnswer
 
 if TYPE_CHECKING:
-    from gpusetup.tune.measure import Asked
+    from gpusetup.configs.config import Config
+    from gpusetup.tune.case import Option
 
 SUMMARY = (
     "Proposes changes of a training config for this machine: a diff, with a reason and a source "
@@ -34,46 +36,30 @@ INTERRUPTED = 130
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "config", nargs="?", metavar="CONFIG", help="a YAML, JSON, TOML or Python config"
-    )
-    add_machine_options(parser)
-    _write_options(parser)
-    _measure_options(parser)
-
-
-def _write_options(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("config", nargs="?", metavar="CONFIG", help="a YAML, JSON, TOML or Python config")
+    add_shared(parser, "--from", "--python")
     group = parser.add_argument_group("the config")
-    group.add_argument(
-        "-o", dest="target", metavar="OUT", help="write the tuned config to this file"
-    )
-    group.add_argument(
-        "--in-place", action="store_true", help="change CONFIG itself; the previous one is kept"
-    )
-    group.add_argument("--preset", choices=PRESETS, help="print a config to start from (no CONFIG)")
-
-
-def _measure_options(parser: ArgumentParser) -> None:
+    add = group.add_mutually_exclusive_group().add_argument
+    add("-o", dest="target", metavar="OUT", help="write the tuned config to this file")
+    own = "change CONFIG itself; the previous one is kept"
+    add("--in-place", action="store_true", help=own)
+    start = "print a config to start from (no CONFIG)"
+    group.add_argument("--preset", choices=PRESETS, help=start)
     group = parser.add_argument_group("measuring")
-    group.add_argument(
-        "--benchmark",
-        action="store_true",
-        help="measure the gain of AMP, batch, workers and compile",
-    )
-    group.add_argument("--batch-size", action="store_true", help="find the batch size that fits")
-    group.add_argument(
-        "--code",
-        metavar="MODULE:FUNCTION",
-        help="makes model and batch for a batch size, or {'model', 'batch', 'dataset', ...}",
-    )
-    group.add_argument("--reference", choices=REFERENCES, help="measure a built-in model instead")
-    group.add_argument("--max", type=int, metavar="N", help="the largest size to try")
-    group.add_argument("--gpu-mem", type=_size, metavar="8GiB", help="use no more memory than this")
-    group.add_argument(
-        "--objective", choices=("fit", "speed"), default="fit", help="the largest, or the fastest"
-    )
-    group.add_argument("--amp", choices=("bf16", "fp16"), help="train with mixed precision")
-    group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1")
+    add, one = group.add_argument, group.add_mutually_exclusive_group().add_argument
+    gain = "measure the gain of AMP, batch, workers and compile"
+    add("--benchmark", action="store_true", help=gain)
+    add("--batch-size", action="store_true", help="find the batch size that fits")
+    makes = "makes model and batch for a batch size, or {'model', 'batch', 'dataset', ...}"
+    one("--code", metavar="MODULE:FUNCTION", help=makes)
+    one("--reference", choices=REFERENCES, help="measure a built-in model instead")
+    add("--max", type=int, metavar="N", help="the largest size to try")
+    add("--gpu-mem", type=_size, metavar="8GiB", help="use no more memory than this")
+    goal = "the largest, or the fastest"
+    add("--objective", choices=("fit", "speed"), default="fit", help=goal)
+    add("--amp", choices=("bf16", "fp16"), help="train with mixed precision")
+    add_shared(group, "--device", help="auto, cpu, cuda, cuda:1")
 
 
 def _size(text: str) -> int:
@@ -84,39 +70,31 @@ def _size(text: str) -> int:
 
 def run(options: Namespace, out: Console) -> int:
     _check(options)
-    if options.preset:
-        return _preset(options, out)
-    if not options.config:
-        return _batch_only(options, out)
-    return _config(options, out)
+    return (_preset if options.preset else _tune)(options, out)
 
 
 def _check(options: Namespace) -> None:
     """`UsageError` for questions that contradict themselves."""
-    measuring = options.benchmark or options.batch_size
+    config, measuring = options.config, options.benchmark or options.batch_size
+    code, writes = options.code or options.reference, options.in_place or options.target
     rules = (
         (
-            options.preset and (options.config or measuring or options.in_place),
+            options.preset and (config or measuring or options.in_place),
             "`--preset` starts a new file: write it with `-o FILE`, then tune that one",
         ),
         (
-            not options.config and not measuring and not options.preset,
+            not config and not options.preset and (writes or not measuring),
             "there is nothing to tune: name a CONFIG",
         ),
-        (options.target and options.in_place, "`-o` and `--in-place` exclude each other"),
-        (
-            bool(options.target or options.in_place) and not (options.config or options.preset),
-            "there is no CONFIG",
-        ),
-        (options.code and options.reference, "`--code` and `--reference` exclude each other"),
         (measuring and options.machine_from, "another machine cannot be measured: remove `--from`"),
+        (code and not measuring, "`--code` is measured: add `--batch-size` or `--benchmark`"),
         (
-            (options.code or options.reference) and not measuring,
-            "`--code` is measured: add `--batch-size` or `--benchmark`",
+            options.batch_size and not code,
+            "`--batch-size` needs `--code MODULE:FUNCTION` (or `--reference`)",
         ),
         (
-            options.batch_size and not (options.code or options.reference),
-            "`--batch-size` needs `--code MODULE:FUNCTION` (or `--reference`)",
+            options.code and not all(options.code.rpartition(":")),
+            f"`--code {options.code}` is not MODULE:FUNCTION",
         ),
         (options.max is not None and options.max < 1, "`--max` is at least 1"),
     )
@@ -127,11 +105,9 @@ def _check(options: Namespace) -> None:
 
 def _preset(options: Namespace, out: Console) -> int:
     """A file to start from: shown, or written where no file stands yet."""
-    from gpusetup.tune.answer import TuneAnswer
     from gpusetup.tune.files import write_bytes
-    from gpusetup.tune.starts import start_file
 
-    text = start_file(options.preset)
+    text = named_file.shipped(f"presets/{options.preset}.yaml").decode()
     if options.target:
         if named_file.is_there(options.target):
             raise BadInput(f"{options.target} is there already", hint="name another `-o FILE`")
@@ -141,11 +117,57 @@ def _preset(options: Namespace, out: Console) -> int:
     return 0
 
 
-def _asked(options: Namespace) -> Asked:
+def _tune(options: Namespace, out: Console) -> int:
+    """Measure what is to be measured, then propose for the config, if there is one."""
+    from gpusetup.render.tune import tune_screen
+    from gpusetup.tune.case import Option, facts_of
+
+    config, raw, option, answer = None, b"", Option(), TuneAnswer()
+    if options.config:
+        from gpusetup.configs.config import read_config
+        from gpusetup.configs.keys import looked_for
+        from gpusetup.tune.case import meant
+        from gpusetup.tune.files import read_bytes
+
+        raw = read_bytes(options.config)
+        config = read_config(raw, Path(options.config).name)
+        facts = facts_of(gather(options, out))
+        if all(key.plan for _, key in meant(config)):
+            known = f"known: {looked_for()}"
+            raise BadInput(f"{config.name} has no setting that is known", hint=known)
+    if options.benchmark or options.batch_size:
+        answer, option = _measured(options, out, config)
+    if config:
+        from gpusetup.configs.config import changed
+        from gpusetup.tune.answer import difference
+        from gpusetup.tune.files import write_tuned
+        from gpusetup.tune.rules import propose
+
+        proposal = propose(config, facts, option)
+        tuned, written_to = changed(config, proposal.edits), None
+        if options.target or options.in_place:
+            written_to = write_tuned(options.config, options.target, raw, tuned.raw)
+        answer = replace(
+            answer,
+            changes=proposal.changes,
+            cannot_fit=proposal.cannot_fit,
+            recommendations=proposal.words,
+            diff=difference(config.name, config.text, tuned.text),
+            written=written_to,
+            device=answer.device or facts.gpu,
+        )
+    out.answer(answer, lambda: tune_screen(answer, config=options.config))
+    found = config or answer.batch_size or answer.benchmark
+    bad = answer.cannot_fit or not found
+    return INTERRUPTED if answer.interrupted else Unsatisfiable.exit_code if bad else 0
+
+
+def _measured(options: Namespace, out: Console, config: Config | None) -> tuple[TuneAnswer, Option]:
     from gpusetup.probe.target import choose_target
+    from gpusetup.render.tune import measuring
     from gpusetup.system.system import System
     from gpusetup.tune.bench import Job
-    from gpusetup.tune.measure import Asked
+    from gpusetup.tune.measure import Asked, measure, start_of
 
     job = Job(
         code=options.code,
@@ -155,60 +177,11 @@ def _asked(options: Namespace) -> Asked:
         memory_limit_bytes=options.gpu_mem,
         python=choose_target(System(), options.python).python,
     )
-    return Asked(
+    asked = Asked(
         benchmark=options.benchmark,
         job=job,
         speed=options.objective == "speed",
         most=options.max,
     )
-
-
-def _batch_only(options: Namespace, out: Console) -> int:
-    from gpusetup.render.tune import measuring, tune_screen
-    from gpusetup.tune.measure import measure
-
-    answer, _ = measure(_asked(options), partial(measuring, out.talk))
-    out.answer(answer, None if out.json else tune_screen(answer))
-    if answer.interrupted:
-        return INTERRUPTED
-    return 0 if answer.batch_size or answer.benchmark else Unsatisfiable.exit_code
-
-
-def _config(options: Namespace, out: Console) -> int:
-    from gpusetup.configs.config import changed, read_config
-    from gpusetup.configs.keys import looked_for
-    from gpusetup.render.tune import measuring, tune_screen
-    from gpusetup.tune.answer import TuneAnswer, difference
-    from gpusetup.tune.case import Option, facts_of
-    from gpusetup.tune.files import read_bytes, write_tuned
-    from gpusetup.tune.propose import propose
-    from gpusetup.tune.trainers import meant
-
-    raw = read_bytes(options.config)
-    config = read_config(raw, Path(options.config).name)
-    facts, option, answer = facts_of(gather(options, out)), Option(), TuneAnswer()
-    if all(key.plan for _, key in meant(config)):
-        known = f"known: {looked_for()}"
-        raise BadInput(f"{config.name} has no setting that is known", hint=known)
-    if options.benchmark or options.batch_size:
-        from gpusetup.tune.measure import measure, start_of
-
-        showing = partial(measuring, out.talk)
-        answer, option = measure(_asked(options), showing, start_of(config))
-    proposal = propose(config, facts, option)
-    tuned, written_to = changed(config, proposal.edits), None
-    if options.target or options.in_place:
-        written_to = write_tuned(options.config, options.target, raw, tuned.raw)
-    answer = replace(
-        answer,
-        changes=proposal.changes,
-        cannot_fit=proposal.cannot_fit,
-        recommendations=proposal.words,
-        diff=difference(config.name, config.text, tuned.text),
-        written=written_to,
-        device=answer.device or facts.gpu,
-    )
-    out.answer(answer, None if out.json else tune_screen(answer, config=options.config))
-    if answer.interrupted:
-        return INTERRUPTED
-    return Unsatisfiable.exit_code if answer.cannot_fit else 0
+    start = (start_of(config),) if config else ()
+    return measure(asked, partial(measuring, out.talk), *start)

@@ -10,21 +10,21 @@ import os
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from gpusetup.commands.common import add_shared
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
-from gpusetup.render.language import plain
-from gpusetup.verify.options import EXAMPLES, SUMMARY, add_options, checked, flat
+from gpusetup.verify.options import EXAMPLES, SUMMARY, add_options, checked
 from gpusetup.verify.values import WrongQuestion
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import VerifyAnswer
     from gpusetup.system.processes import Output
 
-__all__ = ["EXAMPLES", "SUMMARY", "caught", "configure", "run", "words"]
+__all__ = ["EXAMPLES", "SUMMARY", "caught", "configure", "run"]
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("--python", metavar="PATH", help="the Python whose torch is tested")
+    add_shared(parser, "--python")
     add_options(parser)
 
 
@@ -35,7 +35,9 @@ def run(options: Namespace, out: Console) -> int:
     if not out.color:
         os.environ["NO_COLOR"] = "1"
     try:
-        return start_by_path(python, [*words(options), *["--verbose"] * out.verbose])
+        more = ["--json"] * out.json + ["--verbose"] * out.verbose
+        more += [] if options.output is None else [f"--output={options.output}"]
+        return start_by_path(python, [*passed_on(options), *more])
     except OSError as problem:
         raise Blocked(f"Cannot start {python}: {problem.strerror}") from problem
 
@@ -52,8 +54,7 @@ def caught(options: Namespace, out: Console) -> None:
     from gpusetup.verify.child import GENTLY_SECONDS
 
     python = _target(options, out)
-    options.output = None  # the child's document is read from its stdout
-    argv = (python, str(Path(gpusetup.verify.__file__).parent), *words(options), "--json")
+    argv = (python, str(Path(gpusetup.verify.__file__).parent), *passed_on(options), "--json")
     said = start(argv, timeout=float("inf"), gently_seconds=GENTLY_SECONDS)
     if said.exit is None:
         raise Blocked(f"Cannot start {python}: {said.problem}")
@@ -87,22 +88,14 @@ def _target(options: Namespace, out: Console) -> str:
     except WrongQuestion as wrong:
         raise UsageError(wrong.message, wrong.hint) from wrong
     target = choose_target(System(), options.python)
-    out.talk(f"target: {plain(target.python)} ({plain(target.chosen_by)})")
+    out.talk(f"target: {target.python} ({target.chosen_by})")
     return target.python
 
 
-def words(options: Namespace) -> list[str]:
-    """The same options, as the folder's own program takes them."""
-    parser = ArgumentParser(add_help=False)
-    add_options(parser)
-    said = [] if options.output is None else [f"--output={options.output}"]
-    said += ["--json"] * options.json
-    for action in parser._actions:
-        value, flag = getattr(options, action.dest), action.option_strings[0]
-        if value == action.default:
-            continue
-        if action.nargs == "+":
-            said += [f"{flag}={one}" for one in flat(value)]
-        else:
-            said.append(flag if action.nargs == 0 else f"{flag}={value}")
-    return said
+def passed_on(options: Namespace) -> list[str]:
+    """The words that the folder's own program takes: all but those that are ours."""
+    ours = ArgumentParser(add_help=False, allow_abbrev=False)
+    add_shared(ours, "--python")
+    ours.add_argument("--output")
+    ours.add_argument("--json", action="store_true")
+    return ours.parse_known_args(options.typed)[1]

@@ -17,8 +17,7 @@ from gpusetup.diagnosis.request import build_case
 from gpusetup.diagnosis.rules import FILES, found, rules_of
 from gpusetup.diagnosis.system import on_this_system
 from gpusetup.evidence.context import Rule, RuleContext, is_report
-from gpusetup.evidence.wording import once
-from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.finding import Finding, Severity, once
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
@@ -26,7 +25,7 @@ from gpusetup.model.resolution import Request, Resolution
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
     from gpusetup.model.documents import ResolveAnswer
-    from gpusetup.model.failing import Stage
+    from gpusetup.model.finding import Stage
     from gpusetup.resolver.least import Decision
 
 OK, UNKNOWN = "ok", "unknown"

@@ -18,7 +18,7 @@ from gpusetup.model.frozen import replace
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
     from gpusetup.messages.programs import Program
-    from gpusetup.model.failing import Stage
+    from gpusetup.model.finding import Stage
     from gpusetup.model.shell import Lines
 
 

@@ -22,7 +22,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.presence import serves_its_maker
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
-from gpusetup.model.failing import COMPLAINT
+from gpusetup.model.finding import COMPLAINT
 from gpusetup.model.machine import Event, visible_gpus
 
 if TYPE_CHECKING:

@@ -163,11 +163,9 @@ def asked_for_cuda(context: RuleContext) -> bool:
 
 # No order: these events are no failures, whatever layer they come from.
 BESIDE_THE_POINT = (
-    "module-missing",
     "requirement-broken",
     "extension-arch",
     "capability-warning",
-    "new-smi-banner",
     "gpu-computes",
     "hosted-notebook",
     "gpu-image",

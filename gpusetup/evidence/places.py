@@ -15,6 +15,7 @@ from gpusetup.evidence.context import (
     is_report,
     on,
 )
+from gpusetup.model.machine import Events
 
 Question = Callable[[RuleContext], bool]
 
@@ -103,3 +104,20 @@ def is_beside_torch(context: RuleContext) -> bool:
 
     program = BY_NAME.get(context.snapshot.failing.program or "")
     return program is not None and not program.on_torch
+
+
+NONE_GIVEN = ("", "nodevfiles")
+"""What Slurm sets CUDA_VISIBLE_DEVICES to in a job without a GPU (its gres plugin)."""
+SAYS_NONE = "no cuda gpus are available"
+
+
+def not_asked_for(context: RuleContext) -> Events:
+    """What shows a Slurm job that asked for no GPU and sees none; else nothing."""
+    job = events(context, "slurm-job")
+    if not job or any(e.values.get("gpus") for e in job) or gpus(context):
+        return ()
+    blind = events(context, "no-devices-found", "cuda-unavailable")
+    said = [e for e in blind if e.kind == "no-devices-found" or SAYS_NONE in (e.text or "").lower()]
+    value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
+    none_given = value is not None and value.strip().lower() in NONE_GIVEN
+    return (*job[:1], *said) if said or none_given else ()

@@ -18,7 +18,7 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     whole_number,
 )
-from gpusetup.evidence.given import not_asked_for
+from gpusetup.evidence.places import not_asked_for
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.findings.presence import NVML_UNKNOWN, says_only_no_smi
 from gpusetup.model.finding import Findings

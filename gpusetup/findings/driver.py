@@ -21,7 +21,7 @@ from gpusetup.evidence.context import (
     serving,
     whole_number,
 )
-from gpusetup.evidence.given import not_asked_for
+from gpusetup.evidence.places import not_asked_for
 from gpusetup.findings.message_rules import finding, from_message, shown
 from gpusetup.findings.presence import (
     NOT_LOADED,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.evidence.context import RuleContext, gpus, is_report, on
 from gpusetup.evidence.plausible import is_a_path, is_a_version
@@ -292,11 +293,9 @@ def pip(context: RuleContext, *words: str) -> Line:
 
 def torch_index(context: RuleContext, backend: str) -> tuple[str, ...]:
     """The words with which this environment's installer looks at torch's own index only."""
-    from gpusetup.installers.options import InstallerOptions
-    from gpusetup.installers.wheels import torch_index as index_of
+    from gpusetup.installers.wheels import for_pip, for_uv
 
-    options = InstallerOptions(python=python(context))
-    return index_of("uv" if context.installer == "uv" else "pip", backend, options)
+    return (for_uv if context.installer == "uv" else for_pip)(index_url(backend))
 
 
 IN_UV = {"--force-reinstall": "--reinstall"}

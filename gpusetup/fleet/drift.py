@@ -43,9 +43,9 @@ def drifts(nodes: Iterable[Node]) -> tuple[dict[str, list[Drift]], tuple[Mixed, 
             most, total = majority_of(counts), counts.total()
             if most is None and 1 < len(counts) <= FEW_VALUES and total >= LEAST_NODES:
                 mixed.append(Mixed(field=name, values=dict(counts.most_common())))
-            for node in those if most is not None else ():
+            for node in those:
                 value = value_of(name, node.facts)
-                if most is not None and value not in (None, most) and value:
+                if most and value and value != most:
                     drift = Drift(
                         field=name,
                         value=value,
@@ -64,11 +64,10 @@ def compared_with(sizes: Mapping[Kind, int]) -> dict[Kind, Kind]:
     the usual; nodes whose GPUs are not seen are no kind if others have some."""
 
     def like(kind: Kind) -> Kind:
-        if kind and (len(kind) == 1 or sizes[kind] >= LEAST_NODES):
+        if len(kind) == 1 or (kind and sizes[kind] >= LEAST_NODES):
             return kind
-        of_it = [one for one in sizes if {*one} < {*kind}] if kind else [*sizes]
-        most = max(of_it, key=lambda one: (bool(one), sizes[one], one), default=kind)
-        return most if sizes[most] >= LEAST_NODES or not kind else kind
+        of_it = (one for one in sizes if {*one} <= {*kind} or not kind)
+        return max(of_it, key=lambda one: (bool(one), sizes[one], one))
 
     return {kind: like(kind) for kind in sizes}
 

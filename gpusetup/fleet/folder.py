@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from gpusetup.errors import BadInput
-from gpusetup.fleet.facts import facts_of, summed
+from gpusetup.fleet.facts import facts_of
 from gpusetup.fleet.judge import Judged
 from gpusetup.fleet.names import natural
 from gpusetup.fleet.nodes import Node, NodeFinding, Rate
@@ -90,17 +90,12 @@ def read_folder(
 
 def _files(folder: Path) -> list[Path]:
     """The files of a folder and of those directly in it, by name."""
-    try:
-        entries = sorted(path for path in folder.iterdir() if path.name[0] != ".")
-    except OSError as problem:
-        raise BadInput(f"{folder} is no folder of records: {problem.strerror}") from problem
-    found: list[Path] = []
-    for entry in entries:
-        inside = entry.is_dir() and not entry.is_symlink()
-        found += filter(Path.is_file, sorted(entry.glob("[!.]*.json")) if inside else (entry,))
-        if len(found) > MOST_FILES:
-            raise BadInput(f"{folder} holds more than {MOST_FILES} files")
-    return [path for path in found if path.suffix == ".json"]
+    if not folder.is_dir():
+        raise BadInput(f"{folder} is no folder of records")
+    found = [*folder.glob("[!.]*.json"), *folder.glob("[!.]*/[!.]*.json")]
+    if len(found) > MOST_FILES:
+        raise BadInput(f"{folder} holds more than {MOST_FILES} files")
+    return sorted(filter(Path.is_file, found))
 
 
 def name_of(path: Path, folder: Path) -> str:
@@ -135,12 +130,9 @@ def read_record(path: Path, name: str, judged: Judged) -> Node:
             raise _NoRecord("no record of gpusetup (it is no JSON object)")
         raw = text_of(raw, path.name).encode()
         head = from_json(raw, _Head, what=path.name)
-    except BadInput as problem:
-        return Node(name=name, problem=problem.message)
-    family = (head.schema or "").partition("/")[0]
-    if family not in READERS:
-        raise _NoRecord(f"no record of gpusetup ({head.schema or 'it has no schema'})")
-    try:
+        family = (head.schema or "").partition("/")[0]
+        if family not in READERS:
+            raise _NoRecord(f"no record of gpusetup ({head.schema or 'it has no schema'})")
         node = READERS[family](raw, path.name, judged)
     except BadInput as problem:
         return Node(name=name, problem=problem.message)
@@ -180,19 +172,13 @@ def _from_verify(raw: bytes, what: str, judged: Judged) -> Node:
     del judged
     answer = from_json(raw, VerifyAnswer, what=what)
     models = {str(one.get("device")): str(one.get("name")) for one in answer.devices}
-    gpus = [model for device, model in models.items() if device.startswith("cuda")]
-    facts = {
-        "torch.version": answer.torch,
-        "python.version": answer.python,
-        "gpus.count": str(len(gpus)) if gpus else None,
-        "gpus.name": summed(gpus),
-    }
+    facts = {"torch.version": answer.torch, "python.version": answer.python}
     failed = [one for one in answer.checks if one.status in FAILED]
     said = [f"{c.name} {c.status} on {c.device}: {c.detail}".rstrip(": ") for c in failed]
     if answer.verdict == "failed" and not failed:
         said = ["verdict is failed"]
     return Node(
-        kind=tuple(sorted(set(gpus))),
+        kind=tuple(sorted({model for device, model in models.items() if device != "cpu"})),
         facts={field: value for field, value in facts.items() if value},
         findings=tuple(_error("gpu-check-failed", f"verify's {one}") for one in said),
         rates=tuple(
@@ -245,13 +231,12 @@ READERS: dict[str, Callable[[bytes, str, Judged], Node]] = {
 
 def together(one: Node, other: Node) -> Node:
     """Two records of one node; the later in the folder adds to the earlier."""
-    findings = {(f.id, f.title): f for f in (*one.findings, *other.findings)}
     return replace(
         one,
         taken_at=max(filter(None, (one.taken_at, other.taken_at)), default=None),
         kind=one.kind or other.kind,
         facts={**other.facts, **one.facts},
-        findings=tuple(findings.values()),
+        findings=tuple(dict.fromkeys((*one.findings, *other.findings))),
         rates=(*one.rates, *other.rates),
         problem=one.problem or other.problem,
     )

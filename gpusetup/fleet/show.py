@@ -54,8 +54,6 @@ class Exclude(Frozen):
     """An option of sbatch and srun; empty if no node failed."""
     names: tuple[str, ...] = ()
     """For Ray and Kubernetes, by their own names of nodes."""
-    not_named: tuple[str, ...] = ()
-    """Nodes whose names cannot be part of a command."""
 
 
 class FleetAnswer(Frozen):
@@ -128,17 +126,10 @@ def _row(node: Node, drift: Sequence[Drift], usual: Container[str]) -> NodeAnswe
 
 
 def _worst_first(row: NodeAnswer) -> tuple[object, ...]:
-    found = [*(one.severity for one in row.findings), *(one.severity for one in row.drift)]
-    graves = sorted(-GRAVITY[severity] for severity in found)
-    return get_args(Status).index(row.status), graves, natural(row.name)
+    return get_args(Status).index(row.status), natural(row.name)
 
 
 def excluded(names: Iterable[str]) -> Exclude:
-    """The nodes that no job should get."""
-    every = sorted(names, key=natural)
-    safe = tuple(name for name in every if SAFE.fullmatch(name))
-    return Exclude(
-        slurm=f"--exclude={slurm_list(safe)}" if safe else "",
-        names=safe,
-        not_named=tuple(name for name in every if name not in safe),
-    )
+    """The nodes that no job should get, of those whose names can be part of a command."""
+    safe = tuple(sorted(filter(SAFE.fullmatch, names), key=natural))
+    return Exclude(slurm=f"--exclude={slurm_list(safe)}" if safe else "", names=safe)

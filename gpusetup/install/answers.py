@@ -61,7 +61,6 @@ def unchanged_answer(
 def versions_after(resolution: Resolution, asked: RequestedPackages) -> dict[str, str]:
     """The torch family as a resolution would install it, by the catalog."""
     build = resolution.build
-    if build is None:
-        return {}
-    label = f"+{build.backend}" if build.labelled else ""
-    return {name: f"{v}{label}" for name, v in family_of(build, asked.family).items()}
+    label = f"+{build.backend}" if build and build.labelled else ""
+    family = family_of(build, asked.family) if build else {}
+    return {name: f"{version}{label}" for name, version in family.items()}

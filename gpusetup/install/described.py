@@ -12,9 +12,8 @@ from gpusetup.install.decide import Task, decide
 from gpusetup.install.refusals import check_described
 from gpusetup.install.request import InstallRequest, question_of
 from gpusetup.installers import INSTALLERS
-from gpusetup.installers.options import FAMILY, InstallerOptions, packages_step
+from gpusetup.installers.options import FAMILY, InstallerOptions
 from gpusetup.model.documents import DoneStep, InstallAnswer
-from gpusetup.model.finding import Step
 from gpusetup.model.machine import Snapshot
 from gpusetup.resolver.companions import installed
 
@@ -29,12 +28,21 @@ def describe(
     task = decide(question, talk)
     if not task.is_done:
         check_described(machine, task.elsewhere)
-    steps = () if task.is_done else _steps(installer, task)
+    asked = task.asked
+    followers = (*asked.followers, *asked.pinned) if installer == "uv" else ()  # conda's own names
+    options = InstallerOptions(
+        python=machine.python.executable,
+        packages=(*asked.family, *asked.packages, *followers),
+        index_root=request.root,
+        conda_prefix=machine.conda.prefix,
+        again=task.decision.how == "again",
+    )
+    steps = () if task.is_done else INSTALLERS[installer](task.resolution, options)
     answer = InstallAnswer(
         state="unchanged" if task.is_done else "planned",
         target=machine.python.prefix or machine.python.executable or request.machine_from or "",
         before=before,
-        after={**before, **versions_after(task.resolution, task.asked)},
+        after={**before, **versions_after(task.resolution, asked)},
         steps=tuple(DoneStep(argv=tuple(map(without_logins, step.argv))) for step in steps),
         why=task.why,
         newest=task.newest,
@@ -45,23 +53,6 @@ def describe(
 def by_conda(machine: Snapshot) -> bool:
     """Whether conda has installed torch: conda changes it, else uv."""
     return machine.python.manager == "conda" and machine.torch.installer == "conda"
-
-
-def _steps(installer: str, task: Task) -> tuple[Step, ...]:
-    """The commands; where torch stays, none of them names another."""
-    asked, machine, request = task.asked, task.machine, task.question.request
-    followers = (*asked.followers, *asked.pinned) if installer == "uv" else ()  # conda's own names
-    options = InstallerOptions(
-        python=machine.python.executable,
-        packages=(*asked.family, *asked.packages, *followers),
-        index_root=request.root,
-        wheelhouse=request.wheelhouse,
-        conda_prefix=machine.conda.prefix,
-        again=task.decision.how == "again",
-    )
-    if asked.family:
-        return INSTALLERS[installer](task.resolution, options)
-    return (packages_step(installer, options),)
 
 
 def _family_of(machine: Snapshot) -> dict[str, str]:

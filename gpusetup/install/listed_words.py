@@ -11,16 +11,12 @@ from pathlib import Path
 from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.install.credentials import without_logins
-from gpusetup.install.settings.uv_config import parse_toml
+from gpusetup.install.settings.environment import parse_toml
 from gpusetup.model.frozen import Record
 
 MOST_BYTES = 1 << 20
-DEEPEST = 5
-"""How many files may name one another by `-r`."""
-CANNOT = {
-    "e": "is a folder: name its pyproject.toml to gpusetup itself, by `-r`",
-    "c": "is a list of constraints: write those that count into the requirements",
-}
+ELSEWHERE = re.compile(r"-(-requirement|-editable|-constraint|[rec])\b")
+"""How a line begins that names another file or folder."""
 
 
 class Listed(Record):
@@ -38,37 +34,26 @@ def words_of_files(files: Sequence[str]) -> Listed:
     BadInput for what cannot be read; UsageError for what cannot be asked here.
     """
     found = Listed()
-    for name in files:
-        _read(Path(name), found, 0)
-    return found
-
-
-def _read(path: Path, found: Listed, depth: int) -> None:
-    try:
-        text = named_file.text_of(named_file.read(path, MOST_BYTES), path)
-    except OSError as problem:
-        raise BadInput(f"{path} cannot be read: {problem.strerror}") from problem
-    if path.suffix == ".toml":
-        found.words += project_words(path, text)
-        return
-    if depth > DEEPEST:
-        raise BadInput(f"{path}: files name one another by `-r`, more than {DEEPEST} deep")
-    for line in lines_of(text):
-        said = without_logins(line)
-        named = re.match(r"-(-requirement|-editable|-constraint|[rec])[ =]*(.*)", line)
-        kind = named[1].lstrip("-")[0] if named else None
-        if named and kind == "r":
-            _read(path.parent / named[2].strip(), found, depth + 1)
-        elif kind:
-            raise UsageError(f"{path}: `{said}` {CANNOT[kind]}")
-        elif not line.startswith("-"):
-            found.words.append(line.partition(" --")[0].strip())
-        elif not line.startswith("--require-hashes"):
-            found.notes.append(
-                f"{path}: `{said}` is not taken: your own settings of uv or pip count"
-            )
-        if re.search(r"--(hash|require-hashes)", line):
+    for path in map(Path, files):
+        text = named_file.read_text(path, MOST_BYTES)
+        if path.suffix == ".toml":
+            found.words += project_words(path, text)
+            continue
+        if re.search(r"--(hash|require-hashes)", text):
             found.hashed = found.hashed or str(path)
+        for line in lines_of(text):
+            said = f"{path}: `{without_logins(line)}` is not taken"
+            if ELSEWHERE.match(line):
+                raise UsageError(
+                    said,
+                    hint="name that file, or the folder's pyproject.toml, by a separate `-r`; "
+                    "write constraints into the requirements",
+                )
+            if not line.startswith("-"):
+                found.words.append(line.partition(" --")[0].strip())
+            elif not line.startswith("--require-hashes"):
+                found.notes.append(f"{said}: your own settings of uv or pip count")
+    return found
 
 
 def lines_of(text: str) -> Iterator[str]:

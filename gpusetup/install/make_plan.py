@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.install.decide import Task
 from gpusetup.install.fetching.lock import Question, locked, require_no
-from gpusetup.install.fetching.wheels import Wheel, unhashed
+from gpusetup.install.fetching.wheels import Wheel, size_text, unhashed
 from gpusetup.install.job import Job
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
 from gpusetup.install.switching.unpack import switch_step, venv_step
-from gpusetup.install.target.disk_space import UNPACKED_FACTOR, require_space
 from gpusetup.install.target.find import Target, check_importable, check_leaving
 from gpusetup.install.target.in_use import users_of
 from gpusetup.installers.options import FAMILY, family_of
@@ -128,3 +129,31 @@ def exact_in(wheels: Sequence[Wheel], name: str, version: str, backend: str) -> 
     labelled = f"{version}+{backend}"
     plain = version in there and labelled not in there
     return f"{name}=={version if plain else labelled}"
+
+
+UNPACKED_FACTOR = 3.6
+"""How much larger a torch wheel is unpacked; measured on the CPU wheel of torch 2.13.0 (4.0) and
+nvidia-cudnn-cu12 (1.6), weighted towards the larger."""
+
+
+SPARE_BYTES = 50 << 20
+
+
+def free_bytes(folder: str) -> int:
+    """What is free on the disk of a folder that may not be there yet."""
+    there = Path(folder)
+    while not there.exists():
+        there = there.parent
+    return shutil.disk_usage(there).free
+
+
+def require_space(folder: str, needed_bytes: int) -> None:
+    """`Blocked` with needed and free if the disk of a folder cannot hold so much."""
+    free = free_bytes(folder)
+    if needed_bytes + SPARE_BYTES > free:
+        raise Blocked(
+            f"No room on the disk of {folder}: needs {size_text(needed_bytes)}, "
+            f"free {size_text(free)}",
+            hint="nothing was changed; make room (`uv cache clean` frees uv's cache), "
+            "or use another disk: `--venv DIR`",
+        )

@@ -9,7 +9,7 @@ from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.diagnosis.elsewhere import trouble_elsewhere
+from gpusetup.diagnosis.precedence import trouble_elsewhere
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.request import InstallRequest, Question
@@ -61,7 +61,8 @@ def refuse(question: Question, decision: Decision) -> None:
         raise nothing_fits(decision.resolution)
     if decision.how != "refused":
         return
-    machine, request, target = question.machine, question.request, target_options(question.request)
+    machine, request = question.machine, question.request
+    target = options_of(request, *TARGET)
     held = decision.held.backend if decision.held else ""
     maker, newest = maker_of(held), decision.newest.build
     other = newest.backend if newest and newest.backend != held else "cpu"
@@ -85,37 +86,39 @@ def refuse(question: Question, decision: Decision) -> None:
     )
 
 
-def target_options(request: InstallRequest) -> tuple[str, ...]:
-    """The words with which the environment was named."""
-    if request.venv:
-        return ("--venv", request.venv)
-    return ("--python", request.python) if request.python else ()
+OPTIONS = {
+    "venv": "--venv",
+    "python": "--python",
+    "backend": "--backend",
+    "for_gpu": "--gpu",
+    "for_driver": "--driver",
+}
+TARGET, HOST = ("venv", "python"), ("for_gpu", "for_driver")
 
 
-def host_options(request: InstallRequest) -> tuple[str, ...]:
-    """The words with which another host was named."""
-    gpus = tuple(word for name in request.for_gpu for word in ("--gpu", name))
-    return (*gpus, *(("--driver", request.for_driver) if request.for_driver else ()))
+def options_of(request: InstallRequest, *names: str) -> tuple[str, ...]:
+    """The words with which some things were named."""
+    given = ((name, getattr(request, name)) for name in names)
+    each = ((name, value if isinstance(value, tuple) else (value,)) for name, value in given)
+    rows = ((OPTIONS[name], one) for name, values in each for one in values)
+    return tuple(word for row in rows if row[1] not in (None, "auto") for word in row)
 
 
 def upgrade_line(question: Question, offer: Offer) -> str:
     """The command that takes the newest, with every word that it was chosen by."""
     request = question.request
     newer = ("--torch", offer.torch) if question.wanted.torch else ("--upgrade",)
-    words = (*target_options(request), *newer, *backend_options(request), *host_options(request))
-    return shell_line(("gpusetup", "install", *words), question.machine.os.family)
-
-
-def backend_options(request: InstallRequest) -> tuple[str, ...]:
-    return ("--backend", request.backend) if request.backend != "auto" else ()
+    target, host = (options_of(request, *names) for names in (TARGET, ("backend", *HOST)))
+    words = ("gpusetup", "install", *target, *newer, *host)
+    return shell_line(words, question.machine.os.family)
 
 
 def own_environment(question: Question, decision: Decision) -> str:
     """The command that makes, beside a target that may not be changed, what it would become."""
     request, machine = question.request, question.machine
     there = in_new_environment(decision, machine)
-    backend = () if "--backend" in there else backend_options(request)
-    words = (*there, *backend, *question.asked.packages, *host_options(request))
+    backend = () if "--backend" in there else options_of(request, "backend")
+    words = (*there, *backend, *question.asked.packages, *options_of(request, *HOST))
     own = ("gpusetup", "install", "--venv", new_folder(machine), *words)
     return without_logins(shell_line(own, machine.os.family))
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
+from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.catalog.companions import releases_with
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import UsageError
 from gpusetup.install.packages import RequestedPackages, requested_packages
-from gpusetup.install.settings.index_root import index_root_of
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
 from gpusetup.resolver import check_request, resolve
-from gpusetup.resolver.beside import torch_beside
 from gpusetup.resolver.companions import environment_of
 from gpusetup.resolver.decide import nothing_fits
+from gpusetup.resolver.situation import specifier
 
 
 class InstallRequest(Frozen):
@@ -92,3 +94,49 @@ def resolved(question: Question) -> Resolution:
     if resolution.build is None:
         raise nothing_fits(resolution)
     return resolution
+
+
+def torch_beside(beside: Sequence[tuple[str, str]], torch: str | None) -> str | None:
+    """The torch that goes with the companions' versions that the words gave.
+
+    UsageError if no torch has them, or not the one that is asked for.
+    """
+    if not beside:
+        return torch
+    fits = releases_with(load_catalog(), [(n, v.partition("+")[0]) for n, v in beside])
+    wanted = specifier(torch)
+    both = [one for one in fits if wanted is None or wanted.contains(one)]
+    if not both:
+        said = " ".join(f"{name}{version}" for name, version in beside)
+        goes = f"torch {fits[-1]}, not with {torch}" if fits else "no torch"
+        raise UsageError(
+            f"{said} goes with {goes}",
+            hint="do not name versions of its companions: they follow torch's",
+        )
+    label = next((f"+{v.partition('+')[2]}" for _, v in beside if "+" in v), "")
+    if len(both) == 1:
+        return torch if torch and "+" in torch else f"{both[0]}{label}"
+    return f">={both[0]},<={both[-1]}"
+
+
+URL = re.compile(r"https?://([^/@\s]*@)?(\[[\da-fA-F:.]+\]|[^\[\]/\s]+)(/\S*)?")
+
+
+def index_root_of(named: str | None, environ: Mapping[str, str], usual: str) -> str:
+    """`--index`, else GPUSETUP_INDEX, else the usual one; UsageError for no URL.
+
+    >>> index_root_of(None, {"GPUSETUP_INDEX": "https://mirror.example/whl/"}, "https://x")
+    'https://mirror.example/whl'
+    """
+    root = named or environ.get("GPUSETUP_INDEX") or usual
+    if not URL.fullmatch(root):
+        raise UsageError(
+            f"`--index {root}` is no http or https URL",
+            hint="it is the part before the backend: `https://download.pytorch.org/whl`",
+        )
+    if found := re.fullmatch(rf"(.+?)/({LABEL})(/torch\w*)?/*", root, re.IGNORECASE):
+        raise UsageError(
+            f"`--index {root}` ends with a backend; the index is the part before it",
+            hint=f"did you mean `--index {found[1]} --backend {found[2].lower()}`?",
+        )
+    return root.rstrip("/")

@@ -17,15 +17,14 @@ from packaging.requirements import Requirement
 from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
-from gpusetup.errors import Unsatisfiable
+from gpusetup.errors import Unreached, Unsatisfiable
 from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import without_credentials, without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.fetching.lock import COMPILE, NAME, Question, ask_uv
 from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.settings.environment import asking_environment, uv_program
-from gpusetup.install.settings.uv_config import parse_toml
+from gpusetup.install.settings.environment import asking_environment, parse_toml, uv_program
 from gpusetup.install.target.find import Target
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen, replace
@@ -133,6 +132,8 @@ class Search:
         # Ours builds nothing: without it uv asks each Python of the machine for its version.
         ours = ("--python", sys.executable, "--no-build")
         self.options = (*ours, "--python-platform", platform, "--python-version", python)
+        self.no_sources: tuple[str, ...] = ()
+        """With it torch is asked of the user's own indexes."""
         self.ask = cache(self._ask)
 
     def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool = True) -> Set:
@@ -144,7 +145,13 @@ class Search:
             others=tuple(word for word in words if word not in own),
             constraints=limits_beside(self.asked, build) if limited else (),
         )
-        found = self._said(question, COMPILE)
+        try:
+            found = self._said(question, (*COMPILE, *self.no_sources))
+        except Unreached:  # torch's index: the user's own may have the same versions
+            if self.no_sources:
+                raise
+            self.no_sources = ("--no-sources",)
+            found = self._said(question, (*COMPILE, *self.no_sources))
         if isinstance(found, str):
             return Set(build=build, reason=found)
         return Set(build=build, packages=found, late=dict(self._late(found)))
@@ -258,25 +265,25 @@ class Search:
 
     def held_back(self, found: Set) -> Iterator[HeldBack]:
         """What is not at its newest, and what holds it: the table, or uv in its own words."""
-        build = found.build
         exact = {name: f"{name}=={found.version(name)}" for name in self.asked.names}
-        first = next(iter(candidates(replace(self.asked, words=()))), build)
-        if parsed(first.torch) > parsed(build.torch):
-            by = none_beside(self.asked, first)
-            by = by or self._by_table(replace(found, build=first))
-            by = by or self.ask(first, tuple(exact.values())).reason
+        first = next(iter(candidates(replace(self.asked, words=()))), found.build)
+        if parsed(first.torch) > parsed(found.build.torch):
+            table = none_beside(self.asked, first) or self._by_table(replace(found, build=first))
+            by = table or self.ask(first, tuple(exact.values())).reason
             other = f"torch {first.torch} goes with other releases of them"
-            yield HeldBack(package="torch", at=build.torch, by=by or other)
+            yield HeldBack(package="torch", at=found.build.torch, by=by or other)
         for name in found.late:
-            late = self.newest[name].version.partition("+")[0]
-            words = {**exact, name: f"{name}=={late}"}
-            by = refused(self.asked, name, late, build)
-            by = by or self.ask(build, tuple(words.values())).reason
-            other = f"{name} {late} goes with other releases"
+            newest = self.newest[name].version.partition("+")[0]
+            words = {**exact, name: f"{name}=={newest}"}
+            table = refused(self.asked, name, newest, found.build)
+            by = table or self.ask(found.build, tuple(words.values())).reason
+            other = f"{name} {newest} goes with other releases"
             yield HeldBack(package=name, at=found.version(name), by=by or other)
 
     def notes(self) -> Iterator[str]:
         os = self.asked.machine.os
+        if self.no_sources:
+            yield "torch's index did not answer: your own index was asked for torch's versions"
         if os.family == "linux" and not (os.libc or "").startswith("glibc "):
             yield f"the C library is not known and is taken as glibc {USUAL_GLIBC}: `--glibc`"
         if undated := [name for name, one in self.newest.items() if one.published is None]:
@@ -337,14 +344,9 @@ def with_set(job: Job, task: Task, target: Target) -> Task:
     companions = (f"{name}{versions.get(name, '')}" for name in asked.named if name != "torch")
     words = by_name((*asked.packages, *companions))
     job.talk(f"Which versions go together: {without_logins(', '.join(words))} ...")
-    free = Request(torch=request.torch, backend=request.backend)
-    wanted = free if stays else question.wanted
-    joint = choose_together(
-        Asked(machine=task.machine, request=wanted, catalog=load_catalog(), words=words),
-        request.root,
-        prefer=build,
-        behind_days=YEAR if stays else 0,
-    )
+    wanted, days = question.wanted, YEAR if stays else 0
+    together = Asked(machine=task.machine, request=wanted, catalog=load_catalog(), words=words)
+    joint = choose_together(together, request.root, prefer=build, behind_days=days)
     if joint.refused:
         raise refusal(joint)
     is_same = (build.torch, build.backend) == (joint.build.torch, joint.build.backend)

@@ -7,7 +7,7 @@ metapackage and `cuda-version` say what is meant.
 from __future__ import annotations
 
 from gpusetup.errors import Unsatisfiable
-from gpusetup.installers.options import InstallerOptions, others
+from gpusetup.installers.options import FAMILY, InstallerOptions, others
 from gpusetup.model.finding import Step
 from gpusetup.model.resolution import Resolution, TorchBuild
 
@@ -24,8 +24,11 @@ MKL = "mkl<2024.1"
 
 def conda(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
     """The one step of conda; Unsatisfiable where its channels have no build that fits."""
-    build = conda_build(resolution)
     where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
+    if not {*FAMILY} & {*options.packages}:
+        argv = ("conda", "install", "--yes", *where, "--freeze-installed", *options.packages)
+        return (Step(title="from your channels, with the torch that stays", argv=argv),)
+    build = conda_build(resolution)
     channels = tuple(word for name in CHANNELS[build.channel] for word in ("--channel", name))
     wanted = (*specs(build, options.packages), *others(options.packages))
     return (

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.resolution import Resolution, TorchBuild
 
@@ -20,8 +19,6 @@ class InstallerOptions(Frozen):
     packages: tuple[str, ...] = FAMILY
     """What is to be installed, companions without a release for this torch left out."""
     index_root: str = INDEX_ROOT
-    wheelhouse: str | None = None
-    """A folder of wheels that replaces every index."""
     again: bool = False
     """The family is there at this version already, but not whole."""
     conda_prefix: str | None = None
@@ -79,38 +76,3 @@ def to_reinstall(build: TorchBuild, options: InstallerOptions) -> tuple[str, ...
 def others(packages: tuple[str, ...]) -> tuple[str, ...]:
     """What was asked for besides the family."""
     return tuple(package for package in packages if package not in FAMILY)
-
-
-def default_index(options: InstallerOptions) -> tuple[str, ...]:
-    """Where everything else comes from: the user's own configuration."""
-    return (
-        ("--no-index", "--find-links", as_links(options.wheelhouse)) if options.wheelhouse else ()
-    )
-
-
-def as_links(folder: str) -> str:
-    """A folder as `--find-links` takes it: uv ends a path at a comma and at a `#`, not a URL that
-    has them quoted.
-
-    >>> as_links("/a/b")
-    '/a/b'
-    >>> as_links("/a,b#c")
-    'file:///a%2Cb%23c'
-    """
-    if not {*folder} & {*",#"}:
-        return folder
-    from pathlib import Path
-
-    return Path(folder).absolute().as_uri()
-
-
-def packages_step(installer: str, options: InstallerOptions) -> Step:
-    """The one command for packages beside a torch that stays."""
-    wanted = (*default_index(options), *others(options.packages))
-    if installer == "conda":
-        where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
-        argv = ("conda", "install", "--yes", *where, "--freeze-installed", *wanted)
-    else:
-        target = ("--python", options.python) if options.python else ()
-        argv = ("uv", "pip", "install", *target, *wanted)
-    return Step(argv=argv, title="from your default index, with the torch that stays")

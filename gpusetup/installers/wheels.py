@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from gpusetup.catalog.builds import index_url
 from gpusetup.installers.options import (
     InstallerOptions,
     chosen_build,
-    default_index,
     others,
     pins,
     started,
@@ -22,31 +19,29 @@ def uv(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
     """The two steps of uv."""
     build = chosen_build(resolution)
     target = ("--python", options.python) if options.python else ()
-    index = torch_index("uv", build.backend, options)
+    url = index_url(build.backend, options.index_root)
     again = (f"--reinstall-package={name}" for name in to_reinstall(build, options))
-    return _steps(("uv", "pip", "install", *target), (*index, *again), resolution, options)
+    install = ("uv", "pip", "install", *target)
+    return _steps(install, (*for_uv(url), *again), resolution, options)
 
 
 def pip(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
     """The two steps of pip, by the target's own `python -m pip`."""
     build = chosen_build(resolution)
-    index = torch_index("pip", build.backend, options)
     again = ("--force-reinstall",) if to_reinstall(build, options) else ()
-    install = (*started(options.python), "-m", "pip", "install")
-    return _steps(install, (*again, *index), resolution, options)
+    torch = (*again, *for_pip(index_url(build.backend, options.index_root)))
+    return _steps((*started(options.python), "-m", "pip", "install"), torch, resolution, options)
 
 
-def torch_index(
-    installer: Literal["uv", "pip"], backend: str, options: InstallerOptions
-) -> tuple[str, ...]:
-    """torch's own index, and no other.
+def for_uv(index: str) -> tuple[str, ...]:
+    """The words for torch's own index and no other. It stands before those of the user's
+    configuration: uv stops at the first that has a project, and its `--index-url` yields to
+    UV_DEFAULT_INDEX."""
+    return ("--index", index, "--default-index", index)
 
-    For uv before those of the user's configuration: it stops at the first index that has a project,
-    and its `--index-url` yields to UV_DEFAULT_INDEX.
-    """
-    url = index_url(backend, options.index_root)
-    by_uv = ("--index", url, "--default-index", url)
-    return default_index(options) or (by_uv if installer == "uv" else ("--index-url", url))
+
+def for_pip(index: str) -> tuple[str, ...]:
+    return ("--index-url", index)
 
 
 def _steps(
@@ -56,13 +51,12 @@ def _steps(
     options: InstallerOptions,
 ) -> tuple[Step, ...]:
     exact = pins(chosen_build(resolution), options.packages)
-    return (
-        Step(
-            title=f"{', '.join(exact)} from torch's own index",
-            argv=(*install, "--no-deps", *torch, *exact),
-        ),
-        Step(
-            title="everything else from your default index",
-            argv=(*install, *default_index(options), *exact, *others(options.packages)),
-        ),
+    family = Step(
+        title=f"{', '.join(exact)} from torch's own index",
+        argv=(*install, "--no-deps", *torch, *exact),
     )
+    rest = Step(
+        title="everything else from your default index",
+        argv=(*install, *exact, *others(options.packages)),
+    )
+    return (family, rest) if exact else (rest,)

@@ -78,13 +78,6 @@ AMD = (
         },
         what="kernel",
     ),
-    row(
-        "foreign-gpu",
-        "rocm",
-        r"\bROCm\b[^\n]{0,300}?\b(?:Radeon|RX ?\d{4})\b|\b(?:Radeon|RX ?\d{4})\b[^\n]{0,300}?\bROCm\b",
-        unless=r"NVIDIA|GeForce|\bRTX|\bGTX|\bCUDA|ROCM used to build|\b(?:[Ss]upport (?:for|the|AMD|GPUs)|such as|e\.g\.)",
-        vendor="amd",
-    ),
 )
 
 OTHER_CARDS = r"(?<!www\.)NVIDIA(?! driver| GPU and installed)|GeForce|\bRTX|\bGTX|\bTesla"
@@ -118,7 +111,6 @@ SPOKEN = (
         {
             "torch not compiled with cuda": r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b.{0,1100}?Torch not compiled with CUDA|Torch not compiled with CUDA.{0,600}?\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b",
             "whl/": r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD (?:GPU|graphics|Ryzen)|Renoir)\b.{0,900}?download\.pytorch\.org/whl/(?:nightly/)?rocm\d",
-            "amd gpu": r"\b(?:does ?n[o']t|not|cannot|can't|how (?:do|can|to)|fails? to) (?:\w+ ){0,5}?(?:on|in|with) (?:my |an? |the )?(?:CPU (?:or|and) )?AMD GPUs?\b",
             "rocminfo": r"(?<!if )\brocminfo\b(?! ?ROCk)[^.\n]{0,40}?\b(?:shows? no|lists? no|finds? no|no agents?|(?:does|do|is|can)(?: not|n't|not)|only (?:shows?|lists?)|fails?|failed)\b",
             "amdgpu-dkms": r"\bamdgpu-dkms\b.{0,600}?\b(?:rocm-core|rocminfo|rocm-smi-lib)\b",
         },

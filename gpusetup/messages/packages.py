@@ -66,11 +66,6 @@ IMPORTS = (
         package="dataclasses",
         module="dataclasses",
     ),
-    row(
-        "module-missing",
-        "no module named",
-        r"No module named ['\"]?(?P<module>(?!torch\b|pip\b|triton\b|_C\b)[\w.]+)",
-    ),
 )
 
 
@@ -103,11 +98,6 @@ WHEELS = (
         "wheel-not-supported",
         "is not a supported wheel",
         r"(?P<wheel>[\w.+%-]+\.whl) is not a supported wheel on this platform",
-    ),
-    row(
-        "requires-python",
-        "requires-python",
-        r"(?:Requires-Python|requires-python) ?(?P<needs>[<>=!~][\d.,<>=!~* ]+)",
     ),
 )
 

@@ -7,10 +7,12 @@ A row sees only windows around its needle, so that no text takes long.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 
 from gpusetup.messages.row import Row, found_in
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lowered
 
 BEFORE, AFTER = 600, 1200
@@ -24,9 +26,13 @@ EVENTS_A_ROW = 24
 """A log says the same a thousand times; different values are different events."""
 
 
-class Flat(Frozen):
-    """A text on one line."""
+SHOWN = 300
 
+
+class Text(Frozen):
+    """Lines, and all of them on one line."""
+
+    lines: tuple[str, ...]
     flat: str
     low: str
     """`flat` in lower case, of the same length."""
@@ -36,6 +42,15 @@ class Flat(Frozen):
     def line_at(self, place: int) -> int:
         """The number of the line (from 0) that holds a place of `flat`."""
         return max(bisect_right(self.starts, place) - 1, 0)
+
+    def source(self, place: int) -> str:
+        return f"report, line {self.line_at(place) + 1}"
+
+    def shown(self, first: int, last: int) -> str:
+        """The lines that a piece of `flat` lies in, as evidence."""
+        lines = self.lines[self.line_at(first) : self.line_at(max(last - 1, first)) + 1]
+        whole = " ".join(" ".join(lines).split())
+        return whole if len(whole) <= SHOWN else self.flat[first:last].strip()[:SHOWN]
 
     def near(self, *needles: str) -> Iterator[tuple[int, str]]:
         """Windows of `flat` around needles (lower case): where each begins, and its text.
@@ -68,55 +83,47 @@ def _places(low: str, needle: str) -> list[int]:
     return places[:half] + places[half:][-half:]
 
 
-def flat_of(parts: Iterable[str]) -> Flat:
+def text_of(lines: Iterable[str]) -> Text:
     """
-    >>> text = flat_of(["Found  no NVIDIA", "driver on your system"])
+    >>> text = text_of(["Found  no NVIDIA", "driver on your system"])
     >>> text.flat, text.line_at(20)
     ('Found no NVIDIA driver on your system', 1)
     """
-    lines = [" ".join(part.split()) for part in parts]
-    flat = " ".join(filter(None, lines))
-    low, starts = lowered(flat), tuple(_starts_of(lines))
-    return Flat(flat=flat, low=low, starts=starts)
+    kept = tuple(lines)
+    bare = [" ".join(line.split()) for line in kept]
+    flat = " ".join(filter(None, bare))
+    starts = accumulate((len(line) + 1 if line else 0 for line in bare), initial=0)
+    return Text(lines=kept, flat=flat, low=lowered(flat), starts=tuple(starts)[: len(kept)])
 
 
-def _starts_of(lines: Iterable[str]) -> Iterator[int]:
-    """Where each line begins once all stand on one."""
-    place = 0
-    for line in lines:
-        yield place
-        place += len(line) + 1 if line else 0
-
-
-class Found(Frozen):
-    """A message in a text: its row, its place and its values."""
-
-    row: Row
-    first: int
-    last: int
-    values: dict[str, str]
-
-
-def search(text: Flat, rows: Iterable[Row]) -> Iterator[Found]:
-    """The messages of all rows that are in the text.
+def events_of(text: Text, rows: Iterable[Row]) -> Iterator[Event]:
+    """The events of all rows whose message is in the text, each different one once.
 
     >>> from gpusetup.messages.row import row
     >>> rows = [row("xid", "xid", r"Xid \\((?P<bus_id>[\\d:.]+)\\): (?P<number>\\d+)")]
-    >>> next(search(flat_of(["NVRM: Xid (0000:01:00): 79, GPU has"]), rows)).values
+    >>> next(events_of(text_of(["NVRM: Xid (0000:01:00): 79, GPU has"]), rows)).values
     {'bus_id': '0000:01:00', 'number': '79'}
     """
     for one in rows:
         if any(needle in text.low for needle in one.needles):
-            first: dict[frozenset[tuple[str, str]], Found] = {}
-            for found in matches(text, one):
-                first.setdefault(frozenset(found.values.items()), found)
-                if len(first) == EVENTS_A_ROW:
+            found: dict[frozenset[tuple[str, str]], Event] = {}
+            for first, last, values in matches(text, one):
+                found.setdefault(
+                    frozenset(values.items()), event(text, one.kind, first, last, values)
+                )
+                if len(found) == EVENTS_A_ROW:
                     break
-            yield from first.values()
+            yield from found.values()
 
 
-def matches(text: Flat, one: Row) -> Iterator[Found]:
-    """Where a row's message stands, as often as it does."""
+def event(text: Text, kind: str, first: int, last: int, values: Mapping[str, str]) -> Event:
+    """An event with the place that it was read at."""
+    shown = text.shown(first, last)
+    return Event(kind=kind, values=dict(values), source=text.source(first), text=shown)
+
+
+def matches(text: Text, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
+    """Where a row's message stands, as often as it does, and its values."""
     for start, window in text.near(*one.needles):
         for first, last, values in found_in(window, one):
-            yield Found(row=one, first=start + first, last=start + last, values=values)
+            yield start + first, start + last, values

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
 
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import Lines
@@ -86,3 +88,45 @@ class Step(Frozen):
     title: str = ""
     environment: Mapping[str, str] = {}
     timeout_seconds: float = 3600.0
+
+
+BEGINS = ("the ", "a ", "an ", "this ")
+"""First words that are no name: those of programs and packages keep their small letter."""
+
+
+def sentence(title: str) -> str:
+    """
+    >>> sentence("the NVIDIA GPU is lost"), sentence("torch 2.5.1 is lost")
+    ('The NVIDIA GPU is lost', 'torch 2.5.1 is lost')
+    """
+    return title[0].upper() + title[1:] if title.startswith(BEGINS) else title
+
+
+def once(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    """One quote of each line of a text, the longest; of other sources each text once.
+
+    >>> whole, part = Evidence(source="line 3", text="an AMD 6600xt"), "6600xt"
+    >>> len(once((Evidence(source="nvidia-smi, line 3", text=part), whole, whole)))
+    1
+    """
+    lines: dict[str, Evidence] = {}
+    for one in sorted(evidence, key=lambda one: -len(one.text)):
+        line = re.search(r"line \d+$", one.source)
+        lines.setdefault(line[0] if line else one.text, one)
+    return tuple(dict.fromkeys(one for one in evidence if one in lines.values()))
+
+
+Stage = Literal["install", "build", "import", "start", "first-kernel", "running", "distributed"]
+
+
+class Failing(Frozen):
+    """Which program failed, at what, and the line that shows it; None where none shows it."""
+
+    program: str | None = None
+    stage: Stage | None = None
+    text: str | None = None
+    source: str | None = None
+
+
+COMPLAINT = "failing.complaint"
+"""The subject of the readings that say that somebody complains in a text, of whatever."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from gpusetup.model.failing import Failing
+from gpusetup.model.finding import Failing
 from gpusetup.model.frozen import Amount, Flag, Frozen, Number, Text
 from gpusetup.model.versions import Capability
 

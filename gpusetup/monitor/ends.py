@@ -21,7 +21,9 @@ def lost(run: Run) -> str:
 def hung(run: Run) -> str:
     """Ranks that spin to the end after they worked, in a run that did not end well."""
     working = [gpu for gpu in run.at_work if gpu.lost_at is None]
-    least = _least(working, run)
+    # Where nobody told how it ended, one rank may do something while the others wait.
+    sure = run.exit is not None or all(_stopped(gpu, marks.HUNG) for gpu in working)
+    least = marks.HUNG if sure else marks.HUNG_UNTOLD
     spinning = [gpu for gpu in working if _stopped(gpu, least)]
     if run.exit == 0 or not spinning or len(spinning) * 2 < len(working):
         return ""
@@ -41,19 +43,9 @@ def _stood_still(since: float, run: Run) -> str:
     return f"the job has not moved since second {since:.0f} of {run.seconds:.0f}:"
 
 
-def _least(working: list[Gpu], run: Run) -> float:
-    """How long it must last. Where nobody told how the run ended, one rank may do something while
-    the others wait; where all spin and none touches its memory, none does."""
-    none_works = len(working) > 1 and all(
-        gpu.tail is not None and (gpu.tail.work.memory_busy or 0.0) <= marks.QUIET
-        and _traffic_before(gpu.tail) > marks.QUIET * 2 for gpu in working
-    )  # fmt: skip
-    return marks.HUNG if run.exit is not None or none_works else marks.HUNG_UNTOLD
-
-
 def _stopped(gpu: Gpu, least: float) -> bool:
     tail = gpu.tail
-    if tail is None or tail.seconds < least or not _nothing_moves(tail.work):
+    if tail is None or tail.seconds < least or not nothing_moves(tail.work):
         return False
     work, watts = tail.work, tail.before.power_watts if tail.before else None
     if watts is None or work.power_watts is None:
@@ -66,7 +58,7 @@ def _traffic_before(tail: Tail) -> float:
     return (tail.before.memory_busy if tail.before else None) or 0.0
 
 
-def _nothing_moves(work: Work) -> bool:
+def nothing_moves(work: Work) -> bool:
     rates = (
         (work.link_rate, marks.LINK),
         (work.pcie_rate, marks.PCIE),
@@ -93,4 +85,4 @@ def _rests(gpu: Gpu, run: Run) -> bool:
     least = marks.HUNG_UNTOLD if run.exit is None else marks.HUNG
     if rest is None or since is None or run.seconds - since < least:
         return False
-    return rest.cpu is not None and rest.cpu < marks.RESTS and _nothing_moves(rest)
+    return rest.cpu is not None and rest.cpu < marks.RESTS and nothing_moves(rest)

@@ -6,17 +6,15 @@ the run's, with the GPU it is about. What concerns the run as a whole is asked h
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.ends import hung, lost, stood_still
+from gpusetup.monitor.ends import hung, lost, nothing_moves, stood_still
 from gpusetup.monitor.figures import sentence
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import Run, considered, worked
 from gpusetup.monitor.seen import Seen, below
-from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.values import Verdict
 from gpusetup.monitor.verdicts import ORDER, Case, case_of
 
@@ -50,8 +48,7 @@ def _verdict(run: Run) -> tuple[Judged, Seen | None]:
     seen, case = min(((one, case_of(one)) for one in each), key=lambda pair: _rank(pair[1]))
     if case.verdict != "throttled" and (apart := uneven(run)):
         return apart, None
-    says = case.says if isinstance(case.says, str) else case.says(seen)
-    said = sentence(says, run, seen)
+    said = sentence(case.says, run, seen)
     if len(run.gpus) > 1 and case.verdict != "good" and not said.startswith("GPU "):
         said = f"GPU {seen.gpu.label}: {said}"
     return Judged(case.verdict, case.cause, said, case.steps), seen
@@ -76,14 +73,8 @@ def too_little(run: Run) -> Judged | None:
     if any(gpu.utilization is not None for gpu in run.gpus):
         few = run.samples < marks.SHORT
         return Judged(None, "", f"{run.samples} samples are too few to judge") if few else None
-    told = "no GPU told its utilisation"
-    if all(gpu.name and NEVER_DIVIDED.search(gpu.name) for gpu in run.gpus):
-        return Judged(None, "", f"{told}: not every card and driver does", ("ask-the-driver",))
-    return Judged(None, "", f"{told} (with MIG the driver does not)", ("ask-dcgm",))
-
-
-NEVER_DIVIDED = re.compile(r"\b(?:GeForce|GTX?|NVS|Quadro|TITAN|Tesla [KMPTV]\d)")
-"""Names of cards that have no MIG."""
+    told = "no GPU told its utilisation: some cards do not, and with MIG none does"
+    return Judged(None, "", told, ("ask-the-driver",))
 
 
 def idle(run: Run) -> Judged | None:
@@ -100,7 +91,7 @@ def idle(run: Run) -> Judged | None:
 
 def _why_idle(run: Run) -> tuple[str, str]:
     """Its cause, and the step that follows."""
-    held = any(_held(gpu, run) for gpu in run.gpus)
+    held = any(map(run.held, run.gpus))
     cpu, running = run.busiest_cpu, run.exit is None
     if run.command and run.exit and run.exit not in ENDED_BY_SOMEBODY:
         return "failed", "read-its-error"
@@ -139,17 +130,8 @@ def _begins(run: Run) -> bool:
 
 def _rests(run: Run) -> bool:
     """It does nothing that a start-up does: it neither computes nor reads nor receives."""
-    whole = [gpu.parts.whole for gpu in run.gpus if gpu.parts.whole]
-    moves = any(max(one.read_rate or 0, one.network_rate or 0) >= marks.READS for one in whole)
-    return run.seconds >= marks.HUNG and below(run.cpu, marks.RESTS) and not moves
-
-
-def _held(gpu: Gpu, run: Run) -> bool:
-    """A process that computes sits on it: told, or else by its memory."""
-    if gpu.has_process is not None:
-        return gpu.has_process
-    share = gpu.memory.p95 or 0.0
-    return share >= (marks.FAINT_MEMORY if run.busiest_cpu is None else marks.HELD)
+    quiet = all(nothing_moves(whole) for gpu in run.gpus if (whole := gpu.parts.whole))
+    return run.seconds >= marks.HUNG and below(run.cpu, marks.RESTS) and quiet
 
 
 def stopped(run: Run) -> Judged | None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from gpusetup.monitor.values import GpuSample, Sample
 from gpusetup.readings.measures import can_be
-from gpusetup.readings.nvidia_smi import values
+from gpusetup.readings.nvidia_smi import THROTTLE_BITS, flag, throttle_mask
 
 Row = Mapping[str, str]
 """Heading -> cell, with the heading's unit behind it."""
@@ -240,9 +240,9 @@ def throttle(row: Row) -> tuple[str, ...] | None:
     """From nvidia-smi's mask, or its columns of reasons."""
     found = {match[1]: cell for name, cell in row.items() if (match := REASON.match(name))}
     if "active" in found:
-        return values.throttle_mask(found["active"])
-    on = {name for name, cell in found.items() if values.flag(cell)}
-    return tuple(name for _, name in values.THROTTLE_BITS if name in on) if found else None
+        return throttle_mask(found["active"])
+    on = {name for name, cell in found.items() if flag(cell)}
+    return tuple(name for _, name in THROTTLE_BITS if name in on) if found else None
 
 
 def _time(row: Row) -> float | None:

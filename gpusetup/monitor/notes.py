@@ -6,61 +6,31 @@ from collections.abc import Iterator
 
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
+from gpusetup.monitor.brakes import below_clocks
 from gpusetup.monitor.figures import sentence
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.seen import Seen, Sign
+from gpusetup.monitor.seen import Seen, Sign, below
 
-
-@Sign
-def room(seen: Seen) -> bool:
-    return seen.gpu.memory.p95 is not None and seen.gpu.memory.p95 < marks.MEMORY_LOW
-
-
-@Sign
-def hot(seen: Seen) -> bool:
-    return (seen.gpu.heat or 0.0) > marks.HOT
-
-
-@Sign
-def warmed_up(seen: Seen) -> bool:
-    return bool(seen.gpu.parts.warm)
-
-
-@Sign
-def paused(seen: Seen) -> bool:
-    return bool(seen.gpu.parts.pauses)
-
-
-@Sign
-def locked(seen: Seen) -> bool:
-    """Its clocks are low, it is busy, and no reason was told."""
-    low = (seen.work.clock_share or 100.0) < marks.CLOCKS
-    return low and s.busy(seen) and not set(seen.work.reasons) - {"gpu_idle"}
-
-
-@Sign
-def only_draws(seen: Seen) -> bool:
-    return seen.gpu.only_draws
-
-
-training = s.of_kind("training")
-PAUSED = (
-    "paused {gpu.parts.times} times, {gpu.parts.pause_share:.0f} % of its time, "
-    "{gpu.parts.longest_pause:.0f} s at most"
-)
+room = Sign(lambda seen: below(seen.gpu.memory.p95, marks.MEMORY_LOW))
+hot = Sign(lambda seen: (seen.gpu.heat or 0.0) > marks.HOT)
+warmed_up = Sign(lambda seen: seen.gpu.parts.warm)
+paused = Sign(lambda seen: seen.gpu.parts.pauses)
+only_draws = Sign(lambda seen: seen.gpu.only_draws)
+low_clocks = Sign(lambda seen: below_clocks(seen.work))
 NOTES: tuple[tuple[Sign, str], ...] = (
     (s.memory_grew, "memory grew all the time, to {gpu.memory.peak:.0f} %: a leak?"),
     (s.memory_high & ~(s.memory_grew | s.server),
      f"memory {{gpu.memory.p95:.0f}} %, above the mark of {marks.MEMORY_HIGH:.0f} %"),
-    (room & (training | s.of_kind("")), "memory {gpu.memory.p95:.0f} %: the mark is 70 to 90 %"),
+    (room & s.of_kind("training", ""), "memory {gpu.memory.p95:.0f} %: the mark is 70 to 90 %"),
     (hot, f"{{gpu.heat:.0f}} °C, above the mark of {marks.HOT:.0f} °C"),
     (warmed_up, "a warm-up of {gpu.parts.warm:.0f} s is left out (compilation, caches?)"),
-    (paused & training, PAUSED + " (evaluation, checkpoints?)"),
-    (paused & ~training, PAUSED),
+    (paused, "paused {gpu.parts.times} times, {gpu.parts.pause_share:.0f} % of its time, "
+     "{gpu.parts.longest_pause:.0f} s at most"),
     (only_draws, "only programs that draw use it"),
     (s.slow_link, "its PCIe link carries {gpu.link_limit:MB/s} one way, as few lanes do: "
      "the slot, a riser?"),
-    (locked, "SM clock at {work.clock_share:.0f} % of its maximum, and no reason was told; "
+    (s.busy & low_clocks & s.unexplained,
+     "SM clock at {work.clock_share:.0f} % of its maximum, and no reason was told; "
      "`nvidia-smi -q -d CLOCK` shows clocks that were locked (-lgc)"),
 )  # fmt: skip
 """What is said of a GPU that works, if it is so."""

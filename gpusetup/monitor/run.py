@@ -71,9 +71,13 @@ class Run:
         return tuple(one for one in self.at_work if (one.name, one.programs) == job)
 
     def belongs(self, gpu: Gpu) -> bool:
-        """It works, or a process that computes sits on it."""
-        held = (gpu.memory.p95 or 0.0) > marks.HELD
-        return worked(gpu) or (held if gpu.has_process is None else gpu.has_process)
+        return worked(gpu) or self.held(gpu)
+
+    def held(self, gpu: Gpu) -> bool:
+        """A process that computes sits on it: told, or else by its memory."""
+        mark = marks.FAINT_MEMORY if self.busiest_cpu is None else marks.HELD
+        told = gpu.has_process
+        return (gpu.memory.p95 or 0.0) >= mark if told is None else told
 
 
 def worked(gpu: Gpu) -> bool:

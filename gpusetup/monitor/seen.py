@@ -54,6 +54,14 @@ class Seen:
         return loaders_in_words(self.work.workers)
 
     @property
+    def moved(self) -> str:
+        """What came and went over each kind of link."""
+        work = self.work
+        rates = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
+        each = ((rate / 1e9, name) for name, rate in rates.items() if rate)
+        return "".join(f", {rate:.1f} GB/s over {name}" for rate, name in each)
+
+    @property
     def could_draw(self) -> float | None:
         """Watts: what the card is rated at, or can be set to, above its limit now."""
         card, rated = self.gpu.latest, self.gpu.power_default

@@ -62,9 +62,11 @@ STEPS: dict[str, Step] = {
     "off-the-loop": Step(
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU"),
     "speed-up-the-producers": Step(
-        "Produce more on the CPU: {more_of_them}cheaper environments, or environments on the GPU"),
+        "Produce more on the CPU: cheaper environments, or environments on the GPU"),
     "see-where-it-waits": Step(
-        "See where the process waits{which_rank}", "py-spy dump --pid {pid}"),
+        "See where the process waits; of several ranks each: the one that is elsewhere is the "
+        "cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 name the collective",
+        "py-spy dump --pid {pid}"),
     "see-why-it-was-lost": Step(
         "Find out why the GPU was lost: the kernel log names an Xid (79: it fell off the bus). "
         "Check its power, seat and heat, and run `gpusetup doctor`",
@@ -104,7 +106,7 @@ STEPS: dict[str, Step] = {
     "raise-the-power-limit": Step(
         "Raise the power limit from {limit:.0f} W to {seen.could_draw:.0f} W, if its cooling "
         "allows it",
-        "sudo nvidia-smi -i {cards} -pl {seen.could_draw:.0f}"),
+        "sudo nvidia-smi -i {gpu.label} -pl {seen.could_draw:.0f}"),
     "draw-less": Step(
         "The power limit cannot be raised. Connect a laptop's charger and choose its performance "
         "mode; else use a lower precision or fewer bytes per step"),
@@ -117,9 +119,10 @@ STEPS: dict[str, Step] = {
         "nvidia-smi -q -d POWER,PERFORMANCE"),
     "unlock-the-clocks": Step(
         "Find out what holds the clocks down. If `nvidia-smi -lgc` locked them, reset them; else "
-        "`nvidia-smi -q -d CLOCK,PERFORMANCE` tells more", "sudo nvidia-smi -i {cards} -rgc"),
-    "reset-the-clocks": Step("Reset the clocks",
-                             "sudo nvidia-smi -i {cards} -rac; sudo nvidia-smi -i {cards} -rgc"),
+        "`nvidia-smi -q -d CLOCK,PERFORMANCE` tells more", "sudo nvidia-smi -i {gpu.label} -rgc"),
+    "reset-the-clocks": Step(
+        "Reset the clocks",
+        "sudo nvidia-smi -i {gpu.label} -rac; sudo nvidia-smi -i {gpu.label} -rgc"),
     "see-who-uses-the-cpu": Step(
         "Find out who uses the CPU ({work.host_share:.0f} % is busy): the loaders of this job "
         "(then less work per item, or more cores) or others",
@@ -129,15 +132,12 @@ STEPS: dict[str, Step] = {
         "GPU"),
     "read-how-it-ended": Step("Read what the command said when it ended with exit {run.exit}"),
     "watch-longer": Step(
-        "Watch longer: nothing ran on the GPU in the first {run.seconds:.0f} s{rose}; it may still "
-        "be loading or fetching"),
-    "ask-dcgm": Step(
-        "Ask DCGM, which tells what each MIG instance does (`dcgmi discovery -c` names them for "
-        "`-i`); keep it as a file and `gpusetup monitor --replay FILE` judges it",
-        "dcgmi dmon -e 1001,1002,1004,1005"),
+        "Watch longer: nothing ran on the GPU in the first {run.seconds:.0f} s; it may still be "
+        "loading or fetching"),
     "ask-the-driver": Step(
-        "See what the driver tells of this card; memory, temperature and power are judged where "
-        "it tells them", "nvidia-smi -q -d UTILIZATION"),
+        "See what the driver tells of this card. With MIG, ask DCGM (`dcgmi dmon -e "
+        "1001,1002,1004,1005`), keep it as a file, and `gpusetup monitor --replay FILE` judges it",
+        "nvidia-smi -q -d UTILIZATION"),
     "look-at-the-link": Step(
         "Look at the link: it carries {gpu.link_limit:MB/s} one way, and 16 lanes carry at least "
         "15000 MB/s. Check the slot, the riser and the firmware's lanes, and copy less in each "

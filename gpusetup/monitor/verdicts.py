@@ -7,55 +7,35 @@ also how bad a verdict is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.seen import Seen, Sign
 from gpusetup.monitor.values import Verdict
 
-Says = str | Callable[[Seen], str]
-"""A sentence about the figures of a run (`figures.py`), or what picks its parts."""
-
 
 class Case(NamedTuple):
     verdict: Verdict
     cause: str
     proof: Sign
-    says: Says
+    says: str
+    """About the figures of a run (`figures.py`)."""
     steps: tuple[str, ...] = ()
 
 
 # --- what a verdict rests on ----------------------------------------------------------------------
 
 
-def links(seen: Seen) -> str:
-    work, told = seen.work, RAN
-    if work.power_share is not None:
-        told += " at {work.power_share:.0f} % of the power limit"
-    rates = (
-        (work.link_rate, "NVLink"),
-        (work.pcie_rate, "PCIe"),
-        (work.network_rate, "the network"),
-    )
-    return told + "".join(f", {rate / 1e9:.1f} GB/s over {name}" for rate, name in rates if rate)
-
-
-def in_collectives(seen: Seen) -> str:
-    several = seen.run.nodes > 1
-    where = "on {run.nodes} machines" if several else "on {seen.together} GPUs"
-    return f"{links(seen)}, {where} of one job: they wait in collectives"
-
-
-def good(seen: Seen) -> str:
-    told = "utilisation {work.utilization:.0f} %"
-    told += ", memory {gpu.memory.p95:.0f} %" if seen.gpu.memory.p95 is not None else ""
-    told += ", {gpu.heat:.0f} °C" if seen.gpu.heat is not None else ""
-    return f"{told}: nothing holds it back"
-
-
 WORKED = "GPU {gpu.label} worked {work.utilization:.0f} % of the time"
 RAN = "kernels ran {work.utilization:.0f} % of the time"
+LINKS = RAN + " at {work.power_share:.0f} % of the power limit{seen.moved}"
+IN_COLLECTIVES = LINKS + (
+    ": it waits in collectives (GPUs of the job here: {seen.together}, machines: {run.nodes})"
+)
+GOOD = (
+    "utilisation {work.utilization:.0f} %, memory {gpu.memory.p95:.0f} %, {gpu.heat:.0f} °C: "
+    "nothing holds it back"
+)
 BRAKED = (
     "{seen.brake.words} ({seen.brake.reason}) held the clocks down in {seen.brake_share:.0f} % of "
     "the work"
@@ -141,16 +121,16 @@ CASES: tuple[Case, ...] = (
          "{seen.together} GPUs of one job show {work.utilization:.0f} % utilisation but touch no "
          "memory and move nothing: they wait in a collective", waits_where),
     Case("communication-bound", "links",
-         s.several & s.links_carry & partly & ~(s.workers_full | s.gaps), links, fewer_bytes),
+         s.several & s.links_carry & partly & ~(s.workers_full | s.gaps), LINKS, fewer_bytes),
     Case("communication-bound", "without NCCL",
-         s.several & s.links_carry & partly & s.without_nccl, links, ("exchange-with-nccl",)),
+         s.several & s.links_carry & partly & s.without_nccl, LINKS, ("exchange-with-nccl",)),
     Case("communication-bound", "links",
-         s.several & s.busy & s.links_rule & ~s.memory_bus_full, links, fewer_bytes),
+         s.several & s.busy & s.links_rule & ~s.memory_bus_full, LINKS, fewer_bytes),
     Case("communication-bound", "collectives",
          s.several & s.spins & s.light & s.collectives,
-         in_collectives, fewer_bytes),
+         IN_COLLECTIVES, fewer_bytes),
     Case("communication-bound", "host", ((s.links_carry & s.light) | (s.link_full & partly))
-         & ~s.several, links, the_link),
+         & ~s.several, LINKS, the_link),
     # pauses
     Case("bursty", "requests", s.server & partly & ~s.core_full, BURSTS, ("send-more-requests",)),
     Case("bursty", "cells", s.notebook & partly, BURSTS, ("release-between-cells",)),
@@ -204,7 +184,7 @@ CASES: tuple[Case, ...] = (
     Case("memory-bound", "bus", s.memory_bus_full,
          "the GPU's memory was busy {work.memory_busy:.0f} % of the time while kernels ran "
          "{work.utilization:.0f} %", ("more-in-parallel", "fewer-bytes")),
-    Case("good", "", Sign(lambda seen: True), good),
+    Case("good", "", Sign(lambda seen: True), GOOD),
 )  # fmt: skip
 
 ORDER = (

@@ -37,7 +37,6 @@ from gpusetup.plan.states import host_bytes
 def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]:
     """All of it, the model's own first."""
     job = decision.job
-    yield from (job.shape.note,) if job.shape.note else ()
     if job.shape.beside:
         yield f"{job.context:,} tokens a sample; `--context` takes those of another resolution"
         beside = f"{2 * job.shape.beside / GIB:.1f} GiB"
@@ -55,8 +54,7 @@ def assumed(question: Question, decision: Decision) -> Iterator[str]:
     """What was taken because nobody said it."""
     job, s, native = decision.job, decision.job.shape, decision.job.shape.native_context
     if question.context is None and question.solve != "context" and s.tokens is None:
-        rows = "; activations are those of one row a sample" * (job.context == 1)
-        yield f"no `--context`: {job.context:,} token{'s' * (job.context > 1)} of text{rows}"
+        yield f"no `--context`: {job.context:,} token{'s' * (job.context > 1)} of text"
     if s.tower:
         yield "the tokens of images are among those of `--context`"
     if native is not None and s.tokens is None and job.context > native:
@@ -84,9 +82,6 @@ def of_machine(decision: Decision, place: Place) -> Iterator[str]:
         yield f"this machine has {count} GPU{'s' * (count > 1)}, the plan is for {job.gpus}"
     if place.unified:
         yield "the GPU shares the machine's memory: Offload gains nothing, other programs count"
-    if place.used_bytes > 0.5 * GIB:
-        held = place.used_bytes / GIB
-        yield f"other programs hold {held:.1f} GiB of the GPU now; the plan counts it as free"
     every = candidates(job, limits)
     missed = next((one for one in every if not host_holds(job, one, limits)), None)
     on_gpu = decision.fits and not decision.shown.recipe.offload
@@ -210,7 +205,7 @@ def memory_gib(decision: Decision) -> PlanMemory:
 # --- settings ----------------------------------------------------------------------------------
 
 NAMED_APART = ("shape", "gpus", "context", "batch", "tokens", "strategy", "optimizer",
-               "amp", "dtype", "checkpointing", "expandable")  # fmt: skip
+               "amp", "dtype", "checkpointing")  # fmt: skip
 
 
 def settings(job: Job, recipe: Recipe) -> dict[str, Any]:

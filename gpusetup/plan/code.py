@@ -8,7 +8,7 @@ from typing import Literal
 from gpusetup.errors import BadInput, Blocked, GpuSetupError, UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.documents import CodePlan, PlanCell, PlanMemory
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer import ENV
 from gpusetup.plan.decide import CLEAR, CLEAR_ELSEWHERE, largest
@@ -191,12 +191,20 @@ def sizes_of(one: Traced, request: CodeRequest) -> dict[str, float]:
     }
 
 
-def at_batch(found: Trace, batch: int, request: CodeRequest) -> float:
-    """The most of any phase with a batch, by a line through the two traces."""
+def at_batch(found: Trace, batch: int) -> Traced:
+    """The step with another batch, by a line through the two traces, of which one is twice."""
     one, two = found.traces[:2]
-    here, there = sizes_of(one, request), sizes_of(two, request)
-    slopes = {name: max(0.0, there[name] - size) / one.batch for name, size in here.items()}
-    return max(size + slopes[name] * (batch - one.batch) for name, size in here.items())
+
+    def line(here: int, there: int) -> int:
+        return max(0, here + max(0, there - here) * (batch - one.batch) // one.batch)
+
+    return replace(
+        one,
+        batch=batch,
+        kept=line(one.kept, two.kept),
+        phases={name: line(size, two.phases[name]) for name, size in one.phases.items()},
+        passing={name: line(size, two.passing[name]) for name, size in one.passing.items()},
+    )
 
 
 # --- the answer -----------------------------------------------------------------------------------
@@ -248,13 +256,18 @@ def best_batch(found: Trace, asked: CodeAsked) -> int | None:
     if len(found.traces) < 2:
         return None
     room = asked.room / (1 if asked.place.limits().env else 1 + FRAGMENTATION)
-    batch = largest(lambda batch: at_batch(found, batch, asked.request) <= room, LARGEST)
+
+    def fits(batch: int) -> bool:
+        return max(sizes_of(at_batch(found, batch), asked.request).values()) <= room
+
+    batch = largest(fits, LARGEST)
     return None if batch >= LARGEST - 1 else batch
 
 
 def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
-    """The answer. `best` is what `best_batch` said, of the trace that had several batches."""
-    one, request, capacity = found.asked, asked.request, asked.place.capacity
+    """The answer; `best` is what `best_batch` said."""
+    request, capacity = asked.request, asked.place.capacity
+    one = at_batch(found, best) if asked.solved and best else found.asked
     phases = sizes_of(one, request)
     peak, gaps = max(phases.values()), FRAGMENTATION * max(one.passing.values())
     env = asked.place.limits().env and peak + gaps > asked.room
@@ -282,7 +295,6 @@ def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
         memory_gib=PlanMemory(**{name: round(size / GIB, 3) for name, size in memory.items()}),
         margin_percent=round(100 * (1 - total / capacity), 2),
         env=ENV if fits and env else {},
-        settings=settings(request, one) if fits else {},
         advice=notes(found, request, best, fits),
         model=request.code,
         parameters=one.parameters,
@@ -300,15 +312,3 @@ def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
             largest_batch=None if best is None else best * request.gpus,
         ),
     )
-
-
-def settings(request: CodeRequest, one: Traced) -> dict[str, object]:
-    """What the code must do so that the answer holds."""
-    return {
-        "strategy": "fsdp2" if request.strategy in ("fsdp", "zero3") else request.strategy,
-        "gpus": request.gpus,
-        "batch_per_gpu": one.batch,
-        "mixed_precision": request.amp or "none",
-        "gradient_checkpointing": request.checkpointing,
-        **({"accumulate": request.accumulate} if request.accumulate > 1 else {}),
-    }

@@ -131,7 +131,7 @@ def host_holds(job: Job, recipe: Recipe, limits: Limits) -> bool:
 def candidates(job: Job, limits: Limits) -> tuple[Recipe, ...]:
     """The recipes that this job may use here, in order.
 
-    Offload is always used with Env if Env works, and so is a trainer that switches it on. A budget
+    Offload is always used with Env if Env works. A budget
     of tokens leaves the degrees that take the longest sequence; all if none does.
     """
     may_offload = limits.linux and limits.offload and DIVIDES[job.strategy][0]
@@ -140,7 +140,7 @@ def candidates(job: Job, limits: Limits) -> tuple[Recipe, ...]:
     found = []
     for offload in (False, True) if may_offload else (False,):
         for sp in degrees:
-            envs = (True,) if offload or job.expandable else (False, True)
+            envs = (True,) if offload else (False, True)
             found += [Recipe(offload=offload, sp=sp, env=env and limits.env) for env in envs]
     return tuple(dict.fromkeys(found))
 

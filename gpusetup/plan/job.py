@@ -100,8 +100,6 @@ class Job(Frozen):
     load_whole: bool = False
     """Whether every GPU gets the whole model before it is divided (DeepSpeed without `zero.Init`),
     whose linear layers then keep what ZeRO 3 gathered, too, unless they are recomputed."""
-    expandable: bool = False
-    """Whether the trainer itself switches expandable segments on."""
 
     @property
     def data_parallel(self) -> int:

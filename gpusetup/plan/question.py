@@ -10,7 +10,7 @@ from typing import Any
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.decide import Limits, sequence_degrees
-from gpusetup.plan.job import BYTES, Job, least_tokens, takes_longest
+from gpusetup.plan.job import BYTES, FIELDS, Job, least_tokens, takes_longest
 from gpusetup.plan.memory import LOSSES, SAME_LOSS
 from gpusetup.plan.models import (
     count,
@@ -64,24 +64,28 @@ class Question(Frozen):
 def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     """The job of a question; UsageError if it contradicts itself.
 
-    What was said comes before what the trainer does by default, and that before our own defaults.
+    What was said comes before what the trainer does by default: one that is not said is a plain
+    loop, or the trainer of the measured cells (FSDP2, on Linux). A frozen base of theirs is kept as
+    people do, in bf16.
     """
     said, gpus = dict(question.how), question.gpus or 1
     by_batch = counts_samples(question, shape)
     each = gpus if question.trainer or not shape.writes_text else 1
-    how = usual(said, gpus, by_batch=by_batch, linux=limits.linux)
-    if question.trainer:
-        how |= defaults(question.trainer, shape.kind, gpus, said)
+    trainer = question.trainer or ("loop" if by_batch else "trinity")
+    how = defaults(trainer, shape.kind, gpus, said)
+    if question.trainer is None and (said.get("lora") or said.get("quantize") not in (None, "fp8")):
+        how["dtype"] = "bf16"
+    if not (by_batch or limits.linux):
+        how["strategy"] = "ddp" if gpus > 1 else "single"
     how |= said
     if said.get("selective"):
         how["checkpointing"] = True
     elif "checkpointing" in said:
         how["selective"] = None
-    amp = how.get("amp") or ("none" if by_batch or how["dtype"] != "fp32" else "bf16")
-    loss = how["loss"]
+    amp, dtype, loss = (how.get(name) for name in ("amp", "dtype", "loss"))
     job = Job(**how | {
-        "amp": None if amp == "none" or BYTES[amp] >= BYTES[how["dtype"]] else amp,
-        "loss": SAME_LOSS.get(loss, loss),
+        "amp": amp if BYTES.get(amp or "", 4) < BYTES[dtype or "fp32"] else None,
+        "loss": SAME_LOSS.get(loss or "", loss or FIELDS["loss"]),
         "shape": shape,
         "gpus": gpus,
         "context": context_of(question, shape),
@@ -101,21 +105,6 @@ def counts_samples(question: Question, shape: Shape) -> bool:
     said = question.batch is not None or question.solve == "batch"
     budget = question.tokens is not None or question.trainer == "trinity"
     return said or not (budget or (question.trainer is None and shape.writes_text))
-
-
-def usual(said: Mapping[str, Any], gpus: int, *, by_batch: bool, linux: bool) -> dict[str, Any]:
-    """Our own defaults: a plain loop, or the trainer of the measured cells (FSDP2, on Linux).
-
-    A frozen base is kept as people do, in bf16.
-    """
-    frozen_base = said.get("lora") is not None or said.get("quantize") not in (None, "fp8")
-    plain = "ddp" if gpus > 1 else "single"
-    return {
-        "strategy": plain if by_batch or not linux else "fsdp",
-        "dtype": "bf16" if frozen_base else "fp32",
-        "checkpointing": not by_batch,
-        "loss": "eager" if by_batch else "trainer",
-    }
 
 
 def context_of(question: Question, shape: Shape) -> int:

@@ -14,9 +14,9 @@ from typing import Any
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.documents import ServePlan
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
-from gpusetup.plan.decide import MOST, largest
+from gpusetup.plan.decide import MOST
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, shape_of_question
 from gpusetup.plan.shape import Shape
@@ -30,15 +30,17 @@ class Engine(Frozen):
     share: float
     """The share of the GPU's memory that it uses."""
     tokens: int
-    """Tokens of one pass of a prompt; 0: the whole prompt at once."""
+    """Tokens of one pass of a prompt."""
     sequences: int
     """Rows of logits at once, in 32 bits."""
     fixed_gib: float
     """CUDA's context, graphs and workspaces."""
     outside: bool = False
     """Whether the share is of weights and cache alone, and passes take of the rest."""
-    command: str | None = None
-    """How the server is started; None if a program does it itself."""
+    command: str
+    """How the server is started."""
+    small_cache: str
+    """What is added for a cache of fewer than 16 bits."""
 
 
 class Rows(Frozen):
@@ -119,69 +121,46 @@ LATENT = {"deepseek_v2": 576, "deepseek_v3": 576}
 
 def token_bytes(s: Serving) -> float:
     """The cache of one token on one GPU; a key-value head is never cut."""
-    each = rows().cache[s.cache] * s.shape.layers
-    if s.shape.kind in LATENT:
-        return each * LATENT[s.shape.kind]
-    return each * 2 * s.shape.key_value / min(s.gpus, s.shape.key_value_heads)
+    width = 2 * s.shape.key_value / min(s.gpus, s.shape.key_value_heads)
+    return rows().cache[s.cache] * s.shape.layers * LATENT.get(s.shape.kind, width)
 
 
 def pass_bytes(s: Serving) -> float:
     """What one pass takes: the widest tensors of a layer, and logits in 32 bits."""
     engine = rows().engines[s.engine]
-    tokens = engine.tokens or s.context * s.sequences
-    layer = tokens * (4 * s.shape.hidden + 3 * s.shape.intermediate / s.gpus) * 2
+    layer = engine.tokens * (4 * s.shape.hidden + 3 * s.shape.intermediate / s.gpus) * 2
     return layer + max(engine.sequences, s.sequences) * s.shape.vocabulary * 4 / s.gpus
-
-
-def for_cache(s: Serving) -> float:
-    """Bytes that are left for the cache; negative if the weights alone are too much."""
-    engine = rows().engines[s.engine]
-    taken = weight_bytes(s) + (0.0 if engine.outside else pass_bytes(s))
-    return s.capacity * engine.share - taken - engine.fixed_gib * GIB
-
-
-def tokens_within(s: Serving) -> int:
-    """Tokens of all requests together that the cache has room for."""
-    return max(0, int(for_cache(s) // token_bytes(s)))
 
 
 def serve_plan(s: Serving, gpu: str) -> ServePlan:
     """The answer of one server: does it fit, the longest context and the most requests that do."""
-
-    def holds(context: int) -> bool:
-        return tokens_within(replace(s, context=context)) >= context * s.sequences
-
-    native, fits = s.shape.native_context, holds(s.context)
-    wanted = token_bytes(s) * s.context * s.sequences
-    start = rows().engines[s.engine].command
+    engine, native = rows().engines[s.engine], s.shape.native_context
+    weights, token, passing = weight_bytes(s), token_bytes(s), pass_bytes(s)
+    room = s.capacity * engine.share - weights - engine.fixed_gib * GIB
+    room -= passing * (not engine.outside)
+    most = max(0, int(room // token))
+    wanted = s.context * s.sequences
+    start = engine.command.format(
+        context=s.context, sequences=s.sequences, gpus=s.gpus, tokens=wanted
+    )
+    if s.cache not in ("bf16", "fp16"):
+        start += engine.small_cache.format(cache=s.cache)
     sizes: dict[str, Any] = {
-        "weights_gib": weight_bytes(s), "cache_gib": wanted, "pass_gib": pass_bytes(s),
-        "free_gib": for_cache(s) - wanted, "capacity_gib": s.capacity,
+        "weights_gib": weights, "cache_gib": wanted * token, "pass_gib": passing,
+        "free_gib": room - wanted * token, "capacity_gib": s.capacity,
     }  # fmt: skip
     same = ("engine", "gpus", "weights", "cache", "context", "sequences")
     beyond = native is not None and s.context > native
     return ServePlan(
-        fits=fits,
+        fits=most >= wanted,
         model=s.shape.name,
         parameters=s.shape.parameters,
         gpu=gpu,
-        token_kib=round(token_bytes(s) / 1024, 2),
-        largest_context=min(largest(holds), native or MOST),
-        largest_sequences=tokens_within(s) // s.context,
-        command=command(s, start) if fits and start else None,
+        token_kib=round(token / 1024, 2),
+        largest_context=min(most // s.sequences, native or MOST),
+        largest_sequences=most // s.context,
+        command=start if most >= wanted else None,
         notes=(f"{s.context:,} tokens are beyond the native {native:,}",) * beyond,
         **{name: getattr(s, name) for name in same},
         **{name: round(size / GIB, 3) for name, size in sizes.items()},
     )
-
-
-def command(s: Serving, start: str) -> str:
-    """How the server is started so that the answer holds."""
-    small = s.cache not in ("bf16", "fp16")
-    flags = {
-        "vllm": f" --kv-cache-dtype {s.cache}", "sglang": " --kv-cache-dtype fp8_e5m2",
-        "llama.cpp": f" -ctk {s.cache} -ctv {s.cache} -fa on",
-    }  # fmt: skip
-    all_of = s.context * s.sequences
-    line = start.format(context=s.context, sequences=s.sequences, gpus=s.gpus, tokens=all_of)
-    return line + flags.get(s.engine, "") * small

@@ -62,8 +62,6 @@ class Shape(Frozen):
     adapted: int = 0
     """Inputs and outputs of all linear layers that LoRA is beside, if they are not the usual."""
     native_context: int | None = None
-    note: str = ""
-    """What of its description is a guess, as a sentence."""
 
     @property
     def encoder(self) -> bool:

@@ -27,9 +27,9 @@ def rows() -> Mapping[str, Mapping[str, Any]]:
     """Trainer -> fields of a job as it sets them, and what else is known of it.
 
     `several`: what it changes on several GPUs. `also`: other names. `masters`: whether it makes
-    trained 16-bit weights 32-bit (`always`, under FSDP's `sharded` weights, `never`). `kernels`: it
-    runs its `own` classes, not those of transformers, also with `capped` scores. `start`, `writes`:
-    how it is started, and the keys of its config with the fact that each says.
+    trained 16-bit weights 32-bit (`always`, under FSDP's `sharded` weights, `never`). `kernels`:
+    that they take capped scores. `start`, `writes`: how it is started, and the keys of its config
+    with the fact that each says.
     """
     return from_json(ROWS.read_bytes(), Table, what=ROWS.name).trainers
 
@@ -46,11 +46,6 @@ def trainer_named(text: str | None) -> str | None:
 
 CAPPED = ("gemma2",)
 """Families that cap attention's scores by a tanh, for which transformers writes them to memory."""
-WITHOUT_SDPA = (
-    "bloom", "codegen", "deberta", "deberta-v2", "gpt_neo", "gptj", "mpnet", "mpt",
-    "openai-gpt", "xglm",
-)  # fmt: skip
-"""Families whose class in transformers (5.23.0) does not say `_supports_sdpa`."""
 
 
 def defaults(trainer: str, kind: str, gpus: int, said: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,7 +56,7 @@ def defaults(trainer: str, kind: str, gpus: int, said: Mapping[str, Any]) -> dic
     >>> found = defaults("hf", "llama", 2, {"strategy": "zero2"})
     >>> found["dtype"], found["amp"]
     ('fp32', 'bf16')
-    >>> defaults("trl", "gptj", 1, {})["attention"]
+    >>> defaults("trl", "gemma2", 1, {})["attention"]
     'eager'
     """
     row = rows().get(trainer)
@@ -69,8 +64,7 @@ def defaults(trainer: str, kind: str, gpus: int, said: Mapping[str, Any]) -> dic
         raise UsageError(f"No trainer is called {trainer!r}", hint=f"one of {', '.join(rows())}")
     found = {name: value for name, value in row.items() if name in FIELDS}
     found |= row.get("several", {}) if gpus > 1 else {}
-    kernels = row.get("kernels")
-    if (kind in CAPPED and kernels != "capped") or (kind in WITHOUT_SDPA and not kernels):
+    if kind in CAPPED and "kernels" not in row:
         found["attention"] = "eager"
     if trainer == "diffusers" and said.get("lora") is not None:  # `weight_dtype` of its scripts
         found["dtype"] = said.get("amp") or found["amp"]

@@ -10,10 +10,11 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.capacity import capacity
 from gpusetup.plan.config import for_gpus, question_of
-from gpusetup.plan.decide import CLEAR_ELSEWHERE, Limits, doubt
+from gpusetup.plan.decide import CLEAR_ELSEWHERE, Limits, decide, doubt
 from gpusetup.plan.job import Job, Recipe
 from gpusetup.plan.memory import memory
 from gpusetup.plan.question import job_of, shape_of_question
+from gpusetup.plan.savings import helps
 
 
 class Card(Frozen):
@@ -93,3 +94,12 @@ def _run(
         question = replace(question, context=1)
     limits = Limits(capacity=0, linux=card.linux)
     return job_of(question, shape, limits), Recipe(sp=question.sp or 1)
+
+
+def what_fits(config: Config, card: Card, accumulate: int | None = None) -> tuple[str, ...]:
+    """What would make one sequence on each GPU fit, by the plan's own answer."""
+    job, _ = _run(config, 1, card, short=True, accumulate=accumulate)
+    limits = Limits(capacity=capacity(card.name, card.memory_bytes), linux=card.linux)
+    found = decide(job, limits)
+    ways = (one.step for one in helps(found) if one.recipe)
+    return (f"the recipe {found.recipe} of `gpusetup plan`",) if found.recipe else tuple(ways)

@@ -5,10 +5,13 @@ Read under `--deep` only: the log is often closed to users, and long.
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.messages.kernel import KERNEL_LOG
-from gpusetup.messages.search import flat_of, search
+from gpusetup.messages.search import events_of, text_of
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Reading, Snapshot
-from gpusetup.readings.kernel_log import bare_lines
+from gpusetup.model.patterns import lazy
 from gpusetup.system.system import System
 
 COMMANDS = (
@@ -46,17 +49,26 @@ def parse_kernel_log(text: str) -> tuple[Event, ...]:
     >>> dict(parse_kernel_log(line)[0].values)
     {'bus_id': '0000:65:00', 'number': '119'}
     """
-    lines = bare_lines(text)
-    flat = flat_of(lines)
-    found = sorted(search(flat, KERNEL_LOG), key=lambda one: one.first)
-    events = (
-        Event(
-            kind=one.row.kind,
-            values=one.values,
-            source="kernel log",
-            text=lines[flat.line_at(one.first)].strip()[:TEXT_KEPT],
-        )
-        for one in found
-    )
+    log = text_of(bare_lines(text))
+    found = sorted(events_of(log, KERNEL_LOG), key=lambda one: log.flat.find(one.text or ""))
+    events = (replace(one, source="kernel log") for one in found)
     each = {(event.kind, *sorted(event.values.items())): event for event in events}
     return tuple(each.values())[-EVENTS_KEPT:]
+
+
+PREFIX = lazy(
+    r"""
+    (?: <\d{1,3}> | \w+\s*:\w+\s*:\s )?                             # dmesg's level
+    (?: \w{3}\ +\d{1,2}\ [\d:]{8}\ \S{1,64}\ kernel:\ )?            # journald's clock
+    (?: \[ [^\]\n]{5,40} \]\s? ){0,2}                               # the kernel's own, its caller
+    """,
+    re.VERBOSE,
+)
+
+
+def bare_lines(log: str) -> list[str]:
+    """
+    >>> bare_lines("[   12.512345] NVRM: x\\nNov 20 06:03:41 node-1 kernel: [ 1.123456] nvidia: y")
+    ['NVRM: x', 'nvidia: y']
+    """
+    return [PREFIX.sub("", line, count=1) for line in log.splitlines()]

@@ -14,11 +14,11 @@ from gpusetup.accelerators.makers import identified, judged_on
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading, Snapshot
 from gpusetup.probe.driver_files import read_libraries
-from gpusetup.probe.nodes import read_nodes
 from gpusetup.probe.nvidia_proc import (
     read_modinfo,
     read_module_version,
     read_modules,
+    read_nodes,
     read_proc_gpus,
     read_proc_version,
 )

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Cpu, Os, Reading, Snapshot
+from gpusetup.model.machine import Cpu, Os, Reading, Snapshot, Toolkit
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
@@ -141,3 +141,20 @@ def said_by_cgroups(system: System, name: str) -> Iterator[str]:
     own = PurePosixPath("/sys/fs/cgroup" + (said[1] if said else ""))
     for folder in (own, *own.parents):
         yield read_or_none(system, f"{folder}/{name}") or ""
+
+
+NVCC_SECONDS = 3.0
+COMPILERS = ("cc", "gcc", "clang", "cl", "clang-cl")
+
+
+def read_toolkit(system: System) -> Snapshot:
+    """What the first `nvcc` on PATH says of its version, and the first compiler there."""
+    compiler = next(filter(None, map(system.which, COMPILERS)), None)
+    path = system.which("nvcc")
+    said = system.run([path, "--version"], NVCC_SECONDS) if path else None
+    found = re.search(r"release (\d+\.\d+)", said.stdout) if said else None
+    version, problem = found[1] if found else None, None
+    if version is None:
+        problem = said.problem or "its answer names no release" if said else "not on PATH"
+    reading = Reading(subject="toolkit", source=path or "nvcc", value=version, problem=problem)
+    return Snapshot(toolkit=Toolkit(nvcc=version, compiler=compiler), readings=(reading,))

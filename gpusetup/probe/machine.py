@@ -11,13 +11,11 @@ from gpusetup.model.machine import Conda, Event, Reading, Snapshot, Wanted
 from gpusetup.probe.container import read_container
 from gpusetup.probe.environment import library_events
 from gpusetup.probe.guarded import guarded_set
-from gpusetup.probe.host import read_cpu, read_os
+from gpusetup.probe.host import read_cpu, read_os, read_toolkit
 from gpusetup.probe.memory import read_disks, read_memory
-from gpusetup.probe.others import read_other_torches
 from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify
-from gpusetup.probe.python import read_python
+from gpusetup.probe.python import read_other_torches, read_python
 from gpusetup.probe.target import Target, choose_target
-from gpusetup.probe.toolkit import read_toolkit
 from gpusetup.probe.torch import asked_itself, read_torch
 from gpusetup.probe.unfinished import unfinished_install
 from gpusetup.readings.environment import kept

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from gpusetup.model.machine import Driver, Snapshot
+from gpusetup.model.machine import DeviceNode, Driver, Reading, Snapshot
 from gpusetup.readings.proc import is_excluded, parse_information, parse_modules, parse_proc_version
 from gpusetup.readings.side import missing, told, told_gpus
-from gpusetup.system.system import System, exists, list_or_empty, read_or_none
+from gpusetup.system.system import Stat, System, exists, list_or_empty, read_or_none, unless_refused
 
 VERSION_FILE = "/proc/driver/nvidia/version"
 MODULES_FILE = "/proc/modules"
@@ -68,3 +69,26 @@ def read_proc_gpus(system: System) -> Snapshot:
         parse_information(n, text or "") for n, text in pages if not is_excluded(text or "")
     )
     return Snapshot(gpus=gpus, readings=told_gpus(GPUS_FOLDER, gpus))
+
+
+FOLDER = "/dev"
+NODE = r"nvidia(?!-caps)|dxg"
+"""Their names; in `nvidia-caps` are the instances of MIG."""
+
+
+def read_nodes(system: System) -> Snapshot:
+    names = unless_refused(system.list, FOLDER)
+    if names is None:
+        return missing("devices", FOLDER, "cannot be listed")
+    paths = [f"{FOLDER}/{name}" for name in names if re.match(NODE, name)]
+    nodes = tuple(_node(path, unless_refused(system.stat, path)) for path in paths)
+    told = [f"{node.path} {node.mode or '(cannot be read)'}" for node in nodes]
+    lines = told or ["no nvidia node"]
+    readings = (Reading(subject="devices", source=FOLDER, value=line) for line in lines)
+    return Snapshot(devices=nodes, readings=tuple(readings))
+
+
+def _node(path: str, found: Stat | None) -> DeviceNode:
+    if found is None:
+        return DeviceNode(path=path)
+    return DeviceNode(path=path, mode=found.mode, readable=found.readable, writable=found.writable)

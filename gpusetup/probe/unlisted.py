@@ -27,29 +27,27 @@ def unlisted(
     driver holds it and a node of its own is there. A container or a job that was given a part has
     fewer nodes; on a whole machine that is what is wrong.
     """
-    answers = any(side.driver.nvml_code == 0 and side.gpus is not None for side in asked)
     known = [gpu for gpu in gpus if gpu.nvml_index is not None]
-    sure = answers and all(gpu.pci_bus_id for gpu in known)  # one without may be the one that lacks
     bound, nodes = _bound(gpus, files), _numbers(files)
-    absent = [gpu for gpu in bound if sure and gpu not in known]
     for number in sorted({*range(len(bound))} - nodes) if 0 < len(nodes) < len(bound) else ():
-        # The driver numbers the nodes by slot; where one GPU is not listed, it is that one.
-        gpu = absent[0] if len(absent) == 1 else bound[number]
-        values = {"gpu": str(number), **_named(gpu)}
-        text = f"/dev/nvidia{number} is missing: {in_short(gpu)}"
-        yield Event(kind="device-node-missing", values=values, source="/dev", text=text)
+        # The driver numbers the nodes by slot.
+        said = f"/dev/nvidia{number} is missing"
+        yield _event("device-node-missing", bound[number], "/dev", said, gpu=str(number))
+    answers = any(side.driver.nvml_code == 0 and side.gpus is not None for side in asked)
+    if not answers or not all(gpu.pci_bus_id for gpu in known):
+        return  # one without an address may be the one that lacks
     by_cuda = [gpu for gpu in gpus if gpu.cuda_index is not None]
     cut = HIDES in environ or any((gpu.uuid or "").startswith("MIG-") for gpu in by_cuda)
-    seen = [g for g in by_cuda if sure and not cut and g.pci_bus_id and g not in known]
-    given = any(name in environ for name in GIVES_A_PART)
-    held = [] if seen or given or len(nodes) < len(known) + len(absent) else absent
-    slots = sorted({bus_key(gpu.pci_bus_id) or "" for gpu in (*known, *seen, *held)})
+    seen = [gpu for gpu in by_cuda if not cut and gpu.pci_bus_id and gpu not in known]
+    held = [gpu for gpu in bound if gpu not in known]
+    if any(name in environ for name in GIVES_A_PART) or len(nodes) < len(known) + len(held):
+        held = []
+    slots = sorted({bus_key(gpu.pci_bus_id) or "" for gpu in (*known, *(seen or held))})
     why = "CUDA sees it" if seen else "the kernel's driver holds it"
     for gpu in seen or held:
         place = str(slots.index(bus_key(gpu.pci_bus_id) or ""))  # NVML counts by slot
-        values = {"place": place, "asked": "NVML", "why": why, **_named(gpu)}
-        text = f"NVML does not list this GPU, although {why}: {in_short(gpu)}"
-        yield Event(kind="gpu-not-listed", values=values, source="NVML", text=text)
+        said = f"NVML does not list this GPU, although {why}"
+        yield _event("gpu-not-listed", gpu, "NVML", said, asked="NVML", place=place, why=why)
 
 
 def missed_by_cuda(
@@ -68,8 +66,12 @@ def missed_by_cuda(
         empty = gpu.lost or (gpu.mig_enabled and gpu.mig_count == 0)
         if gpu.nvml_index is not None and not empty and is_by_cuda(gpu) is False:
             values = {"asked": "nvml", "gpu": str(gpu.nvml_index)}
-            text = f"not in CUDA's list: {in_short(gpu)}"
-            yield Event(kind="cuda-misses-gpu", values=values, source="libcuda", text=text)
+            yield _event("cuda-misses-gpu", gpu, "libcuda", "not in CUDA's list", **values)
+
+
+def _event(kind: str, lacking: Gpu, source: str, said: str, **values: str) -> Event:
+    known = {**values, "bus": lacking.pci_bus_id or "", "name": lacking.name}
+    return Event(kind=kind, values=known, source=source, text=f"{said}: {in_short(lacking)}")
 
 
 def is_by_cuda(gpu: Gpu) -> bool | None:
@@ -78,10 +80,6 @@ def is_by_cuda(gpu: Gpu) -> bool | None:
     if gpu.uuid is None and gpu.pci_bus_id is None:
         return None
     return gpu.cuda_index is not None
-
-
-def _named(gpu: Gpu) -> dict[str, str]:
-    return {"bus": gpu.pci_bus_id or "", "name": gpu.name}
 
 
 def _numbers(files: Sides) -> set[int]:

@@ -22,10 +22,16 @@ from gpusetup.system.refused import blocked_by_files
 from gpusetup.verify import streams
 
 ASCII = {
-    "✓": "+", "✗": "x", "→": "->", "…": "...", "–": "-", "—": "-", "×": "x", "·": "-", "•": "*",
-    "≥": ">=", "≤": "<=", "│": "|", "─": "-", "█": "#",
-    "▓": "=", "▒": "+", "░": "-", "▪": "o", "°": " ", "“": '"', "”": '"', "’": "'",
-}  # fmt: skip
+    "✓": "+",
+    "✗": "x",
+    "→": "->",
+    "…": "...",
+    "×": "x",
+    "·": "-",
+    "≥": ">=",
+    "≤": "<=",
+    "°": " ",
+}
 """What stands for a character that the terminal's encoding lacks."""
 
 
@@ -98,10 +104,8 @@ class Console:
         self.verbose = verbose
         self.output: str | None = None
         for stream in (sys.stdout, sys.stderr):
-            _never_fail(stream)
-
-    def configure(self, *, json: bool, output: str | None, verbose: bool) -> None:
-        self.json, self.output, self.verbose = json, output, verbose
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="nearest")
 
     def answer(self, document: object, text: str | Callable[[], str] | None = None) -> None:
         """Give the answer: the JSON document under `--json`, else the text, which may be a function
@@ -115,10 +119,7 @@ class Console:
 
     def text(self, text: str) -> None:
         """Write an answer's text to stdout or to `--output FILE`."""
-        if self.output:
-            self._write(harmless(text))
-        else:
-            self._write(self._dressed(text, sys.stdout))
+        self.script(harmless(text) if self.output else self._dressed(text, sys.stdout))
 
     def _dressed(self, text: str, stream: TextIO) -> str:
         """The text as this stream shows it: colours and broken lines on a terminal only."""
@@ -129,13 +130,10 @@ class Console:
 
     def json_text(self, text: str) -> None:
         """Write a JSON document."""
-        self._write(harmless_json(text))
+        self.script(harmless_json(text))
 
     def script(self, text: str) -> None:
-        """Write what is ours to the letter: a completion script, a schema."""
-        self._write(text)
-
-    def _write(self, text: str) -> None:
+        """Write to the letter, as what is ours: a completion script."""
         CLOCK.end()
         if self.output:
             from pathlib import Path
@@ -143,23 +141,24 @@ class Console:
             with blocked_by_files(f"Cannot write {self.output}", "name another `--output`"):
                 Path(self.output).write_text(text, encoding="utf-8")
             return
-        streams.put(shown(text, sys.stdout))
+        streams.put(text)
 
     def talk(self, text: str) -> None:
         """Say something to the person, on stderr."""
-        self.tell(text + "\n")
+        self.tell(text if isinstance(text, Screen) else f"{text}\n")
 
     def tell(self, text: str) -> None:
         """The same, with no newline after it."""
         CLOCK.end()
-        streams.say(shown(self._dressed(text, sys.stderr), sys.stderr))
+        text = text if isinstance(text, Screen) else plain(text)
+        streams.say(self._dressed(text, sys.stderr))
         goes_on = text.endswith("...\n")
-        CLOCK.begin(plain(text.rpartition(": ")[2].rstrip(" .\n")) if goes_on else "")
+        CLOCK.begin(text.rpartition(": ")[2].rstrip(" .\n") if goes_on else "")
 
     def debug(self, text: str) -> None:
         """Say what was asked and answered, under `-v` only."""
         if self.verbose:
-            self.talk(plain(text))
+            self.talk(text)
 
     def fail(self, problem: GpuSetupError) -> int:
         """Report what ended the command; its exit code. What was typed may hold a password."""
@@ -174,32 +173,10 @@ class Console:
             rows = (remark("error", message), *(("", remark("hint", hint)) if hint else ()))
             self.tell(Screen(rows))
         if self.verbose and not isinstance(problem, UsageError):
-            self._trace()
+            import traceback
+
+            self.talk(traceback.format_exc())
         return problem.exit_code
-
-    def bug(self, problem: Exception) -> int:
-        """Report a fault of our own (exit 5)."""
-        wrapped = GpuSetupError(
-            f"gpusetup itself failed: {type(problem).__name__}: {problem}",
-            hint="run it again with `-v` and report what it prints",
-        )
-        return self.fail(wrapped)
-
-    def _trace(self) -> None:
-        import traceback
-
-        self.talk(plain(traceback.format_exc()))
-
-
-def _never_fail(stream: TextIO) -> None:
-    if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="replace")
-
-
-def shown(text: str, stream: TextIO) -> str:
-    """The text with what the stream's encoding lacks replaced by its nearest ASCII."""
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    return text.encode(encoding, "nearest").decode(encoding)
 
 
 def _nearest(problem: UnicodeError) -> tuple[str, int]:

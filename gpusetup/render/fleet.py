@@ -7,12 +7,12 @@ from collections.abc import Container, Iterator, Sequence
 from shlex import quote
 
 from gpusetup.fleet.compare import CompareAnswer
-from gpusetup.fleet.drift import Mixed
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.nodes import Drift, NodeFinding
 from gpusetup.fleet.rates import RATES
 from gpusetup.fleet.show import COSTS, Common, Exclude, FleetAnswer, NodeAnswer, Status
+from gpusetup.fleet.sweep.answer import SweepAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.render.language import (
     DIM,
@@ -21,7 +21,9 @@ from gpusetup.render.language import (
     Row,
     Screen,
     command,
+    facts,
     marked,
+    plural,
     section,
     table,
 )
@@ -55,17 +57,12 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
     if more := sum(map(len, [*bad.values()][MOST_ROWS:])):
         lines += ["", f"and {more} nodes more: `--json` lists all"]
     lines += section("On most nodes", _common(answer.common))
-    lines += section("No majority", _mixed(answer.mixed))
     lines += section("Not asked", _left_alone(answer))
-    lines += section("To leave the failed nodes out of a Slurm job", _exclude(answer.exclude))
+    lines += _exclude(answer.exclude)
     if answer.left_out:
         count = plural(len(answer.left_out), "file")
         lines += ["", Row((f"{count} left out: {answer.left_out[0]}", DIM), hang=2)]
     return Screen(lines)
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _verdict(answer: FleetAnswer) -> Row:
@@ -113,12 +110,6 @@ def _common(rows: Sequence[Common]) -> Iterator[Row]:
             yield marked(MARKS[one.severity], one.id, said, indent=2)
 
 
-def _mixed(rows: Sequence[Mixed]) -> Iterator[Row]:
-    for one in rows:
-        values = ", ".join(f"{count} x {value}" for value, count in one.values.items())
-        yield Row(f"  {words_of(one.field)}: {values}", hang=4)
-
-
 def _left_alone(answer: FleetAnswer) -> Iterator[Row]:
     """Nodes that got no work, those of one state together."""
     groups: dict[str, list[str]] = defaultdict(list)
@@ -128,12 +119,37 @@ def _left_alone(answer: FleetAnswer) -> Iterator[Row]:
         yield Row(f"  {slurm_list(names)}: {why}", hang=4)
 
 
-def _exclude(exclude: Exclude) -> Iterator[Row]:
-    if exclude.slurm:
-        yield command(f"sbatch {quote(exclude.slurm)} job.sh")
-    if exclude.not_named:
-        names = ", ".join(exclude.not_named[:MOST_LINES])
-        yield Row(f"  not named there, since no host can have such a name: {names}", hang=4)
+def _exclude(exclude: Exclude) -> Iterator[str]:
+    job = [command(f"sbatch {quote(exclude.slurm)} job.sh")] if exclude.slurm else ()
+    return section("To leave these nodes out of a Slurm job", job)
+
+
+# --- the exchange between ranks -------------------------------------------------------------------
+
+LEVELS = {"within": "exchange within a host", "between": "exchange between hosts"}
+
+
+def sweep_screen(answer: SweepAnswer) -> Screen:
+    """The verdict, who is named, and what was measured."""
+    how = f"{len(answer.ranks)} ranks on {plural(answer.nodes, 'node')}, {answer.backend}"
+    took = f"{how}, {answer.rounds} rounds in {answer.seconds:.1f} s"
+    found = f"{took}: {len(answer.findings)} found"
+    bad = MARKS[Severity.ERROR]
+    lines: list[str] = [marked(OK, "ok", f"{took}: all alike") if answer.ok else marked(bad, found)]
+    for finding in answer.findings[:MOST_ROWS]:
+        lines += ["", marked(bad, finding.fault, finding.title)]
+        lines += [Row("    ", (finding.detail, DIM), hang=4)] if finding.detail else []
+        lines += [Row(f"    → {finding.then}", hang=6)] if finding.then else []
+    if more := answer.findings[MOST_ROWS:]:
+        lines += ["", f"and {len(more)} more: `--json` lists all"]
+    told = {}
+    for level in answer.levels:
+        sees = f"slower than {level.sees_below or 0:.0%} of it would be named"
+        sees = sees if level.sees_below else "too few to compare"
+        told[LEVELS[level.of]] = f"median {level.median:.3g} GB/s; {sees}"
+    lines += section("Measured", facts(told))
+    lines += _exclude(answer.exclude)
+    return Screen(lines)
 
 
 # --- two records ---------------------------------------------------------------------------------

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpusetup.render.language import (
-    OK,
-    Row,
-    Screen,
-    command,
-    facts,
-    remark,
-    row,
-    section,
-    verdict,
-)
+from gpusetup.render.language import OK, Row, Screen, command, facts, notes, section, verdict
 
 if TYPE_CHECKING:
     from gpusetup.install.guard import GuardAnswer
@@ -27,43 +16,34 @@ ELSEWHERE = {
 """What is said of each setting."""
 
 
-def guard_screen(answer: GuardAnswer, *, write: bool) -> Screen:
-    """What is guarded, the lines that each file gets, and what they hold."""
-    lines: list[str] = [*facts({"environment": answer.target, "guarded": _list(answer)})]
+def guard_screen(answer: GuardAnswer) -> Screen:
+    """What is guarded, the lines that each file gets, and what they hold; or how it ended."""
+    pins = ", ".join(f"{name} {version}" for name, version in answer.pins.items())
+    there = "the guard already" if pins else "no file of the guard"
+    paths = ", ".join(file.path for file in answer.files)
+    ends = {
+        "written": ("Guarded", f": {pins} in {answer.target}"),
+        "restored": ("Removed", f": {paths}"),
+        "unchanged": ("Nothing to do", f": {answer.target} has {there}"),
+    }
+    if answer.state in ends:
+        return Screen((verdict(OK, *ends[answer.state]), *notes(answer.notes)))
+    lines: list[str] = [*facts({"environment": answer.target, "guarded": pins})]
     for file in answer.files:
-        lines += section(file.path, (row("  ", (f"+ {line}", "green")) for line in file.added))
-    if not answer.files:
-        lines += ["", "The guard is in place already."]
-    lines += section("For another shell", _elsewhere(answer) if answer.settings else ())
-    lines += ["", *_noted(answer)] if answer.notes else []
-    if answer.files and not write:
-        way = command("gpusetup guard --write")
-        lines += section("Nothing was changed. To write these lines", [way])
-    return Screen(lines)
-
-
-def _elsewhere(answer: GuardAnswer) -> Iterable[Row]:
-    for name, setting in answer.settings.items():
-        yield Row(f"  {ELSEWHERE[name]}", hang=2)
-        yield command(setting, 4)
-
-
-def written(answer: GuardAnswer) -> Screen:
-    """The last word of `--write`."""
-    first = verdict(OK, "Guarded", f": {_list(answer)} in {answer.target}")
-    return Screen((first, *_noted(answer)))
-
-
-def undone(answer: GuardAnswer, paths: Iterable[str]) -> Screen:
-    """The last word of `--undo`: what was removed, or that there was nothing."""
-    there = ", ".join(paths)
-    nothing = Row(f"{answer.target} has no file of the guard", hang=2)
-    return Screen((verdict(OK, "Removed", f": {there}") if there else nothing,))
-
-
-def _noted(answer: GuardAnswer) -> list[Row]:
-    return [remark("note", note) for note in answer.notes]
-
-
-def _list(answer: GuardAnswer) -> str:
-    return ", ".join(f"{name} {version}" for name, version in answer.pins.items())
+        lines += section(
+            file.path, (Row("  ", (f"+ {line}", "green"), whole=True) for line in file.added)
+        )
+    shells = (
+        line
+        for name, setting in answer.settings.items()
+        for line in (Row(f"  {ELSEWHERE[name]}", hang=2), command(setting, 4))
+    )
+    lines += section("For another shell", shells)
+    way = [command("gpusetup guard --write")]
+    return Screen(
+        (
+            *lines,
+            *notes(answer.notes),
+            *section("Nothing was changed. To write these lines", way),
+        )
+    )

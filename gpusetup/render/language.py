@@ -80,9 +80,10 @@ class Row(str):
     ) -> Row:
         if source:
             parts = (*parts, (f"  ({source})", DIM))
-        said = tuple((plain(p), "") if isinstance(p, str) else (plain(p[0]), p[1]) for p in parts)
-        line = super().__new__(cls, "".join(text for text, _ in said))
-        line.parts = said
+        pairs = (part if isinstance(part, tuple) else (part, "") for part in parts)
+        line_parts = tuple((plain(text), style) for text, style in pairs)
+        line = super().__new__(cls, "".join(text for text, _ in line_parts).rstrip(" "))
+        line.parts = line_parts
         line.hang = len(line) - len(line.lstrip(" ")) if hang is None else hang
         line.whole = whole
         line.source = plain(source)
@@ -104,7 +105,7 @@ class Screen(str):
         """The text for a terminal of `width` columns; None: no line is broken."""
         if width is None and not colour:
             return str(self)
-        room = max(min(width or 10**6, WIDEST if width else 10**6), NARROWEST)
+        room = max(min(width, WIDEST), NARROWEST) if width else 10**6
         rows = (row for line in self.lines for row in _wrapped(line, room))
         text = "".join(f"{painted(row, colour=colour).rstrip()}\n" for row in rows)
         return text.replace(_KEPT, " ")
@@ -151,15 +152,6 @@ def verdict(mark: Part, said: str, rest: str = "") -> Row:
     return Row((f"{sign} {said}", style), rest, hang=2)
 
 
-def point(said: str, indent: int = 2) -> Row:
-    """One of several remarks.
-
-    >>> point("a word")
-    '  · a word'
-    """
-    return Row(" " * indent, ("·", DIM), f" {said}", hang=indent + 2)
-
-
 def table(
     head: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: Container[int] = (0,)
 ) -> list[Row]:
@@ -169,24 +161,19 @@ def table(
     >>> table(("", "batch", ""), (("base", "8", "kept"), ("all", "16", "")))
     ['        batch', '  base      8  kept', '  all      16']
     """
-    titles = [(title, DIM) for title in head]
-    grid = [
-        [one if isinstance(one, tuple) else (one, "") for one in row] for row in (titles, *rows)
-    ]
-    words = len(head) - 1 if not head[-1] or len(head) - 1 in left else len(head)
-    wide = [max(_columns(plain(row[i][0])) for row in grid) for i in range(words)]
+    grid = [[one if isinstance(one, tuple) else (one, "") for one in row] for row in rows]
+    grid.insert(0, [(title, DIM) for title in head])
+    last = len(head) - 1
+    words = last if not head[-1] or last in left else len(head)
+    wide = [max(_columns(plain(row[place][0])) for row in grid) for place in range(words)]
     found = []
     for row in grid:
-        parts: list[Part] = []
-        for (text, style), width in zip(row, (*wide, 0), strict=False):
-            room = " " * (width - _columns(plain(text)))
-            is_left = len(parts) // 3 in left
-            before, after = ("  ", room) if is_left else (f"  {room}", "")
-            parts += [(before, ""), (text, style), (after, "")]
-        while parts and not parts[-1][0].strip(" "):
-            parts.pop()
-        hang = sum(wide) + 2 * words + 2
-        found.append(Row(*parts, hang=hang, whole=not any(text for text, _ in row[words:])))
+        parts: list[str | Part] = []
+        for place, (text, style) in enumerate(row):
+            room = " " * (wide[place] - _columns(plain(text))) if place < words else ""
+            parts += ["  ", (text, style), room] if place in left else [f"  {room}", (text, style)]
+        more = any(text for text, _ in row[words:])
+        found.append(Row(*parts, hang=sum(wide) + 2 * words + 2, whole=not more))
     return found
 
 
@@ -203,16 +190,6 @@ def _columns(text: str) -> int:
     return cell_len(text)
 
 
-def labelled(label: str, value: str, column: int, *, indent: int = 2, style: str = "") -> Row:
-    """A label, dim, and its value, which goes on in its own column.
-
-    >>> labelled("Python", "3.12", 8), labelled("Python", "3.12", 8).hang
-    ('  Python  3.12', 10)
-    """
-    head = f"{' ' * indent}{label:{column}}"
-    return Row((head, DIM), (value, style), hang=len(head))
-
-
 def facts(told: Mapping[str, str | None], indent: int = 2) -> list[Row]:
     """Labels in one column with what is known of each; what is not known is left out.
 
@@ -221,7 +198,16 @@ def facts(told: Mapping[str, str | None], indent: int = 2) -> list[Row]:
     """
     known = {label: said for label, said in told.items() if said}
     width = max(map(len, known), default=0) + 2
-    return [labelled(label, said, width, indent=indent) for label, said in known.items()]
+    heads = {label: f"{' ' * indent}{label:{width}}" for label in known}
+    return [Row((heads[one], DIM), said, hang=len(heads[one])) for one, said in known.items()]
+
+
+def plural(count: int, word: str) -> str:
+    """
+    >>> plural(1, "node"), plural(2000, "node")
+    ('1 node', '2,000 nodes')
+    """
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def command(text: str, indent: int = 2) -> Row:
@@ -229,11 +215,6 @@ def command(text: str, indent: int = 2) -> Row:
     typed = as_typed(text)
     remark = '  # in cmd: without "& "' if typed.startswith('& "') else ""
     return Row(" " * indent, (typed, COMMAND), (remark, DIM), whole=True)
-
-
-def row(*parts: str | Part) -> Row:
-    """A row of a table, which stays one row."""
-    return Row(*parts, whole=True)
 
 
 DIFF = {"+": "green", "-": "red", "@": "cyan"}
@@ -253,6 +234,12 @@ def remark(word: str, text: str) -> Row:
     return Row((word, WORDS[word]), f": {text}", hang=2)
 
 
+def notes(lines: Iterable[str], word: str = "note") -> list[str]:
+    """Remarks below what was said; nothing where there is none."""
+    rows = [remark(word, line) for line in lines]
+    return ["", *rows] if rows else []
+
+
 # --- how a terminal shows it --------------------------------------------------------------------
 
 
@@ -266,26 +253,25 @@ def _wrapped(line: Row, room: int) -> Iterator[Text]:
         (text.replace(" ", _KEPT) if style == COMMAND and not line.whole else text, style)
         for text, style in _with_commands(line.parts)
     )
+    whole = Text.assemble(*typed)
+    if line.whole:
+        yield from whole.split("\n", allow_blank=True)
+        return
     hang = min(line.hang, room // 3)
-    whole = Text.assemble(*typed, no_wrap=line.whole, overflow="ignore")
-    for place, piece in enumerate(whole.split("\n", allow_blank=True)):
-        if line.whole:
-            yield piece
-            continue
-        head = piece[:hang] if place == 0 or piece.plain[:1] == " " else Text(" " * hang)
-        rest = piece[hang:] if place == 0 or piece.plain[:1] == " " else piece
-        for row in rest.divide(divide_line(rest.plain, room - hang, fold=False)):
+    head, rest = whole[:hang], whole[hang:]
+    for piece in rest.split("\n", allow_blank=True):
+        for row in piece.divide(divide_line(piece.plain, room - hang, fold=False)):
             yield head + row
             head = Text(" " * hang)
 
 
 @cache
-def _rich(width: int, *, colour: bool = False) -> Console:
+def _rich(*, colour: bool) -> Console:
     from rich.console import Console
 
     return Console(
         file=StringIO(),
-        width=width,
+        width=WIDEST,
         force_terminal=colour,
         color_system="standard" if colour else None,
         no_color=not colour,
@@ -301,7 +287,7 @@ def painted(text: Text, *, colour: bool) -> str:
     >>> painted(Text("ok", GOOD), colour=True)
     '\x1b[1;32mok\x1b[0m'
     """
-    rich = _rich(WIDEST, colour=colour)
+    rich = _rich(colour=colour)
     with rich.capture() as caught:
         rich.print(text, soft_wrap=True, end="")
     return caught.get()

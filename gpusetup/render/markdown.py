@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.model.marks import APART
 from gpusetup.render.language import HEADING, MARKS, Row, plain
-from gpusetup.render.text import judged, machine_rows
+from gpusetup.render.text import judged, machine_facts
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer
@@ -33,7 +33,10 @@ def escaped(text: str) -> str:
     >>> escaped("CUDA_HOME (error 2) __init__")
     'CUDA_HOME (error 2) \\\\_\\\\_init\\\\_\\\\_'
     """
-    line = " ".join(plain(text).split())[:LONGEST]
+    return _inert(" ".join(plain(text).split())[:LONGEST])
+
+
+def _inert(line: str) -> str:
     return SPECIAL.sub(lambda found: f"\\{found.group()}", NAMING.sub(APART, line))
 
 
@@ -43,16 +46,11 @@ def prose(text: str) -> str:
     >>> prose("Run `a_b` on 2>1")
     'Run `a_b` on 2\\\\>1'
     """
-    parts = plain(text).split("`")
-    if len(parts) % 2 == 0:
+    line = " ".join(plain(text).split())[: 3 * LONGEST]
+    if line.count("`") % 2:
         return escaped(text)
-    return "".join(f"`{part}`" if i % 2 else _kept_spaces(part) for i, part in enumerate(parts))
-
-
-def _kept_spaces(part: str) -> str:
-    before = " " if part[:1] == " " else ""
-    after = " " if part[-1:] == " " and part.strip() else ""
-    return f"{before}{escaped(part)}{after}"
+    parts = re.findall("`[^`]*`|[^`]+", line)
+    return "".join(part if part[0] == "`" else _inert(part) for part in parts)
 
 
 def fenced(lines: list[str], language: str = "") -> list[str]:
@@ -77,22 +75,20 @@ WHAT_IT_IS = (
 def doctor_markdown(answer: DoctorAnswer) -> str:
     """All that the screen says, then the machine, and what to report if that does not help."""
     first, *rows = judged(answer).lines
-    lines = [_verdict(first), *_drawn(rows, _shell(answer)), *_machine(answer)]
+    name, colon, said = re.sub(r"^[^\w\s] ", "", first).partition(": ")
+    language = "powershell" if answer.snapshot.os.family == "windows" else "sh"
+    lines = [f"**{escaped(name)}**{colon}{prose(said)}", *_drawn(rows, language)]
+    told = machine_facts(answer)
+    read = [f"{name} {told[name]}" for name in READ if told[name] != "unknown"]
+    known = " / ".join(read).removeprefix("system ")
+    lines += ["", escaped(f"read: {known}")] if known else []
     lines += ["", WHAT_IT_IS, "", _asks_for(answer)]
     return "\n".join(lines) + "\n"
 
 
+READ = ("system", "driver", "GPU", "torch", "Python")
+"""Rows of the machine that a reply repeats."""
 SIGNS = {mark: severity.value for severity, (mark, _) in MARKS.items()}
-
-
-def _verdict(row: Row) -> str:
-    """
-    >>> from gpusetup.render.language import OK, marked
-    >>> _verdict(marked(OK, "ok", "torch computes"))
-    '**ok**: torch computes'
-    """
-    name, colon, said = re.sub(r"^[^\w\s] ", "", row).partition(": ")
-    return f"**{escaped(name)}**{colon}{prose(said)}"
 
 
 def _drawn(rows: Iterable[Row], language: str) -> Iterator[str]:
@@ -103,33 +99,20 @@ def _drawn(rows: Iterable[Row], language: str) -> Iterator[str]:
     ['```sh', 'nvidia-smi', '```', '', '- warning shm-too-small: 64 MiB']
     """
     before = "the verdict"
-    for kind, group in groupby(rows, _kind):
-        found = list(group)
-        if kind == "command":
+    for kind, group in groupby(rows, lambda row: "read" if row.source else "typed" * row.whole):
+        if kind:
+            found = [(row.source, row.strip().removesuffix(f"  ({row.source})")) for row in group]
+            told = [f"{who}: {said}"[:LONGEST] if who else said for who, said in found]
+            yield from fenced(told, "" if kind == "read" else language)
             before = "```"
-            yield from fenced([row.strip() for row in found], language)
-        elif kind == "evidence":
-            before = "```"
-            yield from fenced([_evidence(row)[:LONGEST] for row in found])
-        else:
-            for row in found:
-                line = _line(row)
-                if line.startswith("- ") and before == "```":
-                    yield ""
-                if line or before:
-                    yield line
-                before = line
-
-
-def _kind(row: Row) -> str:
-    if row.source:
-        return "evidence"
-    return "command" if row.whole else "prose"
-
-
-def _evidence(row: Row) -> str:
-    said = row.strip().removesuffix(f"  ({row.source})")
-    return f"{row.source}: {said}"
+            continue
+        for row in group:
+            line = _line(row)
+            if line.startswith("- ") and before == "```":
+                yield ""
+            if line or before:
+                yield line
+            before = line
 
 
 def _line(row: Row) -> str:
@@ -145,31 +128,13 @@ def _line(row: Row) -> str:
 def _asks_for(answer: DoctorAnswer) -> str:
     """What to report next: the machine's own record, or from afar what shows as much."""
     still = "If it still fails" if answer.cause == "ok" else "If that does not help"
-    if answer.snapshot.origin != "report":
+    machine = answer.snapshot
+    if machine.origin != "report":
         return f"{still}, post the output of `gpusetup snapshot`."
     if answer.cause == "unknown":
         first = f", and the output of `{answer.next_reading}`, or of `gpusetup snapshot`"
         return f"Please post the whole error{first if answer.next_reading else ''}."
-    asked = (
-        ("`python -m torch.utils.collect_env`", answer.snapshot.torch.version),
-        ("`nvidia-smi`", answer.snapshot.driver.version),
-    )
-    lacks = [name for name, known in asked if known is None]
+    lacks = ["`python -m torch.utils.collect_env`"] * (machine.torch.version is None)
+    lacks += ["`nvidia-smi`"] * (machine.driver.version is None)
     whole = "`gpusetup snapshot`" + (f", or of {' and '.join(lacks)}" if lacks else "")
     return f"{still}, post the whole error and the output of {whole}."
-
-
-def _shell(answer: DoctorAnswer) -> str:
-    return "powershell" if answer.snapshot.os.family == "windows" else "sh"
-
-
-READ = ("system", "driver", "GPU", "torch", "Python")
-"""Rows of the machine that a reply repeats."""
-
-
-def _machine(answer: DoctorAnswer) -> Iterator[str]:
-    """What is known of the machine."""
-    rows = [(name, value) for name, value in machine_rows(answer) if value != "unknown"]
-    facts = (f"{name} {value}".removeprefix("system ") for name, value in rows if name in READ)
-    told = " / ".join(dict.fromkeys(facts))
-    yield from ("", escaped(f"read: {told}")) if told else ()

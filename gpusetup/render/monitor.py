@@ -1,34 +1,40 @@
-"""The monitor's samples and summaries as plain text. Needs nothing heavy."""
+"""The monitor's samples and summaries: plain lines, one table, the live screen, the end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from gpusetup.model.units import GIB
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH
 from gpusetup.monitor.seen import loaders_in_words
+from gpusetup.monitor.summary import summarise
+from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import (
     GpuSample,
     GpuSummary,
     Sample,
-    Spread,
     Summary,
     TreeSample,
 )
 from gpusetup.render.language import (
+    DIM,
     GOOD,
     HEADING,
     WARNING,
     Row,
     Screen,
     command,
+    facts,
     heading,
-    labelled,
     plain,
+    plural,
     table,
 )
 
-HEAD = ("", "mean", "p5", "p95", "peak")
+if TYPE_CHECKING:
+    from rich.live import Live
 
 
 def measured(value: float | None, unit: str, digits: int = 0) -> str:
@@ -50,53 +56,57 @@ def memory(used: float | None, total: float | None) -> str:
     return f"{used / GIB:.1f} of {total / GIB:.1f} GiB" if total else f"{used / GIB:.1f} GiB"
 
 
+def duration(seconds: float) -> str:
+    """
+    >>> duration(4.2), duration(75), duration(3700)
+    ('4 s', '1 min 15 s', '1 h 1 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+# --- a sample -------------------------------------------------------------------------------------
+
 Cell = tuple[str, str]
 """What one GPU has in a column, and its role."""
-WIDTHS = {"util": 5, "memory": 18, "heat": 6, "power": 9, "SM clock": 9, "held down by": 0}
-"""Columns of a line, each this wide."""
 
 
 def cells(gpu: GpuSample) -> dict[str, Cell]:
-    """A GPU of a sample, by column."""
+    """A GPU of a sample, by column. What matters most stands first: a narrow terminal shows no more
+    of a line than fits."""
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     full = used is not None and total and used / total * 100 > MEMORY_HIGH
     hot = gpu.temperature_celsius is not None and gpu.temperature_celsius > HOT
     watts, limit = measured(gpu.power_watts, "W"), gpu.power_limit_watts
+    held = " ".join(one for one in gpu.throttle_reasons or () if one != "gpu_idle")
     return {
         "GPU": (gpu.label, ""),
-        "name": (plain(gpu.name or "-"), ""),
         "util": ("lost", "red") if gpu.lost else (measured(gpu.utilization_percent, "%"), ""),
         "memory": (memory(used, total), "yellow" if full else ""),
         "heat": (measured(gpu.temperature_celsius, "°C"), "red" if hot else ""),
         "power": (watts if limit is None else f"{watts.split()[0]}/{limit:.0f} W", ""),
         "SM clock": (measured(gpu.clock_sm_mhz, "MHz"), ""),
-        "held down by": (brakes(gpu), "yellow"),
+        "held down by": (held or gpu.problem or "", "yellow"),
+        "name": (gpu.name or "-", ""),
     }
+
+
+WIDTHS = {"util": 5, "memory": 18, "heat": 6, "power": 9, "SM clock": 9, "held down by": 0}
+"""Columns of a line, each this wide."""
 
 
 def sample_lines(sample: Sample) -> str:
     """One line a GPU, and one for the command: what stands where there is no terminal."""
-    rows = [gpu_line(gpu) for gpu in sample.gpus]
+    rows = []
+    for gpu in sample.gpus:
+        known = cells(gpu)
+        told = [f"{known[name][0]:>{width}}" for name, width in WIDTHS.items()]
+        rows.append(f"GPU {gpu.label}  {'lost' if gpu.lost else '  '.join(told)}".rstrip())
     rows += [tree_line(sample.tree)] if sample.tree is not None else []
-    return "".join(f"{sample.at[11:19]}  {row}\n" for row in rows)
-
-
-def gpu_line(gpu: GpuSample) -> str:
-    """
-    >>> gpu_line(GpuSample(index=1, lost=True))
-    'GPU 1  lost'
-    """
-    if gpu.lost:
-        return f"GPU {gpu.label}  lost"
-    known = cells(gpu)
-    told = (f"{known[name][0]:>{width}}" for name, width in WIDTHS.items())
-    return f"GPU {gpu.label}  {'  '.join(told)}".rstrip()
-
-
-def brakes(gpu: GpuSample) -> str:
-    """The throttle reasons; that it idles is none."""
-    told = [reason for reason in gpu.throttle_reasons or () if reason != "gpu_idle"]
-    return plain(" ".join(told) or (gpu.problem or ""))
+    return "".join(f"{sample.at[11:19]}  {plain(row)}\n" for row in rows)
 
 
 def tree_line(tree: TreeSample) -> str:
@@ -109,9 +119,123 @@ def tree_line(tree: TreeSample) -> str:
     return f"command  {', '.join(parts)}"
 
 
+def once(sample: Sample) -> Screen:
+    """One sample as a table: the GPUs, and their processes, the heaviest first."""
+    rows = [cells(gpu) for gpu in sample.gpus]
+    head = tuple(rows[0]) if rows else ("GPU",)
+    pairs = [(gpu.label, one) for gpu in sample.gpus for one in gpu.processes or ()]
+    pairs.sort(key=lambda pair: -(pair[1].memory_bytes or 0))
+    users = [
+        (
+            *(label, str(one.pid), memory(one.memory_bytes, None), measured(one.sm_percent, "%")),
+            *(one.name or "(name hidden)", ""),
+        )
+        for label, one in pairs
+    ]
+    below = table(("GPU", "PID", "memory", "SM", "name", ""), users, left=(0, 4)) if users else []
+    return Screen((*table(head, [[*row.values()] for row in rows], left=(0, 6, 7)), *below))
+
+
+# --- the live screen ------------------------------------------------------------------------------
+
+JUDGED_EVERY_SECONDS = 10.0
+"""The verdict so far costs some milliseconds."""
+
+
+class LiveScreen:
+    """Shows every sample until Ctrl-C."""
+
+    def __init__(self, tally: Tally, live: Live, *, command: tuple[str, ...] | None) -> None:
+        self._tally, self._live, self._command = tally, live, command
+        self._so_far: Summary | None = None
+        self._judged_at = -JUDGED_EVERY_SECONDS
+
+    def sample(self, sample: Sample) -> None:
+        """Draw it; of the rows no more is shown than fits."""
+        from rich.text import Text
+
+        if sample.seconds - self._judged_at >= JUDGED_EVERY_SECONDS and self._tally.samples > 2:
+            self._judged_at = sample.seconds
+            self._so_far = summarise(self._tally, command=self._command)
+        rich = self._live.console
+        screen = Screen((*above(sample, self._so_far), *once(sample).lines))
+        shown = screen.shown(width=rich.width, colour=not rich.no_color)
+        text = Text.from_ansi(shown, no_wrap=True, overflow="ellipsis")
+        self._live.update(text, refresh=True)
+
+
+@contextmanager
+def live_screen(
+    tally: Tally, *, color: bool, command: tuple[str, ...] | None
+) -> Iterator[LiveScreen]:
+    """The terminal's other screen, which is given back at the end."""
+    from rich.console import Console
+    from rich.live import Live
+
+    live = Live(
+        "waiting for the first sample",
+        console=Console(highlight=False, markup=False, emoji=False, no_color=not color),
+        screen=True,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    with live:
+        yield LiveScreen(tally, live, command=command)
+
+
+def above(sample: Sample, so_far: Summary | None) -> Iterator[Row]:
+    """The time, the verdict so far, and the command."""
+    when = f"  {sample.at[11:19]}  {duration(sample.seconds)}  Ctrl-C ends it, with the verdict"
+    yield Row(("gpusetup monitor", HEADING), (when, DIM))
+    if so_far is None:
+        yield Row(("so far: too few samples", DIM))
+    else:
+        name = "/".join(filter(None, (so_far.verdict or "none", so_far.cause)))
+        style = GOOD if so_far.verdict == "good" else WARNING
+        yield Row(("so far: ", DIM), (name, style), f"  {so_far.evidence}")
+        if so_far.next:
+            yield Row((f"  next: {so_far.next.text}", DIM))
+    if sample.tree is not None:
+        yield Row(tree_line(sample.tree))
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+FIGURES = (
+    ("utilisation", "utilization_percent", "%", 1, 0),
+    ("memory", "memory_used_bytes", "GiB", GIB, 1),
+    ("temperature", "temperature_celsius", "°C", 1, 0),
+    ("power", "power_watts", "W", 1, 0),
+    ("SM clock", "clock_sm_mhz", "MHz", 1, 0),
+)
+"""What a spread is called, its field of a GPU, its unit, and how it is shown."""
+
+
+def spreads(gpu: GpuSummary) -> Iterator[str]:
+    """The figures of a GPU, below its name."""
+    total, rows = gpu.memory_total_bytes, []
+    for name, field, unit, scale, digits in FIGURES:
+        if spread := getattr(gpu, field):
+            values = (spread.mean, spread.p5, spread.p95, spread.peak)
+            of_all = f" of {total / GIB:.1f} GiB" if total and name == "memory" else ""
+            shown = (measured(value / scale, unit, digits) for value in values)
+            rows.append((f"{name}{of_all}", *shown))
+    part = "" if gpu.mig_index is None else f":{gpu.mig_index}"
+    yield from ("", heading(f"GPU {gpu.index}{part} {gpu.name or ''}".rstrip()))
+    yield from table(("", "mean", "p5", "p95", "peak"), rows)
+    held = [f"{k} {v * 100:.0f} %" for k, v in gpu.throttled.items() if k != "gpu_idle"]
+    yield from facts({"held down by": ", ".join(held)})
+
+
 def summary_text(summary: Summary) -> Screen:
     """The end of a run: the figures, the verdict with its evidence, and what to do."""
-    return Screen((*figures(summary), *verdict_lines(summary)))
+    source = f" by {summary.source}" if summary.source else ""
+    count = plural(summary.samples, "sample")
+    lines: list[str] = [f"Watched {duration(summary.seconds)}, {count}{source}"]
+    for gpu in summary.gpus:
+        lines += spreads(gpu)
+    return Screen((*lines, "", *verdict_lines(summary)))
 
 
 def verdict_lines(summary: Summary) -> Iterator[Row]:
@@ -126,60 +250,3 @@ def verdict_lines(summary: Summary) -> Iterator[Row]:
         yield Row("  in this order:")
         yield from (Row(f"    {n}. {line}", hang=7) for n, line in enumerate(summary.advice, 1))
     yield from (Row("  ", ("note", HEADING), f": {note}", hang=4) for note in summary.notes)
-
-
-def figures(summary: Summary) -> Iterator[str]:
-    source = f" by {summary.source}" if summary.source else ""
-    count = f"{summary.samples} sample{'' if summary.samples == 1 else 's'}"
-    yield f"Watched {duration(summary.seconds)}, {count}{source}"
-    for gpu in summary.gpus:
-        yield ""
-        yield from spread_table(f"GPU {label(gpu)} {gpu.name or ''}".rstrip(), gpu_rows(gpu))
-    yield ""
-
-
-def label(gpu: GpuSummary) -> str:
-    return str(gpu.index) if gpu.mig_index is None else f"{gpu.index}:{gpu.mig_index}"
-
-
-def gpu_rows(gpu: GpuSummary) -> list[tuple[str, ...]]:
-    of = f" of {gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else ""
-    rows = [
-        spread_row("utilisation", gpu.utilization_percent, "%"),
-        spread_row(f"memory{of}", gpu.memory_used_bytes, "GiB", GIB, 1),
-        spread_row("temperature", gpu.temperature_celsius, "°C"),
-        spread_row("power", gpu.power_watts, "W"),
-        spread_row("SM clock", gpu.clock_sm_mhz, "MHz"),
-    ]
-    held = [f"{plain(k)} {v * 100:.0f} %" for k, v in gpu.throttled.items() if k != "gpu_idle"]
-    told = [row for row in rows if row]
-    return [*told, ("held down by", ", ".join(held))] if held else told
-
-
-def spread_row(
-    name: str, spread: Spread | None, unit: str, scale: float = 1.0, digits: int = 0
-) -> tuple[str, ...]:
-    """() where nothing told it."""
-    if spread is None:
-        return ()
-    values = (spread.mean, spread.p5, spread.p95, spread.peak)
-    return (name, *(measured(value / scale, unit, digits) for value in values))
-
-
-def spread_table(name: str, rows: Sequence[Sequence[str]]) -> Iterator[Row]:
-    """Rows of figures below what they are of; a row of two cells is a label and words."""
-    yield heading(name)
-    yield from table(HEAD, [row for row in rows if len(row) == len(HEAD)])
-    yield from (labelled(row[0], row[1], 14) for row in rows if len(row) != len(HEAD))
-
-
-def duration(seconds: float) -> str:
-    """
-    >>> duration(4.2), duration(75), duration(3700)
-    ('4 s', '1 min 15 s', '1 h 1 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpusetup.model.documents import PlanCell, PlanMemory, Way
+from gpusetup.model.documents import CodePlan, ConfigRead, PlanCell, ServePlan, Way
 from gpusetup.render.language import (
     BUT,
     DIM,
-    ERROR,
     HEADING,
     NO,
     OK,
@@ -17,55 +16,39 @@ from gpusetup.render.language import (
     Screen,
     command,
     facts,
-    heading,
-    labelled,
-    remark,
-    row,
+    notes,
+    plural,
     section,
+    table,
     verdict,
 )
-from gpusetup.render.plan_config import config_lines
 
-LABEL = 15
+PARTS = ("states", "checkpoints", "logits", "fragmentation", "other")
+RECIPES = {
+    "vanilla": "no special setting",
+    "Env": "expandable segments",
+    "Offload": "FSDP2's CPU offload",
+    "SP": "sequence parallelism",
+}
+"""Part of a recipe -> what it means."""
 
 
 def plan_text(plan: PlanCell) -> Screen:
     """The whole screen."""
-    helps = ["", *_helps(plan)] if plan.helps and not plan.ways else []
     ways = (_way(way, plan.memory_gib.capacity) for way in plan.ways)
-    return Screen(
-        (
-            Row(_question(plan), hang=2),
-            "",
-            *_verdict(plan),
-            *section("On this GPU alone, with checkpointing (!: less than a fifth free)", ways),
-            "",
-            *_memory(plan),
-            *section("Set", _settings(plan) if plan.settings else ()),
-            *helps,
-            *(["", *config_lines(plan.config)] if plan.config else ()),
-            *([""] if plan.advice else ()),
-            *(remark("note", line) for line in plan.advice),
-        )
-    )
-
-
-def code_text(plan: PlanCell) -> Screen:
-    """The screen of `plan --code`: the plan, and what the trace saw."""
-    code = plan.code
-    assert code is not None
-    most = "not found, see the note" if code.largest_batch is None else f"{code.largest_batch:,}"
-    if code.largest_batch == 0:
-        most = "not even one sample a GPU fits"
-    phases = (labelled(name, f"{gib:8.3f}", LABEL) for name, gib in code.phases_gib.items())
-    return Screen(
-        (
-            *plan_text(plan).lines,
-            *section(f"Most at once in each phase, GiB (torch {code.torch})", phases),
-            "",
-            Row(("Largest batch on all GPUs together:", HEADING), f" {most}"),
-        )
-    )
+    lines = [
+        Row(_question(plan), hang=2),
+        "",
+        *_verdict(plan),
+        *section("On this GPU alone, with checkpointing (!: less than a fifth free)", ways),
+        *_memory(plan),
+        *section("Set", _settings(plan) if plan.settings else ()),
+        *(() if plan.ways else _helps(plan)),
+        *(_config(plan.config) if plan.config else ()),
+        *notes(plan.advice),
+        *(_code(plan.code) if plan.code else ()),
+    ]
+    return Screen(lines)
 
 
 def _way(way: Way, capacity: float) -> Row:
@@ -73,7 +56,7 @@ def _way(way: Way, capacity: float) -> Row:
     mark = (OK if way.total_gib <= 0.8 * capacity else BUT) if way.fits else NO
     most = f"batch {way.batch:,}, or {way.context or 0:,} tokens" if way.fits else "does not fit"
     needs = f"one sequence needs {way.total_gib:.1f} GiB"
-    return row("  ", mark, f" {way.name:18} {most:34} ", (needs, DIM))
+    return Row("  ", mark, f" {way.name:18} {most:34} ", (needs, DIM), whole=True)
 
 
 def _question(plan: PlanCell) -> str:
@@ -81,7 +64,7 @@ def _question(plan: PlanCell) -> str:
     if plan.active_parameters != plan.parameters:
         size += f", {_count(plan.active_parameters)} active"
     batch = f", batch {plan.batch:,}" if plan.batch is not None else ""
-    length = f", {plan.context:,} token{'s' * (plan.context > 1)}" if plan.context else ""
+    length = f", {plural(plan.context, 'token')}" if plan.context else ""
     return f"{plan.model} ({size}){length}{batch}, on {plan.gpus} x {plan.gpu}, {plan.strategy}"
 
 
@@ -94,67 +77,61 @@ def _count(parameters: int) -> str:
     return f"{billions:.3g}B" if billions >= 1 else f"{parameters / 1e6:.3g}M"
 
 
-def _verdict(plan: PlanCell) -> Iterable[str]:
-    solved = {
-        "context": f"longest context: {plan.context:,} tokens",
-        "batch": f"largest batch: {plan.batch:,}" if plan.batch else "",
-        "gpus": f"GPUs needed: {plan.gpus}",
-    }
-    host = plan.memory_gib.host
-    if plan.fits and plan.solved:
-        yield heading(solved[plan.solved])
+def _verdict(plan: PlanCell) -> Iterator[str]:
+    host, parts = plan.memory_gib.host, plan.recipe.split(" + ")
+    meant = (RECIPES.get(part.partition("=")[0], "") for part in parts)
+    recipe = f": {plan.recipe} ({', '.join(meant)})"
+    if plan.solved and not plan.code:
+        solved = {
+            "context": f"longest context: {plan.context * plan.fits:,} tokens",
+            "batch": f"largest batch: {(plan.batch or 0) * plan.fits:,}",
+            "gpus": f"GPUs needed: {plan.gpus if plan.fits else 'more than ' + str(plan.gpus)}",
+        }
+        yield Row((solved[plan.solved], HEADING))
     if not plan.fits:
         yield verdict(NO, "does not fit")
     elif host:
-        yield verdict(BUT, f"fits only with {host:.0f} GiB of RAM", f": {plan.recipe}")
+        yield verdict(BUT, f"fits only with {host:.0f} GiB of RAM", recipe)
     elif plan.confidence == "close":
-        yield verdict(BUT, "may fit", f": {plan.recipe}; measure one step first")
+        yield verdict(BUT, "may fit", f"{recipe}; measure one step first")
     else:
-        yield verdict(OK, "fits", f": {plan.recipe}")
-    yield from facts({"confidence": _confidence(plan), "from": plan.source})
-
-
-def _confidence(plan: PlanCell) -> str:
-    near = f"{plan.near_percent} %"
+        yield verdict(OK, "fits", recipe)
+    near = f"{plan.near_percent} % of the limit"
     kind = " or of a kind that is known too little" if plan.near_percent > 3 and plan.fits else ""
-    return {
+    sure = {
         "measured": "measured",
-        "clear": f"clear: nothing is within {near} of the limit",
-        "close": f"close: within {near} of the limit{kind}",
-    }[plan.confidence]
+        "clear": f"clear: nothing is within {near}",
+        "close": f"close: within {near}{kind}",
+    }
+    yield from facts({"confidence": sure[plan.confidence], "from": plan.source})
 
 
-def _memory(plan: PlanCell) -> Iterable[str]:
-    """The parts, a bar of them all, and what the card has."""
-    memory = plan.memory_gib
-    yield heading("Memory of a GPU, GiB")
-    yield row("  ", (bar(memory), "cyan" if memory.total <= memory.capacity else "red"))
-    for name, sign in SIGNS.items():
-        value = getattr(memory, name)
-        yield row("  ", (sign, "cyan"), (f" {name:{LABEL}}", DIM), f"{value:8.2f}")
-    free = plan.margin_percent
+def _memory(plan: PlanCell) -> Iterator[str]:
+    """The parts, and what the card has."""
+    memory, free = plan.memory_gib, plan.margin_percent
     left = f"{free:.1f} % free" if free >= 0 else f"{-free:.1f} % too much"
-    of = f"{memory.total:8.2f}  of {memory.capacity:.2f}, "
-    yield row((f"    {'total':{LABEL}}", DIM), of, (left, "" if free >= 0 else ERROR))
+    told = {name: f"{getattr(memory, name):8.2f}" for name in PARTS}
+    told["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {left}"
     if memory.reserved:
-        said = f"{memory.allocated:8.2f}  allocated, {memory.reserved:.2f} reserved"
-        yield row((f"    {'torch says':{LABEL}}", DIM), said)
+        told["torch says"] = f"{memory.allocated:8.2f}  allocated, {memory.reserved:.2f} reserved"
+    return section("Memory of a GPU, GiB", facts(told))
 
 
-def _helps(plan: PlanCell) -> Iterable[str]:
+def _helps(plan: PlanCell) -> Iterator[str]:
     """What would help, those that are enough apart from those that are not."""
-    width = max(len(one.step) for one in plan.helps)
+    width = max((len(one.step) for one in plan.helps), default=0)
     good = "If it runs out of memory anyway" if plan.fits else "What would help, each alone"
     for enough, head in ((True, good), (False, "Not enough alone")):
-        rows = [one for one in plan.helps if (one.recipe is not None) == enough]
-        if rows:
-            yield heading(head)
-        for one in rows:
-            end = f"   then fits with {one.recipe}" if enough and not plan.fits else ""
-            yield Row(f"  {one.step:{width}}  saves {one.saves_gib:6.1f} GiB{end}", hang=4)
+        rows = []
+        for one in plan.helps:
+            if (one.recipe is not None) == enough:
+                end = f"   then fits with {one.recipe}" if enough and not plan.fits else ""
+                saved = f"  {one.step:{width}}  saves {one.saves_gib:6.1f} GiB{end}"
+                rows.append(Row(saved, hang=4))
+        yield from section(head, rows)
 
 
-def _settings(plan: PlanCell) -> Iterable[str]:
+def _settings(plan: PlanCell) -> Iterator[str]:
     for name, value in plan.env.items():
         yield command(f"export {name}={value}")
     for name, value in plan.settings.items():
@@ -167,25 +144,68 @@ def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-# --- the bar ------------------------------------------------------------------------------------
+# --- a training config, somebody's code ---------------------------------------------------------
 
-SIGNS = {"states": "█", "checkpoints": "▓", "logits": "▒", "fragmentation": "░", "other": "▪"}
-"""Part -> its sign; an encoding without them shows `#=+-o` (render/console.py)."""
-WIDTH = 76
-LIMIT = "│"
+MOST_UNKNOWN = 12
 
 
-def bar(memory: PlanMemory) -> str:
-    """The bar between its ends; where the parts pass the card, the limit stands inside of it.
+def _config(found: ConfigRead) -> Iterator[str]:
+    """What was read, assumed and not understood, each key with its line."""
+    whose = f"a config of {found.trainer}" if found.trainer else "a config of no known trainer"
+    keys = [
+        (str(key.line), f"{key.key}: {key.value}" if key.value else key.key, (key.meaning, DIM))
+        for key in (*found.read, *found.not_understood[:MOST_UNKNOWN])
+        if "[" not in key.key or not key.meaning
+    ]
+    read = table(("", "", ""), [one for one in keys if one[2][0]], left=(0, 1, 2))
+    open_ = table(("", "", ""), [one for one in keys if not one[2][0]], left=(0, 1, 2))
+    more = len(found.not_understood) - MOST_UNKNOWN
+    yield from section(f"Read from {found.file}, {whose}", read[1:])
+    assumed = (Row(f"  {line}", hang=4) for line in found.assumed)
+    yield from section("Assumed, because the config does not say", assumed)
+    title = "Not understood (does one of them take memory? then say it by an option)"
+    yield from section(title, (*open_[1:], *[f"      and {more} more"] * (more > 0)))
 
-    >>> bar(PlanMemory(states=30, checkpoints=8, logits=0, fragmentation=0, other=0, total=38,
-    ...     capacity=19))
-    '│█████████████████████████████████████│█████████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓'
-    """
-    scale = (WIDTH - 2) / max(memory.total, memory.capacity, 1e-9)
-    signs, end = "", 0.0
-    for name, sign in SIGNS.items():  # each from where the one before it ends: no sum of roundings
-        end += getattr(memory, name)
-        signs += sign * (round(end * scale) - len(signs))
-    at = round(memory.capacity * scale)
-    return LIMIT + signs[:at].ljust(at) + LIMIT + signs[at:]
+
+def _code(code: CodePlan) -> Iterator[str]:
+    """What the trace of `plan --code` saw: the phases, and the largest batch."""
+    phases = facts({name: f"{gib:8.3f}" for name, gib in code.phases_gib.items()})
+    yield from section(f"Most at once in each phase, GiB (torch {code.torch})", phases)
+    batch = code.largest_batch
+    most = "not found, see the note" if batch is None else f"{batch:,}"
+    most = "not even one sample a GPU fits" if batch == 0 else most
+    yield from ("", Row(("Largest batch on all GPUs together:", HEADING), f" {most}"))
+
+
+# --- a server ------------------------------------------------------------------------------------
+
+
+def serve_text(plan: ServePlan) -> Screen:
+    """The screen of a serving plan."""
+    requests, most = plural(plan.sequences, "request"), plural(plan.largest_sequences, "request")
+    size, engine = f"{plan.parameters / 1e9:.3g}B parameters", f"{plan.weights}, {plan.engine}"
+    mark, said = (OK, "fits") if plan.fits else (NO, "does not fit")
+    told = {
+        "longest": f"{plan.largest_context:,} tokens for {requests}",
+        "most": f"{most} of {plan.context:,} tokens",
+    }
+    gib = {
+        "weights": plan.weights_gib,
+        "cache": plan.cache_gib,
+        "a pass": plan.pass_gib,
+        "left": plan.free_gib,
+        "capacity": plan.capacity_gib,
+    }
+    parts = {name: f"{value:8.2f}" for name, value in gib.items()}
+    parts["a token"] = f"{plan.token_kib:8.2f} KiB of cache"
+    return Screen(
+        (
+            Row(f"{plan.model} ({size}) in {engine}, on {plan.gpus} x {plan.gpu}", hang=2),
+            "",
+            verdict(mark, said, f": {requests} of {plan.context:,} tokens, cache in {plan.cache}"),
+            *facts(told),
+            *section("Memory of a GPU, GiB", facts(parts)),
+            *section("Start it with", [command(plan.command)] if plan.command else ()),
+            *notes(plan.notes),
+        )
+    )

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from gpusetup.install.fetching.wheels import Wheel, size_text
 from gpusetup.render.clock import CLOCK
-from gpusetup.render.language import plain
 
 USUAL_GROWTH = 1.7
 """How much larger wheels are unpacked: 0.9 GB of torch 2.9 for CUDA 12.8 and its libraries."""
@@ -21,7 +20,7 @@ def fetching(say: Callable[[str], None], wheels: Sequence[Wheel], cache: Path) -
     size = sum(wheel.size_bytes or 0 for wheel in wheels)
     what = f"{len(wheels)} wheels" if len(wheels) > 1 else wheels[0].filename if wheels else ""
     there = _entries(cache)
-    say(plain(f"Fetching {what} ({size_text(size)}) ..."))
+    say(f"Fetching {what} ({size_text(size)}) ...")
     CLOCK.counted(
         lambda: sum(map(_megabytes, _entries(cache) - there)),
         round(size * USUAL_GROWTH / 1e6),

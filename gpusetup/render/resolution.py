@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from gpusetup.installers.options import FAMILY
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.machine import Snapshot, visible_gpus
-from gpusetup.model.resolution import Advice, HeldBack, JointPackage, Rejection
+from gpusetup.model.resolution import Advice, JointPackage, Rejection
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.render.language import (
@@ -20,64 +19,62 @@ from gpusetup.render.language import (
     Screen,
     command,
     facts,
+    plural,
     remark,
     section,
     table,
     verdict,
 )
-from gpusetup.render.text import newest_line
+from gpusetup.render.text import joined, newest_line
 from gpusetup.resolver.notes import NO_GPU
 from gpusetup.resolver.situation import python_tag
 
-MOST_ROWS = 3
-"""More builds than this, all of the same backends, are one line."""
-
 
 def resolution_text(
-    answer: ResolveAnswer,
-    snapshot: Snapshot,
-    *,
-    installer: str = "uv",
-    explain: bool = False,
-    refused: Iterable[HeldBack] = (),
+    answer: ResolveAnswer, snapshot: Snapshot, *, installer: str = "uv", explain: bool = False
 ) -> Screen:
-    """The whole screen. Only the rows that a reader would ask about are explained, or all; of a set
-    `refused` are the old releases with which alone it would go together."""
-    old = {one.package: one.at for one in refused}
+    """The whole screen. Only the rows that a reader would ask about are explained, or all."""
     lines: list[str] = []
     if NO_GPU in answer.notes:
         other = ". For another machine: `--gpu NAME --driver VERSION`"
         lines += [verdict(BUT, NO_GPU.replace("no", "No", 1), other), ""]
-    lines += _chosen(answer, snapshot, old)
+    lines += _chosen(answer, snapshot)
     held = (f"  {one.package} stays at {one.at}: {one.by}" for one in answer.held_back)
     lines += section("Not newer, because", (Row(line, hang=4) for line in held))
-    if answer.torch and not old:
+    if answer.torch:
         steps = answer.commands.get(installer, ())
         typed = [command(shell_line(argv, snapshot.os.family)) for argv in steps]
         lines += section(f"With {installer}", typed or [f"  {installer} has no build that fits"])
     why = answer.rejections if explain else interesting(answer)
-    more = [] if len(why) == len(answer.rejections) else ["  `--explain` shows every row"]
+    more = [] if len(why) == len(answer.rejections) else ["  `--explain` shows every reason"]
     lines += section("Not chosen", [*_grouped(why), *more] if why else ())
     if answer.advice:
         lines += ["", remark("advice", _advice(answer.advice))]
-    if old:
-        asked = [one.name for one in answer.packages if one.asked]
-        names = " ".join(f"'{n}=={old[n]}'" if n in old else n for n in asked)
-        lines += ["", remark("hint", f"to take the old release: `gpusetup resolve {names}`")]
     return Screen((*lines, *(remark("note", note) for note in answer.notes if note != NO_GPU)))
 
 
-def _chosen(answer: ResolveAnswer, snapshot: Snapshot, old: Mapping[str, str]) -> Iterable[str]:
+def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
     """The verdict, and the facts below it."""
-    os, driver, needed = snapshot.os, snapshot.driver, answer.driver_floor
-    cuda = f"(CUDA {driver.cuda})" if driver.cuda else ""
+    driver, needed = snapshot.driver, answer.driver_floor
+    cuda = f"(CUDA {driver.cuda})" if driver.cuda else None
     there = " ".join(filter(None, (driver.version or "unknown version", cuda)))
     told: dict[str, str | None] = {}
-    if old:
-        yield verdict(NO, "no", ": only an old release goes together here:")
-    elif answer.packages:
+    if not answer.torch:
+        yield verdict(NO, "No torch build fits")
+        gpus = (f"{g.name} ({g.compute_capability or '?'})" for g in visible_gpus(snapshot))
+        yield from facts(
+            {
+                "system": joined(snapshot.os.family, snapshot.os.machine, snapshot.os.libc),
+                "Python": python_tag(snapshot) or "unknown",
+                "driver": there if driver.version or cuda else None,
+                "GPU": ", ".join(gpus),
+            }
+        )
+        return
+    if answer.packages:
         yield verdict(OK, "These go together")
-    elif answer.torch:
+        yield from _members(answer.packages)
+    else:
         yield verdict(OK, f"torch {answer.torch}", f" from {answer.backend}")
         told = {
             "index": answer.index_url,
@@ -85,26 +82,13 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot, old: Mapping[str, str]) -
             "torchaudio": answer.torchaudio or "no known release for this torch",
             "Python": answer.python or "unknown",
         }
-    else:
-        yield verdict(NO, "No torch build fits")
-        gpus = (f"{g.name} ({g.compute_capability or '?'})" for g in visible_gpus(snapshot))
-        told = {
-            "system": " ".join(filter(None, (os.family, os.machine, os.libc))) or "unknown",
-            "Python": python_tag(snapshot) or "unknown",
-            "driver": there if driver.version or cuda else None,
-            "GPU": ", ".join(gpus),
-        }
-    if answer.packages:
-        yield from _members(answer.packages)
-    if answer.torch and not old:
-        told |= {
-            "driver": f"{there}; {needed} or newer is needed" if needed else None,
-            "runs on": ", ".join(
-                f"{one.gpu} ({one.compute_capability}, by {one.by})" for one in answer.served
-            ),
-            "fallbacks": ", then ".join(choice.backend for choice in answer.fallbacks),
-            "newest": newest_line(answer.newest, answer),
-        }
+    served = (f"{one.gpu} ({one.compute_capability}, by {one.by})" for one in answer.served)
+    told |= {
+        "driver": f"{there}; {needed} or newer is needed" if needed else None,
+        "runs on": ", ".join(served),
+        "fallbacks": ", then ".join(choice.backend for choice in answer.fallbacks),
+        "newest": newest_line(answer.newest, answer),
+    }
     yield from facts(told)
 
 
@@ -147,19 +131,17 @@ def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
 
 
 def _grouped(rejections: Iterable[Rejection]) -> Iterable[str]:
-    """The rows by reason: the reason once, the builds it holds for below it; CPU builds last."""
-    reasons: dict[str, dict[str, list[str]]] = {}
+    """Each reason with the newest build that it holds for; those of CPU builds last."""
+    reasons: dict[str, list[Rejection]] = {}
     for row in rejections:
-        reasons.setdefault(row.reason, {}).setdefault(row.torch, []).append(row.backend)
-    for reason, builds in sorted(reasons.items(), key=_only_cpu):
+        reasons.setdefault(row.reason, []).append(row)
+    for reason, rows in sorted(reasons.items(), key=_only_cpu):
+        newest, more = rows[0].torch, len({row.torch for row in rows}) - 1
+        backends = " ".join(row.backend for row in rows if row.torch == newest)
+        rest = f", and {plural(more, 'other release')}" if more else ""
         yield Row(f"  {reason}", hang=4)
-        rows = [(" ".join(backends), torch) for torch, backends in builds.items()]
-        for backends, same in itertools.groupby(rows, lambda row: row[0]):
-            versions = [torch for _, torch in same]
-            if len(versions) > MOST_ROWS:
-                versions = [f"{versions[0]} to {versions[-1]}:"]
-            yield from (Row((f"    {one:8} {backends}", DIM), hang=13) for one in versions)
+        yield Row((f"    {newest:8} {backends}{rest}", DIM), hang=13)
 
 
-def _only_cpu(group: tuple[str, Mapping[str, Iterable[str]]]) -> bool:
-    return all({*backends} == {"cpu"} for backends in group[1].values())
+def _only_cpu(group: tuple[str, Iterable[Rejection]]) -> bool:
+    return all(row.backend == "cpu" for row in group[1])

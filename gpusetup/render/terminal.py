@@ -41,22 +41,8 @@ def can_be_drawn_on(stream: TextIO) -> bool:
     """Whether it takes colours, and a screen may be drawn there again; an editor's terminal and a
     log do not."""
     dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
-    return stream.isatty() and not dumb and obeys_codes(stream)
-
-
-def obeys_codes(stream: TextIO) -> bool:
-    """On Windows a console obeys colours only once it was asked to; elsewhere each does."""
-    if sys.platform != "win32":
-        return True
-    import ctypes
-    import msvcrt
-
-    kernel, obey = ctypes.windll.kernel32, 4
-    mode = ctypes.c_ulong()
-    try:
-        handle = msvcrt.get_osfhandle(stream.fileno())
-    except (OSError, ValueError):
+    if not stream.isatty() or dumb:
         return False
-    if not kernel.GetConsoleMode(handle, ctypes.byref(mode)):
-        return True  # no console of Windows' own: mintty
-    return bool(mode.value & obey or kernel.SetConsoleMode(handle, mode.value | obey))
+    if sys.platform == "win32":
+        os.system("")  # a console of Windows obeys codes only after cmd asked it to
+    return True

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from gpusetup.accelerators.makers import BY_ID
 from gpusetup.causes.record import RECORDS
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity, typed
 from gpusetup.model.machine import Gpu, Snapshot
@@ -14,19 +16,21 @@ from gpusetup.render.console import sentence
 from gpusetup.render.language import (
     BUT,
     DIM,
+    HEADING,
     MARKS,
     OK,
     WARNING,
     Row,
     Screen,
     command,
-    labelled,
+    facts,
+    heading,
     marked,
     section,
 )
 
 if TYPE_CHECKING:
-    from gpusetup.model.documents import DoctorAnswer, ResolveAnswer
+    from gpusetup.model.documents import DoctorAnswer, KnownFinding, ResolveAnswer
     from gpusetup.model.resolution import Offer
     from gpusetup.model.shell import Line
 
@@ -35,9 +39,7 @@ EVIDENCE_SHOWN = 6
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
     """The whole answer of doctor."""
-    rows = tuple(machine_rows(answer))
-    column = max(len(name) for name, _ in rows) + 2
-    machine = (labelled(name, value, column) for name, value in rows)
+    machine = facts(machine_facts(answer))
     return Screen((*judged(answer).lines, *section("This machine", machine)))
 
 
@@ -192,37 +194,36 @@ def in_short(finding: Finding) -> Iterator[Row]:
     fix, by = finding.fix, finding.explained_by
     because = f" (because of {by})" if by else ""
     yield marked(MARKS[finding.severity], finding.id, f"{finding.title}{because}", indent=2)
-    if fix is None or by:
-        return
-    ways = [] if fix.commands else list(ways_beside(fix)) or list(looks_of(fix))
-    for title, commands in ((fix.text + needs(fix), fix.commands), *ways):
-        yield Row("    ", (title, DIM), hang=4)
-        yield from (command(line, 6) for line in commands)
+    if fix and not by:
+        yield Row("    ", (fix.text + needs(fix), DIM), hang=4)
+        yield from (command(line, 6) for line in fix.commands)
 
 
 # --- the machine ---------------------------------------------------------------------------------
 
 
-def machine_rows(answer: DoctorAnswer) -> Iterator[tuple[str, str]]:
+def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
     """What was read, a line each; what is not known says so."""
-    machine, gpus = answer.snapshot, answer.snapshot.gpus
-    os, driver, python = machine.os, machine.driver, machine.python
-    yield "system", joined(os.name or os.family, os.machine, os.libc)
-    yield "driver", joined(driver.version, driver.cuda and f"CUDA {driver.cuda}")
-    yield from (("GPU", gpu_line(gpu)) for gpu in gpus or ())
-    if not gpus:
-        yield "GPU", "none" if gpus == () else "unknown"
-    yield "torch", torch_line(machine)
-    yield "Python", joined(python.version, python.manager)
+    machine = answer.snapshot
+    os, driver, python, kind = machine.os, machine.driver, machine.python, machine.container.kind
+    gpus = Counter(map(gpu_line, machine.gpus or ()))
+    others = [BY_ID[one.vendor].name for one in machine.pci_devices or () if one.vendor in BY_ID]
+    none = f"none of NVIDIA; on the PCI bus: {', '.join(others)}" if others else "none"
     chosen = f" (from {python.chosen_by})" if python.chosen_by else ""
-    yield "environment", f"{python.executable or 'unknown'}{chosen}"
-    if machine.container.kind not in (None, "none"):
-        yield "container", str(machine.container.kind)
-    if machine.origin != "report" or gpus or driver.version:
-        yield "recommended", recommended_line(answer.resolution)
-        if line := newest_line(answer.newest, answer.resolution):
-            yield "newest", line
-    yield "catalog", answer.catalog_as_of
+    told: dict[str, str | None] = {
+        "system": joined(os.name or os.family, os.machine, os.libc),
+        "driver": joined(driver.version, driver.cuda and f"CUDA {driver.cuda}"),
+        "GPU": "; ".join(f"{count} x {one}" if count > 1 else one for one, count in gpus.items())
+        or ("unknown" if machine.gpus is None else none),
+        "torch": torch_line(machine),
+        "Python": joined(python.version, python.manager),
+        "environment": f"{python.executable or 'unknown'}{chosen}",
+        "container": None if kind == "none" else kind,
+    }
+    if machine.origin != "report" or machine.gpus or driver.version:
+        told["recommended"] = recommended_line(answer.resolution)
+        told["newest"] = newest_line(answer.newest, answer.resolution)
+    return {**told, "catalog": answer.catalog_as_of}
 
 
 def joined(*parts: str | None) -> str:
@@ -269,3 +270,27 @@ def newest_line(newest: Offer | None, chosen: ResolveAnswer | None) -> str | Non
     if newest is None or chosen is None or chosen.torch in (None, newest.torch):
         return None
     return f"{built(newest)}: `gpusetup install --upgrade`"
+
+
+# --- what is known of a finding -------------------------------------------------------------------
+
+
+def listed(rows: Sequence[KnownFinding]) -> Screen:
+    """All findings, one a line."""
+    width = max(len(row.id) for row in rows) + 2
+    return Screen(
+        Row((f"{row.id:{width}}", HEADING), row.title, hang=min(width, 24)) for row in rows
+    )
+
+
+def explained(row: KnownFinding) -> Screen:
+    """One finding in full."""
+    told = {
+        "Proven by": row.proven_by,
+        "Not when": row.not_when,
+        "Way out": row.way_out,
+        "Explains": ", ".join(row.explains),
+        "Source": row.source,
+    }
+    why = (f"  {row.means}", "") if row.means else ()
+    return Screen((heading(f"{row.id}: {row.title}"), "", *why, *facts(told)))

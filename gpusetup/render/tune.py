@@ -19,8 +19,6 @@ from gpusetup.render.language import (
     Screen,
     diff_lines,
     marked,
-    plain,
-    point,
     section,
     table,
 )
@@ -51,7 +49,8 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
     elif config and not answer.cannot_fit:
         lines += ["", Row((config, HEADING), ": nothing to change", hang=2)]
     title = "Not written" if config else "Recommended"
-    lines += section(title, map(point, answer.recommendations))
+    others = (Row("  ", ("·", DIM), f" {one}", hang=4) for one in answer.recommendations)
+    lines += section(title, others)
     if answer.written is not None:
         back = f"; {config}{SUFFIX} is the previous file" if answer.written == config else ""
         lines += ["", Row(f"Written to {answer.written}{back}", hang=2)]
@@ -121,11 +120,11 @@ def comparison_cells(row: answers.Row) -> tuple[str, ...]:
     if row.status != "ok":
         said = {"oom": "out of memory", "error": "failed: "}.get(row.status, "")
         detail = row.detail if row.status != "oom" else ""
-        return (name, *empty, plain(f"{said}{detail or ''}").splitlines()[0][:70])
+        return (name, *empty, f"{said}{detail or ''}".splitlines()[0][:70])
     return (
         name,
         str(row.batch),
-        f"{row.seconds_per_1000:.3g}" if row.seconds_per_1000 is not None else "",
+        f"{1000 / row.samples_per_second:.3g}" if row.samples_per_second else "",
         gib(row.peak_bytes),
         speed(row.samples_per_second, row.spread_percent),
         f"{row.speed_up:.2f} x" if row.speed_up is not None else "",
@@ -137,8 +136,8 @@ def note(row: answers.Row) -> str:
     workers = "" if row.workers is None else f"{row.workers} workers"
     said = {"+AMP": row.amp or "", "+workers": workers}.get(row.name, "")
     if not row.name.startswith("+"):
-        return said or plain(row.detail or "")
-    kept = "kept" if row.kept else f"{plain(row.detail or 'no gain')}: left out"
+        return said or row.detail or ""
+    kept = "kept" if row.kept else f"{row.detail or 'no gain'}: left out"
     lost = ""
     if row.loss is not None and row.loss_fp32 is not None:
         lost = f"loss after {row.loss_steps} steps {row.loss:.5g}, in float32 {row.loss_fp32:.5g}"
@@ -151,7 +150,7 @@ def measuring(say: Callable[[str], None], expected: int) -> Iterator[Callable[[s
     steps, began = count(), time.monotonic()
 
     def step(what: str) -> None:
-        say(plain(f"measuring {what} ..."))
+        say(f"measuring {what} ...")
         done = next(steps)
         CLOCK.reached(done, max(expected, done + 1), since=began)
 

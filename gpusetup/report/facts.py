@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from gpusetup.model.failing import Failing
+from gpusetup.messages.search import Text
+from gpusetup.model.finding import Failing
 from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, Package, PciDevice
 from gpusetup.model.patterns import in_any_case
 from gpusetup.report.elsewhere import NAMED_BY_A_SENTENCE, is_in_passing
-from gpusetup.report.text import Text
 
 GUESS, HINT, USUAL, SURE = range(4)
 """How far a source is trusted about a field: a path's name, a remark, a program's word, and the
@@ -60,7 +60,7 @@ CLAIMS_A_ROW = 4
 def claims(text: Text, sayings: Iterable[Saying]) -> Iterator[Claim]:
     """What the text says by these patterns; each different value of a row once.
 
-    >>> from gpusetup.report.text import text_of
+    >>> from gpusetup.report.cleaning.clean import text_of
     >>> rows = [Saying("python.version", "python ", r"Python (\\d\\.\\d+\\.\\d+)")]
     >>> next(claims(text_of("Python 3.13.5"), rows)).value
     '3.13.5'

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from gpusetup.accelerators.makers import identified
-from gpusetup.model.failing import Failing
+from gpusetup.model.finding import Failing
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
     Container,
@@ -62,7 +62,7 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
     known, readings = chosen(kinds[Claim])
     gpus, gpu_readings = choose_gpus(kinds[Gpus])
     by_kind = {(e.kind, *sorted(e.values.items())): e for e in reversed(kinds[Event])}
-    events = tuple(unrefuted(tuple(reversed(by_kind.values()))[:EVENTS_KEPT]))
+    events = unrefuted(tuple(reversed(by_kind.values()))[:EVENTS_KEPT])
     pci, packages, nodes = (
         tuple(dict.fromkeys(kinds[kind])) or None for kind in (PciDevice, Package, DeviceNode)
     )
@@ -81,26 +81,14 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
     return completed(snapshot)
 
 
-RAN = ("out-of-memory", "no-kernel-image", "cuda-library-error")
-OF_CUDA = r"(?i)\bcuda|\bcublas|\bcudnn|\bdevice-side assert|kernel image"
-"""What the message of a GPU that computed names: another maker's has the same errors."""
+LEFT_BEHIND = ("no-nvidia-gpu", "out-of-memory", "no-kernel-image", "cuda-library-error")
+"""What fails after a kernel's assertion (CUDA error 710), whatever fails first."""
 
 
-def unrefuted(events: Iterable[Event]) -> list[Event]:
-    """Without what a kernel's assertion left behind, and without "I have no GPU" where one computed.
-
-    >>> asserted = Event(kind="cuda-error", values={"code": "710"}, text="Assertion `t < n`")
-    >>> beside = (Event(kind="no-nvidia-gpu"), Event(kind="out-of-memory"), asserted)
-    >>> [e.kind for e in unrefuted(beside)]
-    ['cuda-error']
-    """
-    every = list(events)
-    out = set()
-    asserted = any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in every)
-    if asserted or any(e.kind in RAN and re.search(OF_CUDA, e.text or "") for e in every):
-        out.add("no-nvidia-gpu")
-    left = RAN if asserted else ()
-    return [e for e in every if e.kind not in out and (e.kind not in left or "asked" in e.values)]
+def unrefuted(events: Events) -> Events:
+    if not any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in events):
+        return events
+    return tuple(e for e in events if e.kind not in LEFT_BEHIND or "asked" in e.values)
 
 
 def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading]]:
@@ -171,7 +159,7 @@ SIZED = {"asked": "asked_bytes", "total": "total_bytes", "total2": "total_bytes"
 
 def _sized(event: Event, os: Os) -> Event:
     """The sizes of torch's message about memory as numbers; what `CUDA Version: ERR!` means in WSL."""
-    from gpusetup.readings.nvidia_smi.values import memory
+    from gpusetup.readings.nvidia_smi import memory
 
     if event.kind == "cuda-version-err" and (os.wsl or (os.wsl is None and os.kernel is None)):
         return replace(event, kind="wsl-driver")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.causes.table import ROWS
+from gpusetup.messages.search import Text, events_of
 from gpusetup.model.machine import Event, Snapshot
+from gpusetup.report.cleaning.clean import text_of
 from gpusetup.report.cleaning.decode import decode, is_binary
 from gpusetup.report.facts import Facts, Reader
 from gpusetup.report.formats import (
     capability,
-    collect_env,
-    complaints,
     cuda,
     failing,
     failures,
@@ -24,8 +24,6 @@ from gpusetup.report.formats import (
     surroundings,
 )
 from gpusetup.report.merge import merged
-from gpusetup.report.messages import events_of
-from gpusetup.report.text import Text, text_of
 
 
 def messages(text: Text) -> Iterator[Event]:
@@ -33,7 +31,7 @@ def messages(text: Text) -> Iterator[Event]:
 
 
 READERS: tuple[Reader, ...] = (
-    collect_env.collect_env,
+    machine_tools.collect_env,
     smi.nvidia_smi,
     sayings.sayings,
     gpus.gpus,
@@ -46,7 +44,7 @@ READERS: tuple[Reader, ...] = (
     cuda.cuda_errors,
     messages,
     failures.failures,
-    complaints.complaints,
+    failures.complaints,
     failing.failing,
 )
 """One reader a format; each takes the whole text and gives what it finds."""

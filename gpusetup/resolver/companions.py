@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gpusetup.catalog.companions import serves_backend, serves_torch
-from gpusetup.catalog.default_wheels import UNREAD
+from gpusetup.catalog.companions import UNREAD, serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Package, Snapshot

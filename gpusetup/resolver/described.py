@@ -11,7 +11,7 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.gpus import gpus_described
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Container, CudaApi, Driver, Os, Python, Reading, Snapshot
+from gpusetup.model.machine import Container, CudaApi, Driver, Os, Python, Snapshot
 from gpusetup.resolver.spelled import driver_named
 
 Family = Literal["linux", "windows", "macos"]
@@ -59,16 +59,7 @@ def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snaps
     if given.gpus:
         gpus_there = gpus_described(given.gpus, catalog.gpus)
         snapshot = replace(snapshot, gpus=gpus_there, pci_devices=None)
-    said = [(name, getattr(given, name)) for name in ("os", "machine", "python", "glibc")]
-    said += [("driver", snapshot.driver.version if given.driver else None)]
-    said += [("gpu", name) for name in given.gpus]
-    readings = tuple(
-        Reading(subject={"gpu": "gpus"}.get(name, name), source=f"--{name}", value=value)
-        for name, value in said
-        if value
-    )
-    there = replace(snapshot, os=os, python=here, readings=(*snapshot.readings, *readings))
-    return replace(there, origin="composed")
+    return replace(snapshot, os=os, python=here, origin="composed")
 
 
 def _without_driver(snapshot: Snapshot) -> Snapshot:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog, index_url
-from gpusetup.catalog.companions import beside
-from gpusetup.catalog.default_wheels import UNREAD, default_backend
+from gpusetup.catalog.companions import UNREAD, beside, default_backend
 from gpusetup.catalog.kernels import readable, served
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch

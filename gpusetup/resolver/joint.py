@@ -19,7 +19,7 @@ from gpusetup.catalog.companion_table import (
     row_of,
     without,
 )
-from gpusetup.catalog.default_wheels import usual_major
+from gpusetup.catalog.companions import usual_major
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Driver, Snapshot

@@ -13,7 +13,7 @@ from typing import Literal
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.default_wheels import UNREAD
+from gpusetup.catalog.companions import UNREAD
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution, TorchBuild

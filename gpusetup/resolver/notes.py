@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import MAKERS
 from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNIFIED, runs_ordinary_wheels
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Resolution, TorchBuild
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.constraints import pick
 from gpusetup.resolver.held import vendors_of
-from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation
+from gpusetup.resolver.situation import Situation
 
 STALE_DAYS = 120
 """From this age on a catalog says so."""
@@ -23,11 +21,10 @@ def notes_on(found: Resolution, host: Situation, machine: Snapshot) -> tuple[str
     """All notes that apply."""
     build = found.build
     if build is None:
-        about: Iterator[str] = _without_a_build(found, host)
+        about: Iterator[str] = _without_a_build(found.conda, host)
     else:
         about = _of_the_build(build, host, machine)
-    conda = _of_conda(build, found.conda, host, machine)
-    return tuple(dict.fromkeys((*about, *_of_the_machine(host, machine), *conda)))
+    return tuple(dict.fromkeys((*about, *_of_the_machine(host, machine))))
 
 
 def age_note(as_of: str, today: str) -> str | None:
@@ -40,8 +37,14 @@ def age_note(as_of: str, today: str) -> str | None:
     return f"the catalog is {days} days old ({as_of}): a newer gpusetup knows newer builds"
 
 
-def _without_a_build(found: Resolution, host: Situation) -> Iterator[str]:
-    """A torch that the catalog does not know, or that was never built for the backend."""
+def _without_a_build(conda: TorchBuild | None, host: Situation) -> Iterator[str]:
+    """A torch that the catalog does not know, or that was never built for the backend; and what
+    conda has in its place."""
+    if conda and conda.cuda:
+        yield (
+            f"conda has torch {conda.torch} with CUDA {conda.cuda} that fits ({conda.channel}): "
+            "`gpusetup resolve --installer conda`"
+        )
     releases = [row.torch for row in host.catalog.releases]
     if not any(map(host.takes, releases)):
         known = f"the catalog of {host.catalog.as_of} knows {releases[0]} to {releases[-1]}"
@@ -116,23 +119,3 @@ def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:
         if maker.noted and maker.id in vendors_of(machine):
             only = "but only NVIDIA GPUs are fitted here"
             yield f"an {maker.name} GPU was found: {maker.noted}, {only}"
-
-
-def _of_conda(
-    build: TorchBuild | None, conda: TorchBuild | None, host: Situation, machine: Snapshot
-) -> Iterator[str]:
-    """conda's channels in place of the wheels, or behind them, for who uses conda."""
-    wheels = build
-    if host.channels == CONDA_CHANNELS:
-        wheels, conda = pick(replace(host, channels=WHEELS)), build
-    if conda and conda.cuda and build is None:
-        yield (
-            f"conda has torch {conda.torch} with CUDA {conda.cuda} that fits ({conda.channel}): "
-            "`gpusetup resolve --installer conda`"
-        )
-    uses = host.channels == CONDA_CHANNELS or machine.python.manager == "conda"
-    if uses and wheels and conda and parsed(conda.torch) < parsed(wheels.torch):
-        yield (
-            f"conda ({conda.channel}) answers an older torch: {conda.torch} ({conda.backend}) "
-            f"instead of {wheels.torch} ({wheels.backend})"
-        )

@@ -174,7 +174,7 @@ def specifier(text: str | None) -> SpecifierSet | None:
     except ValueError:
         raise UsageError(
             f"{text!r} is no torch version",
-            hint="such as `2.5.1` or `>=2.6,<2.9`; nightly: `gpusetup resolve --torch nightly`",
+            hint="such as `2.5.1` or `>=2.6,<2.9`; a nightly build: pytorch.org has the command",
         ) from None
 
 

@@ -24,33 +24,19 @@ class TuneChange(Frozen, rename={"before": "from", "after": "to"}):  # type: ign
     added: bool = False
 
 
-class Setup(Frozen):
-    """One way to train."""
+class Row(Trial):
+    """One line of the comparison table of `--benchmark`: a way to train, and its trial."""
 
-    batch: int
+    name: Literal["base", "+AMP", "+batch", "+workers", "+compile", "all"] = "base"
+    status: Literal["ok", "oom", "error", "skipped"] = "skipped"  # type: ignore[assignment]
     amp: Literal["bf16", "fp16"] | None = None
     workers: int | None = None
     """null: the same batch over and over, no loader."""
     compile: bool = False
-
-
-class Row(Setup):
-    """One line of the comparison table of `--benchmark`."""
-
-    name: Literal["base", "+AMP", "+batch", "+workers", "+compile", "all"]
-    status: Literal["ok", "oom", "error", "skipped"]
-    seconds_per_1000: float | None = None
-    peak_bytes: int | None = None
-    samples_per_second: float | None = None
-    spread_percent: float | None = None
     speed_up: float | None = None
     kept: bool = False
-    loss: float | None = None
     loss_fp32: float | None = None
     """Of +AMP: the loss of what it was added to, after as many steps."""
-    loss_steps: int = 0
-    utilization_percent: float | None = None
-    detail: str | None = None
 
 
 class TuneAnswer(Frozen):

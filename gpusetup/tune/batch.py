@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.configs.keys import Loop
-from gpusetup.configs.settings import Setting, in_words, name_of, names_in, unquoted, whole
+from gpusetup.configs.config import Config
+from gpusetup.configs.settings import Setting, in_words, names_in, unquoted, whole
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config import question_of
-from gpusetup.plan.verdict import BatchVerdict, batch_verdict
+from gpusetup.plan.verdict import BatchVerdict, Card, batch_verdict, what_fits
 from gpusetup.tune.case import (
     MEASURED,
     Case,
@@ -24,8 +24,7 @@ from gpusetup.tune.case import (
     place,
     written_over,
 )
-from gpusetup.tune.refusals import counted, refusals
-from gpusetup.tune.trainers import trainer_in
+from gpusetup.tune.refusals import refusals
 
 BY_PLAN = "`gpusetup plan --from-config`"
 MEASURE_IT = "`gpusetup tune --batch-size --code MODULE:FUNCTION` measures it"
@@ -62,23 +61,32 @@ def _verdict(case: Case, size: int, steps: int | None = None) -> BatchVerdict | 
     return None if found.verdict == "unknown" else found
 
 
+OVER = 1.1
+"""From this part of the card on, what plan counts for one sample says that it cannot be trained."""
+
+
 def cannot_fit(case: Case) -> str | None:
-    """What to say first of all where not even one sample of the model fits, with plan's table,
-    whatever the other changes save."""
+    """What to say first of all if not even one sample of the model fits, whatever the other
+    changes save."""
     card, config = case.facts.card, case.changed or case.config
-    if card is None or elsewhere(case):
+    if card is None or elsewhere(case) or case.option.measured:
         return None
     try:
         one = batch_verdict(config, 1, card, short=True)
+        if (one.total_gib or 0.0) <= OVER * one.capacity_gib:
+            return None
+        return (
+            f"This model cannot be trained like this on this card: a single sample needs"
+            f" {one.total_gib:.1f} of {one.capacity_gib:.1f} GiB ({one.parts})."
+            f" {_enough(config, card)}"
+        )
     except GpuSetupError:
         return None
-    if one.verdict != "too much":
-        return None
-    return (
-        f"This model cannot be trained like this on this card: a single sample needs"
-        f" {one.total_gib or 0:.1f} of {one.capacity_gib:.1f} GiB ({one.parts}). No batch was"
-        f" changed: {BY_PLAN} says which recipe fits"
-    )
+
+
+def _enough(config: Config, card: Card, steps: int | None = None) -> str:
+    ways = "; ".join(what_fits(config, card, steps)[:3])
+    return f"What makes it fit: {ways}" if ways else f"{BY_PLAN} says what saves most"
 
 
 # --- each batch ---------------------------------------------------------------------------------
@@ -91,6 +99,7 @@ class Split(Frozen):
     size: int
     partner: Setting | None
     steps: int
+    """Of accumulation; 0 if several batches share one."""
     derived: bool
     """Whether a global batch in the same map lets the trainer derive the accumulation."""
 
@@ -103,44 +112,32 @@ class Split(Frozen):
         return in_words(self.setting.path)
 
 
+SAMPLES = ("sample", "samples", "sents", "sentence", "static")
+
+
 def batch(case: Case) -> Iterator[Part]:
     """Each batch with its accumulation: another split of the same effective batch."""
-    measured = case.option.measured
+    units = (one for one in case.named("batch_type") if unquoted(one.text).lower() not in SAMPLES)
+    unit = next(units, None)
     for setting, key in case.found:
         size = whole(setting)
         if key.role != "batch":
             continue
-        if unit := next(filter(_is_no_sample, case.named("batch_type")), None):
+        if unit:
             yield f"{place(setting)} is left as it is: {place(unit)} counts {unquoted(unit.text)}"
-        elif size is None:
+        elif not size or size < 1:
             yield no_number(setting)
-        elif size < 1:
-            yield f"{place(setting)} is {size}: that is not a batch size"
-        elif key.written:
+        else:
             split = _split_of(case, setting, size)
-            yield from list(_judged(case, split)) or _left(case, split)
-        elif measured and size > measured:
-            yield (
-                f"{in_words(setting.path)} is {size}; {MEASURED} {measured} ran: the trainer"
-                f" derives other settings from it ({key.source}), so it is not written"
-            )
-        elif not key.source.startswith("Trinity"):
-            yield from _left(case, _split_of(case, setting, size))
-
-
-def _is_no_sample(unit: Setting) -> bool:
-    return unquoted(unit.text).lower() not in ("sample", "samples", "sents", "sentence", "static")
+            parts = list(_judged(case, split)) if key.written else []
+            yield from parts or _left(case, split)
 
 
 def _split_of(case: Case, setting: Setting, size: int) -> Split:
     """The accumulation that goes with a batch is in the same map, else the only one there is."""
-
-    def together(one: Setting) -> bool:
-        return one.path[:-1] == setting.path[:-1]
-
-    there = case.having("accumulation")
-    same = [one for one in there if together(one)]
-    derived = not same and any(map(together, case.having("total")))
+    around, there = setting.path[:-1], case.having("accumulation")
+    same = [one for one in there if one.path[:-1] == around]
+    derived = not same and any(one.path[:-1] == around for one in case.having("total"))
     here = same or ([] if derived else there)
     partner = here[0] if len(here) == 1 else None
     steps = (whole(partner) or 0) if partner else 1
@@ -150,8 +147,8 @@ def _split_of(case: Case, setting: Setting, size: int) -> Split:
 
 
 def _left(case: Case, split: Split) -> Iterator[str]:
-    """Why a batch stays; nothing if the answer says so already."""
-    if not case.facts.gpus or cannot_fit(case):
+    """Why a batch stays."""
+    if not case.facts.gpus:
         return
     now = _verdict(case, split.size)
     why = f"{BY_PLAN} cannot judge this config. {MEASURE_IT}"
@@ -168,104 +165,73 @@ def _judged(case: Case, split: Split) -> Iterator[Part]:
     """Another split, or why not; nothing if it is as it should be."""
     measured, effective = case.option.measured, split.effective
     if measured is None:
-        if not (cannot_fit(case) or elsewhere(case)) and len(case.having("batch")) == 1:
-            now = _verdict(case, split.size)
-            yield from _by_plan(case, split, now) if now and split.steps else ()
+        if split.steps and not elsewhere(case) and len(case.having("batch")) == 1:
+            yield from _by_plan(case, split)
         return
     most = min(measured, effective)
+    micro = next(divisors(effective, most), 0)
     if split.size == measured:
         return
-    if split.steps < 1:
-        partner = f", with {in_words(split.partner.path)}" if split.partner else ""
-        yield f"{split.name} is {split.size}, {MEASURED} {measured} ran: by hand{partner}"
-    elif split.size < measured and effective < measured:
+    if 0 < effective < measured:
         yield (
             f"{split.name}: {measured} ran here; a batch {measured / effective:.3g} times as large"
             " is another experiment: scale the learning rate with it for SGD, by its square root"
             " for Adam, and warm up"
         )
-    elif (micro := _divisors(effective, most)[0]) * 4 < most:
-        near = effective - effective % measured or measured
-        yield (
-            f"{split.name}: {effective} has no divisor near {measured}; an effective batch of"
-            f" {near} would split well, but it is another experiment"
-        )
+    elif not micro or micro * 4 < most:
+        partner = f", with {in_words(split.partner.path)}" if split.partner else ""
+        yield f"{split.name} is {split.size}, {MEASURED} {measured} ran: by hand{partner}"
     elif micro != split.size:
         yield from _same_batch(case, split, micro, MEASURED)
 
 
-def _divisors(number: int, most: int) -> list[int]:
-    """The divisors of a number up to a size, the largest first."""
-    return [size for size in range(most, 0, -1) if number % size == 0]
+def divisors(number: int, most: int) -> Iterator[int]:
+    """The divisors of a number up to a size, the largest first.
+
+    >>> list(divisors(96, 40))
+    [32, 24, 16, 12, 8, 6, 4, 3, 2, 1]
+    """
+    return (size for size in range(min(most, number), 0, -1) if number % size == 0)
 
 
-def _by_plan(case: Case, split: Split, now: BatchVerdict) -> Iterator[Part]:
+def _by_plan(case: Case, split: Split) -> Iterator[Part]:
     """The largest clear split; a batch that is close is left as it is."""
-    if split.effective > MOST_SPLIT or now.verdict == "close":
+    now = _verdict(case, split.size)
+    if now is None or now.verdict == "close" or split.effective > MOST_SPLIT:
         return
-    sizes = _divisors(split.effective, split.effective)
+    sizes = divisors(split.effective, split.effective)
     verdicts = ((size, _verdict(case, size, split.effective // size)) for size in sizes)
     best = next((size for size, one in verdicts if one and one.verdict == "clear"), None)
     if best is None:
-        yield f"{split.name}: {now.reason}, and no smaller one is clear: try 1, or {BY_PLAN}"
+        one, card, way = _verdict(case, 1, split.effective), case.facts.card, MEASURE_IT
+        if one and card and (one.total_gib or 0.0) > one.capacity_gib:
+            enough = _enough(case.config, card, split.effective)
+            way = f"Even 1 takes {one.total_gib:.1f} GiB. {enough}"
+        yield f"{split.name}: {now.reason}, and no smaller one is clear. {way}"
     elif best != split.size:
         yield from _same_batch(case, split, best, f"{BY_PLAN}, clear on this card")
 
 
-def _same_batch(case: Case, split: Split, micro: int, source: str) -> Iterator[Part]:
-    """The same effective batch in other pieces."""
-    reason = f"{_pieces(split.effective, micro)} keeps the effective batch of {split.effective} on"
-    reason += " a GPU"
+def _same_batch(case: Case, split: Split, micro: int, source: str) -> list[Part]:
+    """The same effective batch in other pieces: the batch and its accumulation, or why not."""
+    steps = split.effective // micro
+    pieces = f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
+    for reason in refusals(case):
+        return [f"{split.name} stays {split.size} ({pieces} by {source}): {reason}"]
+    reason = f"{pieces} keeps the effective batch of {split.effective} on a GPU"
     if split.derived:
         reason += " (the trainer derives the accumulation from the global batch)"
-    parts = _written(case, split, micro, Why(reason=reason, source=source))
-    yield from parts
-    if any(isinstance(one, str) for one in parts) or source.startswith(BY_PLAN):
-        return
-    yield (
-        "The same effective batch in other pieces gives the same gradient, except for layers that"
-        " look across the batch (BatchNorm, of which nothing is said here)"
-    )
-
-
-def _pieces(effective: int, micro: int) -> str:
-    steps = effective // micro
-    return f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
-
-
-def _written(case: Case, split: Split, micro: int, why: Why) -> list[Part]:
-    """The batch and its accumulation: both of them, or why not."""
-    steps = split.effective // micro
-    if reasons := [*refusals(case), *counts_pieces(case)]:
-        pieces = _pieces(split.effective, micro)
-        return [f"{split.name} stays {split.size} ({pieces} by {why.source}): {reasons[0]}"]
+    why = Why(reason=f"{reason}; only BatchNorm would see other pieces", source=source)
     both = [*written_over(case, split.setting, str(micro), why)]
     if split.partner:
         both += written_over(case, split.partner, str(steps), why)
     elif steps > 1 and not split.derived:
-        added = added_key(case, "accumulation", str(steps), why.reason)
+        added = added_key(case, "accumulation", str(steps), why)
         if not added:
             return [
-                f"{split.name} is {split.effective}; {why.source} says {micro} with {steps} steps"
+                f"{split.name} is {split.effective}; {source} says {micro} with {steps} steps"
                 " of accumulation. The config has no accumulation key that is known: nothing is"
                 " written: a smaller batch alone is another experiment"
             ]
         both += added
     return [part for part in both if isinstance(part, str)] or both
-
-
-# --- what goes with it --------------------------------------------------------------------------
-
-
-def counts_pieces(case: Case) -> Iterator[str]:
-    """Why the pieces must stay: a setting that counts them, or may."""
-    trainer = trainer_in(case.config) or Loop(name="this trainer")
-    for one in counted(case):
-        name = name_of(one.path)
-        if name in trainer.micro.split():
-            yield f"{place(one)} counts micro-batches: change both by hand"
-        elif trainer.steps == "unknown" and name not in trainer.updates.split():
-            yield (
-                f"{place(one)} counts steps, and whether these are micro-batches or updates is not"
-                " known here: change both by hand"
-            )

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from gpusetup.errors import BadInput, Blocked, ToolFailed, UsageError
+from gpusetup.errors import BadInput, Blocked, ToolFailed
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Lines, no_answer_in
 from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
@@ -124,34 +124,29 @@ class Bench:
 
         job = replace(self.job, **changes)
         limit = job.seconds + STARTING_SECONDS + (COMPILING_SECONDS if job.compile else 0.0)
-        limit = limit if job.left is None else max(1.0, min(limit, job.left))
-        said = os.fstat(self._errors.fileno()).st_size
+        limit = max(1.0, min(limit, job.left or limit))
+        self._errors.truncate(0)
         try:
-            found = self._answered(to_plain(job) | {"mode": mode, "batch": batch}, limit)
-        except TimeoutError:
-            self._end()
-            found = {"status": "error", "detail": no_answer_in(limit)}
+            if self._lines is None:
+                around = {**os.environ, **CHILD}
+                self._lines = Lines(
+                    self._argv, environment=around, cwd=self._folder, errors=self._errors
+                )
+            self._lines.tell(json.dumps({**to_plain(job), "mode": mode, "batch": batch}))
+            found: dict[str, Any] = json.loads(self._lines.next(limit))
+            if found.pop("spent", False):
+                self._end()
         except EOFError:
-            code = self._lines.exit() if self._lines else None
+            found = {"status": "died", "exit": self._lines and self._lines.exit()}
             self._end()
-            found = {"status": "died", "exit": code}
         except OSError as problem:
-            found = {"status": "error", "detail": problem.strerror or str(problem)}
-        if found.pop("spent", False):
             self._end()
+            late = isinstance(problem, TimeoutError)
+            found = {"status": "error", "detail": no_answer_in(limit) if late else str(problem)}
         if found["status"] == "died":
-            self._errors.seek(max(said, os.fstat(self._errors.fileno()).st_size - ERRORS_SHOWN))
-            found["errors"] = self._errors.read().decode("utf-8", "replace")
+            self._errors.seek(0)
+            found["errors"] = self._errors.read()[-ERRORS_SHOWN:].decode("utf-8", "replace")
         return found
-
-    def _answered(self, request: Mapping[str, Any], limit: float) -> dict[str, Any]:
-        if self._lines is None:
-            environment = {**os.environ, **CHILD}
-            self._lines = Lines(
-                self._argv, environment=environment, cwd=self._folder, errors=self._errors
-            )
-        self._lines.tell(json.dumps(request))
-        return dict(json.loads(self._lines.next(limit)))
 
     def device(self) -> Device:
         """Where the trials will run. `Blocked` without torch, `ToolFailed` if it breaks."""
@@ -215,15 +210,6 @@ def refuse_errors(job: Job, trials: Sequence[Trial]) -> None:
         usual = "it must run one training step by itself, in time; the batch size is not the reason"
         said = f"{name} with batch {broken.batch} failed: {detail}"
         raise BadInput(said, hint=hint or usual)
-
-
-def check_code(code: str | None) -> None:
-    """`UsageError` if it is no MODULE:FUNCTION."""
-    if code is not None and not all(code.rpartition(":")):
-        raise UsageError(
-            f"`--code {code}` is not MODULE:FUNCTION",
-            hint="for example `--code train:build`, or `--code path/to/train.py:build`",
-        )
 
 
 # --- a model of the user's process --------------------------------------------------------------

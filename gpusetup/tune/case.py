@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gpusetup.configs.config import Config, Edit, addition, change
-from gpusetup.configs.keys import Key, table
+from gpusetup.configs.keys import Key, Loop, key_of, of_a_loader, table
 from gpusetup.configs.settings import (
     Setting,
     in_words,
     name_of,
+    names_in,
     said,
     spelled_like,
 )
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
+from gpusetup.plan.trainers import trainer_of
 from gpusetup.plan.verdict import Card
 from gpusetup.tune.answer import TuneChange
 
@@ -137,7 +139,6 @@ def written_over(case: Case, setting: Setting, value: str, why: Why) -> Iterator
 
 
 def _proposed(edit: Edit, at: Setting, value: str, why: Why) -> Proposed:
-    after = int(value) if value.isdigit() else {"true": True, "false": False}.get(value, value)
     added = edit.start == edit.end
     return Proposed(
         edit=edit,
@@ -145,7 +146,7 @@ def _proposed(edit: Edit, at: Setting, value: str, why: Why) -> Proposed:
             key=in_words(edit.path),
             line=at.line,
             before=None if added else said(at),
-            after=after,
+            after=int(value) if value.isdigit() else value == "true" or value,
             reason=why.reason,
             source=why.source,
             added=added,
@@ -153,19 +154,19 @@ def _proposed(edit: Edit, at: Setting, value: str, why: Why) -> Proposed:
     )
 
 
-def added_key(case: Case, role: str, value: str, reason: str) -> list[Part]:
+def added_key(case: Case, role: str, value: str, why: Why) -> list[Part]:
     """A missing key, where the config is of a family that is known to read it."""
-    if case.having(role):
-        return []
-    for row in table().added:
-        if row.role != role or (row.needs and not any(case.named(*row.needs.split()))):
-            continue
-        for setting, _ in case.found:
-            if name_of(setting.path) == row.beside:
-                spelled = spelled_like(row.name, str(setting.path[-1]))
-                edit = addition(case.config, setting, spelled, value)
-                if edit is not None:
-                    return [_proposed(edit, setting, value, Why(reason=reason, source=row.source))]
+    rows = [] if case.having(role) else [row for row in table().added if row.role == role]
+    for row in rows:
+        for setting in case.named(row.beside):
+            known = not row.needs or any(case.named(*row.needs.split()))
+            name = spelled_like(row.name, str(setting.path[-1]))
+            if (
+                known
+                and key_of(setting.path)
+                and (edit := addition(case.config, setting, name, value))
+            ):
+                return [_proposed(edit, setting, value, replace(why, source=row.source))]
     return []
 
 
@@ -173,3 +174,38 @@ def no_number(setting: Setting) -> str:
     alias = setting.kind == "alias" or setting.shared
     text = "shared through an anchor" if alias else setting.text or f"a {setting.kind}"
     return f"{place(setting)} is {text}, not a plain number: left as it is"
+
+
+# --- whose config it is -------------------------------------------------------------------------
+
+# A trainer counts its steps in micro-batches (each call of the loader) or in updates (each step of
+# the optimizer); what is counted in updates means the same after another split of one batch.
+
+NO_LOADER = "ray"
+"""Its `num_workers` are processes of their own, as Dask's are."""
+
+
+def trainer_in(config: Config) -> Loop | None:
+    """The trainer that a config is written for; None for a loop of one's own."""
+    names, known = names_in(config.settings), trainer_of(config)
+    if known and not names.isdisjoint(table().batches[known].split()):
+        return Loop(name=known, steps="updates")
+    return next((row for row in table().loops if not names.isdisjoint(row.names.split())), None)
+
+
+def meant(config: Config) -> tuple[tuple[Setting, Key], ...]:
+    """Every setting that a key's row means, as this config's trainer means it."""
+    trainer, names = trainer_in(config), names_in(config.settings)
+    other = next(row for row in table().loops if row.name == NO_LOADER)
+    alone = names.isdisjoint(other.names.split())
+    found = []
+    for one in config.settings:
+        key = key_of(one.path) if one.kind != "map" else None
+        if key is None:
+            continue
+        if trainer and trainer.batch and name_of(one.path) == trainer.batch:
+            key = Key(names=trainer.batch, role="batch", source=trainer.source)
+        if key.role in ("workers", "pin") and not of_a_loader(one.path, alone=alone):
+            key = replace(key, role="not a loader")
+        found.append((one, key))
+    return tuple(found)

@@ -8,26 +8,25 @@ first one. What was measured before a Ctrl-C is kept and answered.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.configs.settings import name_of, truth, whole
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.tune.answer import Row, Setup, TuneAnswer
-from gpusetup.tune.bench import Bench, Job, Say, check_code, refuse_errors
-from gpusetup.tune.case import Option
-from gpusetup.tune.comparison import compared, gains
-from gpusetup.tune.search import FIRST, Goal, Trial, answer, fastest, stopped
-from gpusetup.tune.trainers import meant
+from gpusetup.tune.answer import Row, TuneAnswer
+from gpusetup.tune.batch import divisors
+from gpusetup.tune.bench import Bench, Job, Say, refuse_errors
+from gpusetup.tune.case import Option, meant
+from gpusetup.tune.search import FIRST, Goal, Trial, fastest, largest_that_ran, stopped
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
 
 Showing = Callable[[int], AbstractContextManager[Say]]
 """Given how many children are expected, a context that shows what is measured."""
-EXPECTED = {"batch": 5, "benchmark": 20}
-"""How many trials a measuring runs, roughly: for the time left."""
+EXPECTED = {False: 5, True: 20}
+"""How many trials a measuring runs, roughly: of a search, and (True) of the table."""
 START = 8
 """The size that is benchmarked where no config names one."""
 ENOUGH = 0.95
@@ -48,7 +47,7 @@ class Asked(Frozen):
 class Start(Frozen):
     """Where measuring starts, as the config has it."""
 
-    setup: Setup = Setup(batch=START, workers=0)
+    setup: Row = Row(batch=START, workers=0)
     effective: int | None = None
     """The batch that a step of the optimizer sees; None if no config says."""
     wish: Mapping[str, int] = {}
@@ -90,20 +89,17 @@ def reference_for(wish: Mapping[str, int]) -> str:
 
 def measure(asked: Asked, showing: Showing, start: Start = UNTOLD) -> tuple[TuneAnswer, Option]:
     """Everything that is asked to be measured, and what of it goes into the config."""
-    check_code(asked.job.code)
     job = replace(asked.job, wish=dict(start.wish))
     if not job.code:
         job = replace(job, reference=job.reference or reference_for(start.wish))
-    kind = "benchmark" if asked.benchmark else "batch"
     with Bench(job) as bench:
         session = Session(asked, bench, start)
-        with showing(EXPECTED[kind]) as say:
-            session.say = say
+        with showing(EXPECTED[asked.benchmark]) as session.say:
             try:
                 session.benchmark() if asked.benchmark else session.batch_size()
             except KeyboardInterrupt:
                 session.interrupted = True
-    return session.answer(), session.option()
+    return session.answer()
 
 
 class Session:
@@ -114,14 +110,13 @@ class Session:
         self.say: Say = lambda line: None
         self.device = bench.device()
         self.limit_bytes = self.device.room()
-        self.effective = start.effective
         self.trials: list[Trial] = []
         self.rows: list[Row] = []
         self.workers: int | None = None
         self.interrupted = False
 
-    def goal(self, start: int) -> Goal:
-        sizes = [size for size in (self.asked.most, self.effective) if size]
+    def goal(self, start: int = FIRST) -> Goal:
+        sizes = [size for size in (self.asked.most, self.start.effective) if size]
         return Goal(limit_bytes=self.limit_bytes, start=start, largest=min(sizes, default=None))
 
     def batch_size(self) -> None:
@@ -132,173 +127,177 @@ class Session:
 
     def benchmark(self) -> None:
         first = self.start.setup
-        first = replace(first, amp=self.bench.job.amp or first.amp)
-        self.rows.append(self.measured("base", first))
+        self.rows.append(self.measured(replace(first, amp=self.bench.job.amp or first.amp)))
         if self.rows[0].status != "ok":
             return
-        for name in STEPS:
-            setup = self.step(name, setup_of(self.best()))
-            if isinstance(setup, str):
-                row = replace(self.best(), name=name, status="skipped", detail=setup)
-                self.rows.append(replace(row, **dict.fromkeys(FIGURES), kept=False))
+        for name, step in STEPS:
+            before = self.best()
+            more = step(self, before)
+            row = Row(name=name, batch=before.batch, **setup(before))
+            if isinstance(more, str):
+                self.rows.append(replace(row, detail=more))
             else:
-                self.rows.append(self.added(name, setup))
+                self.rows.append(self.added(replace(row, **more), before))
         if self.best().name != "base":
-            self.rows.append(self.together(self.measured("all", setup_of(self.best()))))
+            self.rows.append(self.together(replace(self.best(), name="all", kept=False)))
 
     def best(self) -> Row:
         """The last row that stayed: every step that did is in it."""
         return next(row for row in reversed(self.rows) if row.kept or row.name == "base")
 
-    def measured(self, name: Any, setup: Setup) -> Row:
-        self.say(in_words(setup))
-        trial = self.bench.trial(**plain(setup))
-        shown = {field: getattr(trial, field) for field in ("status", "detail", *FIGURES)}
-        return Row(name=name, **plain(setup), **shown)
+    def measured(self, row: Row) -> Row:
+        """The row's setting, run."""
+        from gpusetup.model.codec import to_plain
 
-    def added(self, name: Any, setup: Setup) -> Row:
+        self.say(in_words(row))
+        trial = self.bench.trial(row.batch, **setup(row))
+        base = self.rows[0].samples_per_second if self.rows else trial.samples_per_second
+        speed_up = (trial.samples_per_second or 0.0) / base if base else None
+        return Row(**to_plain(trial), **setup(row), name=row.name, speed_up=speed_up)
+
+    def added(self, wanted: Row, before: Row) -> Row:
         """A step, kept if it gains; mixed precision only if its loss is a number."""
-        row, before = self.measured(name, setup), self.best()
+        row = self.measured(wanted)
         row = replace(row, kept=gains(row, before))
-        if name != "+AMP" or row.status != "ok" or before.loss is None:
+        if row.name != "+AMP" or row.status != "ok" or before.loss is None:
             return row
         row = replace(row, loss_fp32=before.loss)
         if row.loss is not None:
             return row
         return replace(row, kept=False, detail=f"the loss is no number in {row.amp}")
 
-    def together(self, row: Row) -> Row:
+    def together(self, wanted: Row) -> Row:
         """The last row; unless it is faster than the first one in both of its runs, nothing is
         kept."""
-        first = self.rows[0]
-        if gains(row, first) and gains(row, self.measured("base", setup_of(first))):
+        row, first = self.measured(wanted), self.rows[0]
+        if gains(row, first) and gains(row, self.measured(first)):
             return row
         self.rows[:] = [
             replace(one, kept=False, detail=TAKEN_BACK) if one.kept else one for one in self.rows
         ]
         return replace(row, detail=row.detail or UNSTEADY)
 
-    def step(self, name: str, setup: Setup) -> Setup | str:
-        """The setup with one step more, or why it has none."""
-        if name == "+batch":
-            return self.with_batch(setup)
-        if name == "+workers":
-            return self.with_workers(setup)
-        if setup.amp if name == "+AMP" else setup.compile:
-            return "it is on already"
-        more = {"amp": self.device.half} if name == "+AMP" else {"compile": True}
-        return replace(setup, **more)
+    def with_amp(self, before: Row) -> Step:
+        return "it is on already" if before.amp else {"amp": self.device.half}
 
-    def with_batch(self, setup: Setup) -> Setup | str:
+    def with_compile(self, before: Row) -> Step:
+        return "it is on already" if before.compile else {"compile": True}
+
+    def with_batch(self, before: Row) -> Step:
         """The fastest size that keeps the effective batch, without the loader: that comes next."""
-        goal, how = self.goal(setup.batch), plain(setup)
-        del how["batch"]
-        self.bench.find(goal, self.trials, self.say, speed=True, **{**how, "workers": None})
+        goal, effective = self.goal(before.batch), self.start.effective
+        how = setup(replace(before, workers=None))
+        self.bench.find(goal, self.trials, self.say, speed=True, **how)
         found = fastest(self.trials, goal)
-        if found and self.effective:
-            found = largest_divisor(self.effective, found)
-        if found is None or found == setup.batch:
+        if found and effective:
+            found = next(divisors(effective, found))
+        if found is None or found == before.batch:
             return "no other size is better, with the effective batch kept"
-        return replace(setup, batch=found)
+        return {"batch": found}
 
-    def with_workers(self, setup: Setup) -> Setup | str:
+    def with_workers(self, before: Row) -> Step:
         """The loader alone, with more and more workers."""
         rates: dict[int, float] = {}
         for count in worker_counts(usable_cores()):
             self.say(f"the loader with {count} workers")
             seconds = min(self.bench.job.seconds, 3.0)
-            said = self.bench.ask("loader", setup.batch, workers=count, seconds=seconds)
+            said = self.bench.ask("loader", before.batch, workers=count, seconds=seconds)
             if said["status"] != "ok":
                 return "the code returns no `dataset`"
             rates[count] = said["samples_per_second"]
         most = max(rates.values())
         self.workers = min(count for count, rate in rates.items() if rate >= ENOUGH * most)
-        if self.workers == setup.workers:
+        if self.workers == before.workers:
             return f"{self.workers} is the best number already"
-        return replace(setup, workers=self.workers)
+        return {"workers": self.workers}
 
     # --- what was found ---
 
-    def chosen(self) -> int | None:
+    def answer(self) -> tuple[TuneAnswer, Option]:
+        """What was measured, and what goes into the config: only what gained on this code."""
+        rows, goal, stop = self.rows, self.goal(), None
+        refuse_errors(self.bench.job, rows[:1] if self.asked.benchmark else self.trials)
         if self.asked.benchmark:
-            return self.best().batch if self.rows else None
-        goal = self.goal(FIRST)
-        return (fastest if self.asked.speed else answer)(self.trials, goal)
-
-    def answer(self) -> TuneAnswer:
-        tried = [] if self.asked.benchmark else self.trials
-        base = [row for row in self.rows[:1] if row.status == "error"]
-        failed = [Trial(batch=row.batch, status="error", detail=row.detail) for row in base]
-        refuse_errors(self.bench.job, failed or tried)
-        return TuneAnswer(
+            size = self.best().batch if rows else None
+        else:
+            size = (fastest if self.asked.speed else largest_that_ran)(self.trials, goal)
+            stop = stopped(self.trials, goal)
+        slow = rows and rows[0].status == "ok" and not any(row.kept for row in rows)
+        found = TuneAnswer(
             trials=tuple(self.trials),
-            batch_size=self.chosen(),
+            batch_size=size,
             limit_bytes=self.limit_bytes,
-            stopped=None if self.asked.benchmark else stopped(self.trials, self.goal(FIRST)),
-            benchmark=tuple(compared(self.rows)),
-            cause=None if self.interrupted else self.cause(),
+            stopped=stop,
+            benchmark=tuple(rows),
+            cause=NO_GAIN if slow and not self.interrupted else None,
             workers=self.workers,
             device=self.device.name,
             interrupted=self.interrupted,
         )
-
-    def cause(self) -> str | None:
-        """What to look at if no step was kept."""
-        if not self.rows or self.rows[0].status != "ok" or any(row.kept for row in self.rows):
-            return None
-        return "Nothing made it faster: `gpusetup monitor -- COMMAND` shows what it waits for"
-
-    def option(self) -> Option:
-        """What goes into the config: only what was measured on this code and gained."""
-        gained = {row.name.strip("+").lower(): row.kept for row in self.rows}
+        gained = {row.name.strip("+").lower(): row.kept for row in rows}
         if self.workers is None:
             gained.pop("workers", None)
-        return Option(
-            measured=self.chosen(),
+        return found, Option(
+            measured=size,
             gained=gained,
             workers=self.workers or 0,
             interrupted=self.interrupted,
         )
 
 
-STEPS: tuple[Literal["+AMP", "+batch", "+workers", "+compile"], ...] = (
-    "+AMP", "+batch", "+workers", "+compile",
-)  # fmt: skip
-FIGURES = (
-    "peak_bytes", "samples_per_second", "spread_percent", "utilization_percent", "loss",
-    "loss_steps",
-)  # fmt: skip
+Step = dict[str, Any] | str
+"""What a step changes, or why there is none."""
+STEPS: tuple[tuple[Any, Callable[[Session, Row], Step]], ...] = (
+    ("+AMP", Session.with_amp),
+    ("+batch", Session.with_batch),
+    ("+workers", Session.with_workers),
+    ("+compile", Session.with_compile),
+)
 TAKEN_BACK = "not faster when all was run again"
 UNSTEADY = "slower than when it was added: other work disturbs this machine"
+NO_GAIN = "Nothing made it faster: `gpusetup monitor -- COMMAND` shows what it waits for"
+GAIN = 1.03
+"""A step that gains less than 3 % is not worth its trouble."""
 
 
-def plain(setup: Setup) -> dict[str, Any]:
-    return {name: getattr(setup, name) for name in ("batch", "amp", "workers", "compile")}
+def gains(row: Row, before: Row) -> bool:
+    """Whether all of a step's range is above the other's, and its speed by the mark.
 
-
-def setup_of(row: Row) -> Setup:
-    return Setup(**plain(row))
-
-
-def in_words(setup: Setup) -> str:
+    >>> quiet = Row(batch=8, samples_per_second=100.0, spread_percent=0.0)
+    >>> gains(replace(quiet, samples_per_second=104.0), quiet)
+    True
+    >>> gains(replace(quiet, samples_per_second=104.0, spread_percent=10.0), quiet)
+    False
     """
-    >>> in_words(Setup(batch=8, amp="bf16", workers=4))
+    if row.spread_percent is None or before.spread_percent is None:
+        return False
+    speed = row.samples_per_second or 0.0
+    most = (before.samples_per_second or 0.0) * (1 + before.spread_percent / 200)
+    return speed * (1 - row.spread_percent / 200) > most and speed >= GAIN * most
+
+
+def setup(row: Row) -> dict[str, Any]:
+    """How a row trains, beside its batch."""
+    return {"amp": row.amp, "workers": row.workers, "compile": row.compile}
+
+
+def in_words(row: Row) -> str:
+    """
+    >>> in_words(Row(batch=8, amp="bf16", workers=4))
     'batch 8, bf16, 4 workers'
     """
-    workers = "" if setup.workers is None else f"{setup.workers} workers"
-    parts = (f"batch {setup.batch}", setup.amp, setup.compile and "compiled", workers)
-    return ", ".join(part for part in parts if part)
+    workers = "" if row.workers is None else f"{row.workers} workers"
+    words = (f"batch {row.batch}", row.amp, row.compile * "compiled", workers)
+    return ", ".join(filter(None, words))
 
 
-def worker_counts(cores: int) -> Iterator[int]:
+def worker_counts(cores: int) -> list[int]:
     """What is tried: none, then doubling up to the usable cores.
 
-    >>> list(worker_counts(6))
+    >>> worker_counts(6)
     [0, 1, 2, 4, 6]
     """
-    yield 0
-    yield from (1 << power for power in range(cores.bit_length()) if 1 << power < cores)
-    yield cores
+    return [0, *(1 << power for power in range(cores.bit_length()) if 1 << power < cores), cores]
 
 
 def usable_cores() -> int:
@@ -307,11 +306,3 @@ def usable_cores() -> int:
     from gpusetup.system.system import System
 
     return read_cpu(System()).usable_cores or os.cpu_count() or 1
-
-
-def largest_divisor(number: int, most: int) -> int:
-    """
-    >>> largest_divisor(96, 40)
-    32
-    """
-    return next(size for size in range(min(most, number), 0, -1) if number % size == 0)

@@ -16,8 +16,8 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.tune.bench import Bench, Job, refuse_errors, saved
 from gpusetup.tune.case import Proposal, facts_of
-from gpusetup.tune.propose import propose
-from gpusetup.tune.search import Goal, Trial, answer, fastest, next_for_speed, stopped
+from gpusetup.tune.rules import propose
+from gpusetup.tune.search import Goal, Trial, fastest, largest_that_ran, next_for_speed, stopped
 
 TOTAL_SECONDS = 120.0
 """How long a search takes at most."""
@@ -99,7 +99,7 @@ class BatchSizeOptimizer:
                 f"Not even the smallest batch runs within {limit / GIB:.1f} GiB and {total:g} s",
                 hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
             )
-        return size, statistics(trials, goal, size, limit)
+        return size, statistics(trials, goal, size)
 
 
 def told(line: str) -> None:
@@ -116,23 +116,16 @@ def mean_of(output: Any, _: Any) -> Any:
     return first.float().mean()
 
 
-def statistics(trials: list[Trial], goal: Goal, size: int, limit: int) -> dict[str, Any]:
-    """What the optimisation guide returns beside the size, and every trial."""
+def statistics(trials: list[Trial], goal: Goal, size: int) -> dict[str, Any]:
+    """The trial of the answer, the largest size that ran, why no larger one, and every trial."""
     from gpusetup.model.codec import to_plain
 
-    over = next_for_speed(trials, goal) is not None
     tried = [to_plain(one) for one in trials]
-    ran = (one for one in tried if one["batch"] == size and one["status"] == "ok")
-    chosen: dict[str, Any] = next(ran, {})
-    peak = chosen.get("peak_bytes")
+    over = next_for_speed(trials, goal) is not None
     return {
-        "batch_size": size,
-        "largest_batch_size": answer(trials, goal),
-        "gpu_utilization_percent": chosen.get("utilization_percent"),
-        "samples_per_second": chosen.get("samples_per_second"),
-        "peak_bytes": peak,
-        "memory_percent": 100 * peak / limit if peak else None,
-        "limit_bytes": limit,
+        **next(one for one in tried if one["batch"] == size and one["status"] == "ok"),
+        "largest_batch_size": largest_that_ran(trials, goal),
+        "limit_bytes": goal.limit_bytes,
         "stopped": "its time was over" if over else stopped(trials, goal),
         "trials": tried,
     }
@@ -174,21 +167,21 @@ def auto_optimize_config(
 
 def tree_of(config: Config) -> dict[str, Any]:
     """The settings as they nest; what stands behind an alias is left out."""
-    tree: dict[str, Any] = {}
-    nodes: dict[tuple[str | int, ...], Any] = {(): tree}
-    for setting in config.settings:
-        path = setting.path
-        if setting.kind == "alias":
-            continue
-        for depth in range(1, len(path) + 1):  # of Python's `a.b = 1` nothing says what `a` is
-            key, value = path[:depth], value_of(setting) if depth == len(path) else {}
-            around = nodes[key[:-1]]
-            if key not in nodes and isinstance(around, list):
+    nodes: dict[tuple[str | int, ...], Any] = {(): {}}
+
+    def put(path: tuple[str | int, ...], value: Any) -> Any:
+        if path not in nodes:
+            around = put(path[:-1], {})  # of Python's `a.b = 1` nothing says what `a` is
+            if isinstance(around, list):
                 around.append(value)
-            elif key not in nodes and isinstance(around, dict):
-                around[key[-1]] = value
-            nodes.setdefault(key, value)
-    return tree
+            elif isinstance(around, dict):
+                around[path[-1]] = value
+        return nodes.setdefault(path, value)
+
+    for setting in config.settings:
+        if setting.kind != "alias":
+            put(setting.path, value_of(setting))
+    return dict(nodes[()])
 
 
 def _machine(name: str | None) -> Any:

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import not_training
+from gpusetup.configs.keys import Loop, not_training
 from gpusetup.configs.settings import Setting, name_of, truth, unquoted, whole
-from gpusetup.tune.case import Case, place
-from gpusetup.tune.trainers import trainer_in
+from gpusetup.tune.case import Case, place, trainer_in
 
 COUNTS = re.compile(
     r"(?ix) (?:max|min|num|total|train|warmup|decay|save|saving|eval|val|validation|checkpoint\w*"
@@ -90,6 +89,16 @@ def refusals(case: Case) -> Iterator[str]:
                 f"{place(one)} is {text}, which has BatchNorm: its statistics would be over other"
                 " pieces. The choice is yours: keep the batch, synchronise BatchNorm over GPUs,"
                 " or use GroupNorm"
+            )
+    loop = trainer or Loop(name="this trainer")
+    for one in counted(case):
+        name = name_of(one.path)
+        if name in loop.micro.split():
+            yield f"{place(one)} counts micro-batches: change both by hand"
+        elif loop.steps == "unknown" and name not in loop.updates.split():
+            yield (
+                f"{place(one)} counts steps, and whether these are micro-batches or updates is not"
+                " known here: change both by hand"
             )
 
 

@@ -7,20 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from gpusetup.configs.config import Config, changed
 from gpusetup.configs.settings import NOTHING, Setting, in_words, name_of, truth, unquoted, whole
+from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
+from gpusetup.tune.batch import batch, cannot_fit
 from gpusetup.tune.case import (
     MEASURED,
     Case,
     Facts,
+    Option,
     Part,
+    Proposal,
+    Proposed,
     Why,
     added_key,
+    meant,
     no_number,
     place,
+    trainer_in,
     written_over,
 )
-from gpusetup.tune.trainers import trainer_in
+from gpusetup.tune.refusals import fixed_by_another
 
 WORKERS_MOST = 16
 """Above this the loader's own process becomes the limit (the guide ends at 8 from 16 cores)."""
@@ -59,13 +67,12 @@ def loader(case: Case) -> Iterator[Part]:
     """The number of workers, and what goes with it."""
     facts, there = case.facts, case.having("workers")
     gained = case.option.gained.get("workers")
-    count, why = wanted_workers(facts)
     if gained:
         count = case.option.workers
         why = Why(reason=f"{count} was the fastest when the loader ran alone", source=MEASURED)
-    elif not facts.cores or gained is False:
-        count = max((whole(one) or 0 for one in there), default=0)
-        yield from _with_workers(case, count)
+    elif facts.cores and gained is None:
+        count, why = wanted_workers(facts)
+    else:
         return
     needs = [*filter(truth, case.having("persistent")), *filter(whole, case.having("prefetch"))]
     if count == 0 and needs:
@@ -77,7 +84,7 @@ def loader(case: Case) -> Iterator[Part]:
             yield no_number(setting)
         else:
             yield from written_over(case, setting, str(count), why)
-    added = added_key(case, "workers", str(count), why.reason)
+    added = added_key(case, "workers", str(count), why)
     yield from added
     if gained and not (there or added):
         yield NO_KEY.format(f"DataLoader(..., num_workers={count})")
@@ -93,17 +100,9 @@ def loader(case: Case) -> Iterator[Part]:
             f"/dev/shm has {facts.shm_bytes >> 20} MiB, through which workers pass batches:"
             " start the container with `--shm-size 8g` (or `--ipc host`)"
         )
-    if all(whole(setting) is not None for setting in there):
-        yield from _with_workers(case, count)
-
-
-def _with_workers(case: Case, count: int) -> Iterator[Part]:
-    """Keep them between epochs, and let each have batches ready."""
-    if not count:
-        return
     why = Why(reason="workers that stay are not started again every epoch", source=LOADER_SOURCE)
     yield from _switched_on(case, "persistent", why)
-    yield from added_key(case, "persistent", "true", why.reason)
+    yield from added_key(case, "persistent", "true", why)
     why = Why(reason=f"each worker has {PREFETCH_LEAST} batches ready", source=LOADER_SOURCE)
     for setting in case.having("prefetch"):
         size = whole(setting)
@@ -161,19 +160,15 @@ def precision(case: Case) -> Iterator[Part]:
         line = f"with torch.autocast(device, torch.{TYPES[kind]}): loss = step(batch)"
         yield from _added(case, (kind, *AMP), line)
     on = any(map(truth, case.having("amp", "bf16", "fp16")))
-    for setting, key in case.found:
+    for setting in case.having(*AMP):
+        role = next(key.role for one, key in case.found if one is setting)
         text, switch = unquoted(setting.text).lower(), truth(setting)
-        if key.role in ("amp", kind) and switch is False and (key.role == "amp" or not on):
+        if switch is False and (role == "amp" or (role == kind and not on)):
             yield from written_over(case, setting, _switch(case, setting, kind), why)
             on = True
-        elif key.role == "precision" and text in ("32", "32-true"):
-            value = "bf16-mixed" if kind == "bf16" else "16-mixed"
-            yield from written_over(case, setting, value, why)
-        elif (
-            kind == "fp16"
-            and key.role in AMP
-            and (text.startswith("bf16") or (key.role == "bf16" and switch))
-        ):
+        elif role == "precision" and text in ("32", "32-true"):
+            yield from written_over(case, setting, f"{kind.removeprefix('fp')}-mixed", why)
+        elif kind == "fp16" and (text.startswith("bf16") or (role == "bf16" and switch)):
             yield (
                 f"{place(setting)} asks for bf16, which this GPU computes slowly (before capability"
                 " 8.0): use fp16 with loss scaling. Left as it is, because the loss may differ"
@@ -182,10 +177,8 @@ def precision(case: Case) -> Iterator[Part]:
 
 def _switch(case: Case, setting: Setting, kind: str) -> str:
     """`true`, or the type where the trainer's `mixed_precision` is `no`, `fp16` or `bf16`."""
-    trainer = trainer_in(case.config)
-    in_types = setting.text[:1] in ("'", '"') or (
-        trainer is not None and trainer.name in ("accelerate", "diffusers")
-    )
+    trainer, quoted = trainer_in(case.config), unquoted(setting.text) != setting.text
+    in_types = quoted or (trainer and trainer.name in ("accelerate", "diffusers"))
     return kind if in_types and name_of(setting.path) == "mixed_precision" else "true"
 
 
@@ -211,8 +204,8 @@ NO_KEY = "Measured to be faster, and this config has no key for it: `{}` in the 
 def _added(case: Case, roles: tuple[str, ...], line: str) -> Iterator[Part]:
     """What was faster here and has no key in the config: the trainer's own, or a line of code."""
     if not case.having(*roles):
-        added = added_key(case, roles[0], "true", "it trains faster")
-        yield from added or (NO_KEY.format(line),)
+        why = Why(reason="it trains faster", source=MEASURED)
+        yield from added_key(case, roles[0], "true", why) or (NO_KEY.format(line),)
 
 
 EXPANDABLE = "expandable_segments:True"
@@ -268,3 +261,28 @@ RULES: tuple[Callable[[Case], Iterator[Part]], ...] = (
     rollout,
 )
 """All but the batch, which is judged by the config as these leave it."""
+
+NOTHING_ASKED = Option()
+
+
+def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Proposal:
+    """Every rule's changes and words, in the file's order."""
+    found = tuple(one for one in meant(config) if not one[1].plan)
+    fixed = fixed_by_another(config)
+    case = Case(config=config, facts=facts, option=option, found=found, fixed=fixed)
+    parts = [part for rule in RULES for part in rule(case)]
+    if option.interrupted:
+        parts = [one for one in parts if isinstance(one, str) or one.change.source == MEASURED]
+    edits = [part.edit for part in parts if isinstance(part, Proposed)]
+    case = replace(case, changed=changed(config, edits))
+    stopped = cannot_fit(case)
+    if option.measured or not option.interrupted:
+        parts = [*several_gpus(case), *(() if stopped else batch(case)), *parts]
+    made = [part for part in parts if isinstance(part, Proposed) and not stopped]
+    made.sort(key=lambda one: (one.edit.start, one.edit.text))
+    return Proposal(
+        changes=tuple(one.change for one in made),
+        edits=tuple(one.edit for one in made),
+        words=tuple(dict.fromkeys(part for part in parts if isinstance(part, str))),
+        cannot_fit=stopped,
+    )

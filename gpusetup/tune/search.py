@@ -65,10 +65,10 @@ def fits(trial: Trial, goal: Goal) -> bool:
     return trial.status == "ok" and (trial.peak_bytes or 0) <= goal.limit_bytes
 
 
-def answer(trials: Sequence[Trial], goal: Goal) -> int | None:
+def largest_that_ran(trials: Sequence[Trial], goal: Goal) -> int | None:
     """The largest size that ran within the limit; None if none did.
 
-    >>> answer([Trial(batch=8, status="ok", peak_bytes=5), Trial(batch=9, status="oom")],
+    >>> largest_that_ran([Trial(batch=8, status="ok", peak_bytes=5), Trial(batch=9, status="oom")],
     ...        Goal(limit_bytes=10))
     8
     """
@@ -92,7 +92,7 @@ def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
     ...         Goal(limit_bytes=10))
     'batch 9 failed: x: y'
     """
-    best = answer(trials, goal) or 0
+    best = largest_that_ran(trials, goal) or 0
     above = [one for one in trials if one.batch > best and not fits(one, goal)]
     one = min(above, key=lambda trial: trial.batch, default=None)
     if one is None:
@@ -220,12 +220,12 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
     Memory bounds the way up: no size is tried that the search for the largest would not try.
     """
     good = [one.batch for one in trials if fits(one, goal)]
-    largest, knee = max(good, default=0), fastest(trials, goal) or 0
+    highest, knee = max(good, default=0), fastest(trials, goal) or 0
     larger = next_batch(trials, goal)
     if larger is not None and sum(one > knee for one in good) < BEYOND:
-        times = CLIMB if largest == knee else 2
-        return min(larger, times * largest) if good else larger
-    half = (knee or largest) // 2
+        times = CLIMB if highest == knee else 2
+        return min(larger, times * highest) if good else larger
+    half = (knee or highest) // 2
     tried = half in {one.batch for one in trials} or len(trials) >= goal.trials
     return None if half < 1 or tried or any(half <= one < knee for one in good) else half
 

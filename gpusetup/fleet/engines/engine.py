@@ -12,15 +12,13 @@ from shutil import which
 
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet.names import natural, slurm_list
-from gpusetup.fleet.work import Work
+from gpusetup.fleet.work import Work, script
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output, end_children
 
 AT_ONCE = 32
 GAP_SECONDS = 0.1
 """A scheduler sees no more beginnings than one in so many seconds, and never two in step."""
-SHOWN = 3
-"""So many nodes are shown of a plan; the others differ in the name."""
 
 
 class Wish(Frozen):
@@ -60,15 +58,14 @@ class Engine:
             )
 
     def plan(self) -> str:
-        """What would be done, for the first nodes."""
-        lines = [self.planned(node) for node in self.nodes[:SHOWN]]
-        if len(self.nodes) > SHOWN:
-            lines.append(f"# and the same for {len(self.nodes) - SHOWN} more, to {self.nodes[-1]}")
-        return "\n".join((*lines, ""))
+        """What would be done: for the first node, and on which."""
+        return (
+            f"{self.planned(self.nodes[0])}\n# and the same on each of {slurm_list(self.nodes)}\n"
+        )
 
     def planned(self, node: str) -> str:
         """What would be done for one node."""
-        raise NotImplementedError
+        return f"{node}: {script(self.work)}"
 
     def ask(self, node: str) -> Output:
         """Start a node's work, wait for its end, and collect what it said; never raises for what

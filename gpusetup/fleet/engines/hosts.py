@@ -9,7 +9,7 @@ from shlex import join
 
 from gpusetup.errors import UsageError
 from gpusetup.fleet.engines.engine import Engine, Wish, needed
-from gpusetup.fleet.names import MOST_NAMES, SAFE, expanded
+from gpusetup.fleet.names import SAFE, expanded
 from gpusetup.fleet.work import shell
 from gpusetup.named_file import read_text
 from gpusetup.system.processes import Output, run
@@ -50,8 +50,8 @@ def hosts_in(text: str, what: str) -> tuple[str, ...]:
     """
     lines = (line.partition("#")[0].split() for line in text.splitlines())
     found = [name for words in lines if words for name in expanded(words[0])]
-    wrong = next((name for name in found if not SAFE.fullmatch(name)), None)
-    if wrong is not None or not 0 < len(found) <= MOST_NAMES:
-        said = f"{len(found)} hosts" if wrong is None else f"{wrong[:80]!r}, which is no host name"
-        raise UsageError(f"{what} names {said}", hint="write one host a line")
+    if not found or not all(map(SAFE.fullmatch, found)):
+        raise UsageError(
+            f"{what} names no host, or one that no host can be called", hint="write one host a line"
+        )
     return tuple(dict.fromkeys(found))

@@ -11,7 +11,6 @@ import re
 import time
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from gpusetup.errors import Blocked, ToolFailed
 from gpusetup.fleet.engines.engine import Engine, Wish, needed
@@ -20,7 +19,6 @@ from gpusetup.fleet.work import script
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Output, run
 
-Object = dict[str, Any]
 RUN_LABEL = "gpusetup.io/run"
 START_SECONDS = 300
 """So long may a pod take to begin: the image has to come first."""
@@ -32,6 +30,10 @@ NODE_COLUMNS = (
     'R:.status.conditions[?(@.type=="Ready")].status,U:.spec.unschedulable'
 )
 POD_COLUMNS = f"N:.spec.nodeName,G:.spec.containers[*].resources.limits.{OF_GPU}"
+POD_STATE = (
+    '{.items[0].status.conditions[?(@.type=="PodScheduled")].message}|'
+    "{.items[0].status.containerStatuses[*].state.*.reason}"
+)
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 TAKEN = "no room: "
 
@@ -101,11 +103,9 @@ class Kubernetes(Engine):
     def _why(self, node: str) -> str:
         """What Kubernetes says of a pod that did not come to its end."""
         label = f"--selector=job-name={job_name(self.run_name, node)}"
-        said = self._kubectl("get", "pods", label, "-o", "json")
-        try:
-            return why_not_ended(json.loads(said.stdout)["items"][0]["status"])
-        except (ValueError, LookupError, TypeError, AttributeError):
-            return "kubectl does not say what became of its pod"
+        said = self._kubectl("get", "pods", label, "-o", f"jsonpath={POD_STATE}").stdout
+        room, _, reason = said.partition("|")
+        return f"{TAKEN}{room}" if room else reason.strip() or "its pod did not end in time"
 
     def _kubectl(
         self, *words: str, seconds: float = ASK_SECONDS, stdin: str | None = None
@@ -146,22 +146,6 @@ def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
 def _columns(kind: str, columns: str, *more: str) -> Output:
     words = ("kubectl", "get", kind, *more, "--no-headers", "-o", f"custom-columns={columns}")
     return run(words, timeout=ASK_SECONDS)
-
-
-def why_not_ended(status: Object) -> str:
-    """The reason of a pod's state in one line.
-
-    >>> why_not_ended({"containerStatuses": [{"state": {"waiting": {"reason": "NoImage"}}}]})
-    'NoImage'
-    """
-    for one in status.get("conditions", ()):
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return f"{TAKEN}{one.get('message', '')}"
-    for container in status.get("containerStatuses", ()):
-        for state in container.get("state", {}).values():
-            if state.get("reason"):
-                return f"{state['reason']}: {state.get('message', '')}".rstrip(": ")
-    return f"its pod is {status.get('phase', 'unknown')} and did not end in time"
 
 
 def manifest(kind: str, setting: Setting, **values: object) -> str:

@@ -86,10 +86,6 @@ class Ray(Engine):
         self.start_seconds = min(START_SECONDS, self.work.limit)
         self.more_seconds = self.start_seconds + BEHIND_SECONDS
 
-    def planned(self, node: str) -> str:
-        found, work = self.found[node], replace(self.work, python=self.work.python or "python")
-        return f"{node}: num_gpus={found.gpus:g}, NodeAffinity({found.id}): {script(work)}"
-
     def ask(self, node: str) -> Output:
         """Whatever Ray raises of a node is said as its problem."""
         began, said = time.monotonic(), Output(argv=("ray", node), exit=None)

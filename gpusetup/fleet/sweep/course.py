@@ -151,23 +151,18 @@ class Sweep:
 
 def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iterator[Pair]:
     """Suspects with others from the other half of the ranks, since neighbours may share a switch;
-    in the second turn with each other.
+    in the second turn with each other. The rest among themselves.
 
-    >>> list(partners((0, 1, 2, 3, 4, 5), {0, 1}, 0))
-    [(0, 5), (1, 2), (3, 4)]
+    >>> list(partners((0, 1, 2, 3, 4, 5), {0, 1}, 0)), list(partners((0, 1, 2, 3), {0, 1}, 1))
+    ([(0, 5), (1, 2), (3, 4)], [(0, 1), (2, 3)])
     """
     bad = [rank for rank in ranks if rank in suspects]
     sound = [rank for rank in ranks if rank not in suspects]
-    if turn == 1 and len(bad) > 1:
-        yield from zip(bad[::2], bad[1::2], strict=False)
-        bad = bad[-1:] if len(bad) % 2 else []
-    if bad and sound:
-        shift = (ranks.index(bad[0]) + len(ranks) // 2 + turn * (len(bad) + 1)) % len(sound)
-        sound = [*sound[shift:], *sound[:shift]]
-    rest = [*bad[len(sound) :], *sound[len(bad) :]]
-    half = len(rest) // 2
-    for one, other in (
-        *zip(bad, sound, strict=False),
-        *zip(rest[:half], rest[half:], strict=False),
-    ):
+    far = (ranks.index(bad[0]) if bad else 0) + len(ranks) // 2
+    shift = (far + turn * (len(bad) + 1)) % max(1, len(sound))
+    others = bad[1::2] if turn == 1 else [*sound[shift:], *sound[:shift]]
+    met = [*zip(bad[::2] if turn == 1 else bad, others, strict=False)]
+    left = [rank for rank in ranks if not any(rank in pair for pair in met)]
+    half = len(left) // 2
+    for one, other in (*met, *zip(left[:half], left[half:], strict=False)):
         yield min(one, other), max(one, other)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpusetup.errors import Blocked
@@ -97,12 +97,11 @@ class Leader:
         """Where a rank is; empty if it never said so."""
         return (self.others.heard[number].host or "") if number else self.rank.host
 
-    def sweep(self, limit: float, said: Callable[[Result], None] = lambda result: None) -> Sweep:
+    def sweep(self, limit: float) -> Sweep:
         """Measure until nothing is left to ask. `limit`: seconds of one round."""
         found = Sweep(self.units)
         for asked in found.rounds():
             found.results.append(self.measured(asked, limit))
-            said(found.results[-1])
         return found
 
     def measured(self, asked: Round, limit: float) -> Result:

@@ -21,10 +21,13 @@ from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import split_login
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, file_name
 from gpusetup.install.job import Job
-from gpusetup.install.settings.environment import apart_from_guard, asking_environment
-from gpusetup.install.settings.uv_config import parse_toml
+from gpusetup.install.settings.environment import (
+    apart_from_guard,
+    as_links,
+    asking_environment,
+    parse_toml,
+)
 from gpusetup.install.target.find import Target
-from gpusetup.installers.options import as_links
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.resolver.joint import name_of
 from gpusetup.system.processes import Output, run

@@ -13,11 +13,10 @@ import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from gpusetup.errors import Blocked
 from gpusetup.install.settings.pip_config import pip_settings
-from gpusetup.install.settings.uv_config import is_guard
-from gpusetup.installers.options import as_links
 from gpusetup.system.processes import run
 
 LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
@@ -144,6 +143,20 @@ def _place(place: str) -> str:
     return as_links(path) if os.path.exists(path) else ""
 
 
+def as_links(folder: str) -> str:
+    """A folder as `--find-links` takes it: uv ends a path at a comma and at a `#`, not a URL that
+    has them quoted.
+
+    >>> as_links("/a/b")
+    '/a/b'
+    >>> as_links("/a,b#c")
+    'file:///a%2Cb%23c'
+    """
+    if not {*folder} & {*",#"}:
+        return folder
+    return Path(folder).absolute().as_uri()
+
+
 def indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The indexes that uv takes by its own settings, its default index among them."""
     return tuple(
@@ -176,3 +189,26 @@ def in_image_build() -> bool:
         or "BUILDAH_ISOLATION" in os.environ
         or Path("/kaniko/executor").exists()
     )
+
+
+MARK = "# gpusetup guard"
+"""How the lines begin that stand around what the guard wrote."""
+
+
+def is_guard(path: Path) -> bool:
+    """Whether the guard wrote a file, and nobody else: it is for other installers than us."""
+    try:
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    except (OSError, ValueError):
+        return False
+    return text.startswith(MARK) and text.rstrip().rpartition("\n")[2] == f"{MARK}: to here"
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+
+        return tomllib.loads(text)
+    import tomli
+
+    return dict(tomli.loads(text))

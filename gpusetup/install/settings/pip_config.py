@@ -16,7 +16,6 @@ KEYS = (
 )
 """The settings that count (https://pip.pypa.io/en/stable/cli/pip_install/#options)."""
 NAME = "pip.ini" if sys.platform == "win32" else "pip.conf"
-LARGEST = 1 << 20
 
 
 def pip_settings(
@@ -26,24 +25,23 @@ def pip_settings(
     `[global]` of any other, and a variable more than both. `BadInput` for a file that is no
     configuration: without it, packages would come from elsewhere."""
     parser = RawConfigParser(strict=False)
-    variables = [(key, environ.get(f"PIP_{key.upper().replace('-', '_')}", "")) for key in KEYS]
-    for path in _files(environ, home, prefix):
+    parser.optionxform = lambda name: name.lower().replace("_", "-")  # type: ignore[assignment]
+    for path in filter(Path.is_file, _files(environ, home, prefix)):
         try:
-            if path.is_file() and path.stat().st_size <= LARGEST:
-                parser.read(path, encoding="utf-8-sig")
+            parser.read(path, encoding="utf-8-sig")
         except (Error, UnicodeDecodeError):  # its words may quote a password
             raise BadInput(
                 f"{path} is not a pip configuration",
                 hint="fix it (`pip config debug` shows what pip reads), or set "
                 f"PIP_CONFIG_FILE={os.devnull}",
             ) from None
-    rows = [
-        (key.replace("_", "-"), value)
-        for section in ("global", "install")
-        if section in parser
-        for key, value in parser.items(section)
-    ]
-    return {key: value for key, value in (*rows, *variables) if value and key in KEYS}
+    found = {
+        key: environ.get(f"PIP_{key.upper().replace('-', '_')}")
+        or parser.get("install", key, fallback="")
+        or parser.get("global", key, fallback="")
+        for key in KEYS
+    }
+    return {key: value for key, value in found.items() if value}
 
 
 def _files(environ: Mapping[str, str], home: Path, prefix: str | None) -> tuple[Path, ...]:

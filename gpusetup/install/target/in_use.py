@@ -25,21 +25,18 @@ def users_of(libraries: Iterable[str], proc: Path = Path("/proc")) -> tuple[User
     marks = [os.fsencode(f"{os.path.realpath(one)}{os.sep}torch{os.sep}") for one in libraries]
     found = []
     for folder in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
-        if int(folder.name) == os.getpid():
-            continue
-        try:
-            maps = (folder / "maps").read_bytes()
-        except OSError:
-            continue
+        maps = b"" if int(folder.name) == os.getpid() else _read(folder / "maps")
         if any(mark in maps for mark in marks):
-            found.append(User(pid=int(folder.name), name=_name(folder)))
+            # A program and its script; arguments may hold what nobody should see.
+            words = os.fsdecode(_read(folder / "cmdline")).split("\0")[:2]
+            named = (Path(word).name for word in words if word and not word.startswith("-"))
+            found.append(User(pid=int(folder.name), name=" ".join(named) or "?"))
     return tuple(found)
 
 
-def _name(folder: Path) -> str:
-    """A program and its script; arguments may hold what nobody should see."""
+def _read(path: Path) -> bytes:
+    """Empty for what is gone, and for what we may not look at."""
     try:
-        words = (folder / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+        return path.read_bytes()
     except OSError:
-        return "?"
-    return " ".join(Path(word).name for word in words[:2] if word and not word.startswith("-"))
+        return b""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.messages import search
+from gpusetup.messages.search import Text
 from gpusetup.model.marks import TURNING
 from gpusetup.model.patterns import lazy
 
@@ -82,6 +84,15 @@ def cleaned(text: str) -> list[str]:
         if needle in text:
             text = pattern.sub(plain, text)
     return [_bare(line[:LINE_KEPT]) for line in text.split("\n")]
+
+
+def text_of(raw: str) -> Text:
+    """
+    >>> text = text_of("> Found no NVIDIA\\n> driver on your system")
+    >>> text.flat, text.line_at(20)
+    ('Found no NVIDIA driver on your system', 1)
+    """
+    return search.text_of(cleaned(raw))
 
 
 def _entity(found: re.Match[str]) -> str:

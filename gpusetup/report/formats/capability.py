@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.messages.search import Text, event
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
 from gpusetup.report.facts import HINT, SURE, Claim, Facts, Gpus
-from gpusetup.report.messages import event
-from gpusetup.report.text import Text
 
 NEEDLES = ("which is of cuda capability", "which is of compute capability", "is not compatible", "supports cuda capabilities")  # fmt: skip
 WARNING = lazy(

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
+from gpusetup.messages.search import Text, event
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import SURE, USUAL, Claim, Facts
-from gpusetup.report.messages import event
-from gpusetup.report.text import Text
 
 NAMES = {code: name for code, name, _ in ERRORS}
 NUMBERED = lazy(
@@ -75,7 +74,7 @@ def cuda_errors(text: Text) -> Facts:
 def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
     """Code and place of the first mention of each error's text or name.
 
-    >>> from gpusetup.report.text import text_of
+    >>> from gpusetup.report.cleaning.clean import text_of
     >>> list(by_message(text_of("CUDA error: uncorrectable ECC error encountered")))[0][0]
     214
     """

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.messages.programs import PROGRAMS, of_package
-from gpusetup.model.failing import Failing, Stage
+from gpusetup.messages.search import Text
+from gpusetup.model.finding import Failing, Stage
 from gpusetup.model.patterns import lazy
-from gpusetup.report.text import Text
 
 LOOKED_AT = 200_000
 """Of a text's end: there its failure stands."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.messages.search import Text
+from gpusetup.model.finding import COMPLAINT
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import Facts
-from gpusetup.report.text import Text
+from gpusetup.report.facts import Claim, Facts
 
 FAILURE = lazy(
     r"(?:^|[\s:(`])(?:(?:[A-Za-z_]\w{0,40}\.){0,8}(?P<name>[A-Z]\w{0,40}(?:Error|Exception|NotFound\w{0,5}|Failed))(?=:|$|[\]`')])"
@@ -49,7 +50,7 @@ WORKING = lazy(
     re.I,
 )
 """What such a line says of a GPU that works."""
-COMPLAINT = lazy(
+OF_THE_STACK = lazy(
     r"(?:cuda|gpus?\b|nvidia|nvml|cudnn|\bhip\b|rocm|\bxpu\b|driver)[^.\n:]{0,50}?(?:fail|error|not (?:found|available|support|detect|work|enabled|compiled)|unavailable|missing|mismatch|incompatible|too old|invalid|none\b|false\b)"
     r"|(?:\bno|unable|cannot|can't|could not|fail(?:ed)?|error|without|missing|falling back)[^.\n]{0,40}?(?:cuda|\bgpus?\b|nvidia|nvml|cudnn|\bhip\b|rocm|\bxpu\b|driver)",
     re.I,
@@ -77,7 +78,7 @@ SHOWN = 200
 
 def failures(text: Text) -> Facts:
     """
-    >>> from gpusetup.report.text import text_of
+    >>> from gpusetup.report.cleaning.clean import text_of
     >>> [event.values for event in failures(text_of("KeyError: 'qwen3'"))]
     [{'exception': 'KeyError', 'own': 'yes'}]
     >>> [event.values for event in failures(text_of("RuntimeError: CUDA does not start"))]
@@ -109,7 +110,31 @@ def _is_its_own(found: re.Match[str], near: str) -> bool:
     """Whether neither the words of a failure nor what stands near it may mean the GPU's stack."""
     if not (found["name"] or found["marked"]) or STACK.search(WORKING.sub("", found.string)):
         return False
-    if BUILDS.search(near) or COMPLAINT.search(WORKING.sub("", near)):
+    if BUILDS.search(near) or OF_THE_STACK.search(WORKING.sub("", near)):
         return False
     vague = len(found["message"]) < LONG_ENOUGH or WRAPS.search(found.string)
     return bool(ORDINARY.search(found["name"] or "")) or not vague
+
+
+SAYS_SO = lazy(
+    r"\btraceback \(most recent|segfault|aborted|core dumped|\bcrash\w*|out of memory|\boom\b"
+    r"|(?<!ecc )(?<!bus )\b(?:[a-z]{2,40})?errors?[\])]?: (?!0|n/a|none|no\b)|(?<!without )(?<!no )exceptions?\b"
+    r"|\b(?:an|this|that|these|same|some|following|fatal|with|get|gets|got|getting|gives?|throws?|raises?|shows?|see|hits?|still) (?:\S{1,30} ){0,3}?errors?\b"
+    r"|\bfail(?:s|ed|ing|ure)?\b(?! ?(?:occurred)? *:)|^\W*false\W*$|# ?false\b|\b(?:cuda|gpu)\b.{0,40}\bfalse\b|device_count\(\)\W{1,12}0(?!\d)"
+    r"|\bexit(?:ed)?(?: with)?(?: (?:code|status))?:? ?-?[1-9]\d{0,2}\b|\bbugs?\b(?!.report\.sh)|(?<!no )(?<!any )(?<!without )\b(?:issues?|problems?|trouble)\b(?!/)"
+    r"|n(?:o|')t (?:work|run|start|detect|recogni|find|us(?:e|ed|ing)\b|see(?:n|s|ing)?\b)|(?<!: )\bnot found\b|\b(?:gpu|cuda|card|device)\b[^.\n]{0,40}?\bnot support"
+    r"|\bcannot (?!collect)|can't |(?<!warning: )\bunable to\b|without gpu|\bno gpus?\b|\bcpu only\b|instead of|\bwrong\b|\bstuck\b|\b(?:hangs|hanging|hung|hang)\b|\bfr(?:eez|oz)\w+"
+    r"|\b(?:runs?|running|only|still|entirely|computes?|everything) on (?:the )?cpu\b|\b(?:using|uses|use|runs?|running|only|still|entirely|back|falls?|instead)\b[^.\n]{0,30}\bthe cpu\b"
+    r"|\b(?:so|very|too|really|extremely|painfully|is|much|how)\b ?slow|\bslow(?:er|ness|down)\b(?! ?(?:threshold|temp)? *:)|\blow gpu (?:usage|util)"
+    r"|\bwhy (?:is|are|does|do|did|can|it|this|my|the)\b|报错|错误|失败|无法|不能|卡住|很慢|エラー|できない|ошибк|не работ|не вид|\bfehler|funktioniert n|\berreur|ne fonctionne|no funciona|não funciona|오류",
+)
+OF_A_TABLE = ("|", "+-", "+=", "Vulnerability ", "[pip3]", "[conda]")
+"""How the lines begin of what is only printed: nvidia-smi's tables, lscpu's, lists of packages."""
+
+
+def complaints(text: Text) -> Facts:
+    """The first line that complains."""
+    for number, line in enumerate(text.lines, 1):
+        if not line.lstrip().startswith(OF_A_TABLE) and SAYS_SO.search(line.lower()):
+            yield Claim(COMPLAINT, True, f"report, line {number}")
+            return

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.gpus import SERIES_WORDS, tokens
+from gpusetup.messages.search import Text
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
 from gpusetup.report.facts import GUESS, HINT, Facts, Gpus
-from gpusetup.report.text import Text
 
 ENDING = (
     r"(?:[ -]?(?:Ti|SUPER)|[ -](?:Laptop(?: GPU)?|Mobile|(?:with )?Max-Q(?: Design)?|Ada(?: Generation)?|Blackwell"
@@ -42,10 +42,6 @@ WORKED = lazy(
 )
 WORKS = lazy(r" (?:works?|worked|runs?|ran) (?:fine|well|ok)", re.I)
 """Before and behind a GPU on which the program works: it is not the one that is meant."""
-SIZED = lazy(
-    r"(?:GPU (\d{1,3})[;)].{0,10}? |total capaci?ty of )(\d{1,5}(?:\.\d{1,3})?) GiB(?: total capacity| of which)"
-)
-"""torch's message about memory: the GPU is known by its size alone."""
 READ, MOST = 200_000, 16
 
 
@@ -64,10 +60,6 @@ def gpus(text: Text) -> Facts:
         yield Gpus(numbered, "report", HINT)
     elif gpu := spoken_of(text):
         yield Gpus((gpu,), "report", GUESS)
-    if sized := SIZED.search(text.flat) if "total capac" in text.low else None:
-        size = int(float(sized[2]) * (1 << 30))
-        gpu = Gpu(name="unknown", cuda_index=int(sized[1] or 0), memory_total_bytes=size)
-        yield Gpus((gpu,), text.source(sized.start()), GUESS)
 
 
 def spoken_of(text: Text) -> Gpu | None:

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import LABEL
+from gpusetup.messages.search import Text, event
 from gpusetup.model.machine import Event, Package
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts
-from gpusetup.report.messages import event
-from gpusetup.report.text import Text
 
 # --- what is installed ----------------------------------------------------------------------------
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import GUESS, HINT, Claim, Facts
-from gpusetup.report.text import Text
 
 READ = 400_000
 """Characters of a text whose paths are looked at."""
@@ -136,10 +136,6 @@ def interpreter(flat: str) -> Facts:
     yield Claim("python.executable", value, "paths", GUESS)
 
 
-SPOKEN_OF = lazy(
-    r"(?<!not )(?<!non-)\b(?:ComfyUI[ _-]{1,3}(?:windows[ _-])?portable\b|portable (?:version |install(?:ation)? |build |package |release )?(?:of )?ComfyUI\b)(?! (?:works|runs|is fine))", re.I
-)  # fmt: skip
-"""The same package by its name: its commands are typed in its own folder."""
 PORTABLE = lazy(
     r"(?:[A-Z]:|\.)(?:\\{1,2}[\w .()~@-]{1,60}){0,8}?\\{1,2}python_embedd?ed(?=\\)"
     r"|[A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){0,8}\\{1,2}ComfyUI_windows_portable(?=\\)", re.I
@@ -161,7 +157,3 @@ def portable(flat: str) -> Facts:
         folder += r"\python_embeded" if folder.lower().endswith("portable") else ""
         value = rf"{folder}\python.exe"
         yield Claim("python.executable", value, "paths", HINT)
-    if "portable" in low and "comfyui" in low and SPOKEN_OF.search(flat):
-        value = r".\python_embeded\python.exe"
-        for subject, told in (("python.executable", value), ("os.family", "windows")):
-            yield Claim(subject, told, "paths", GUESS)

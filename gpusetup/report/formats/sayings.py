@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE, TORCH_VERSION
-from gpusetup.messages.torch import IN_PROSE
+from gpusetup.messages.search import Text
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Saying, claims
-from gpusetup.report.text import Text
 
 TORCH = rf"({TORCH_VERSION})(?![\w+]|\.\w)"
 LOCAL = rf"({RELEASE}\+(?:{LABEL}))\b(?!-)"
@@ -25,11 +24,7 @@ LABELS = ("+cpu", "+cu", "+rocm", "+xpu")
 PYTHON = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 DRIVER = rf"({DRIVER_VERSION})"
 IS = r"(?:is|prints?|gives?|shows?|returns?|says)"
-SHOWS = r"(?:(?:it|shows?|says?|said|prints?|reports?|reported|gives?|displays?|outputs?|is|the|that|a|my|cuda|version|release|of|to|be) ?:? ?){1,6}"
-"""Between a program and the version that somebody says it prints."""
 VERSION = r"(?:version|ver\b\.?|版本号?|バージョン|버전|версия)"
-NEEDED = r"(?:最低|至少|需要|要求|必要|最小|최소|필요|требуе|нуж[не]|необходим|минимал|mindest|benötigt|braucht|minim|au moins|nécessit|mínim|requer|requier)"
-"""Before a version that is asked for, not had."""
 NO_CONDITION = "".join(
     rf"(?<!{word}torch\.)"
     for word in (r"assert ", r"assert \(", r"assert\(", "if ", "if not ", "while ")
@@ -50,6 +45,8 @@ AVAILABLE = (
     (("cuda.is_available",), rf"{NO_CONDITION}cuda\.is_available(?:\(\))?\)?\W{{0,12}}(?:(?:returns?|returned|gives?|prints?|is)[: ]{{1,2}})?"),
 )  # fmt: skip
 """What a report's line says of CUDA goes before what a person's session printed."""
+PORTABLE = r"(?<!not )(?<!non-)\b(?:ComfyUI[ _-]{1,3}(?:windows[ _-])?portable\b|portable (?:version |install(?:ation)? |build |package |release )?(?:of )?ComfyUI\b)(?! (?:works|runs|is fine))"
+"""ComfyUI's package for Windows: its commands are typed in its own folder."""
 NAMED_SYSTEMS = (
     "ubuntu",
     "debian",
@@ -82,13 +79,8 @@ ROWS = (
         for answer in ("True|Yes", r"False|No\b")
     ),
     Saying("torch.cuda_available", "torch version", r"PyTorch version(?: \((?:GPU|accelerator)\?\))?: \S{3,40} \((True|False|GPU|CUDA|NA)\)", SURE),
-    Saying("torch.cuda_available", ("num gpus = ", "cuda:", "detected gpu: ", "torch cuda : "), r"\. Num GPUs = [1-9]\d?\. |cuda:\d NVIDIA [\w .-]{3,48} : (?:cudaMallocAsync|native)|Torch detected GPU: NVIDIA|torch cuda : [\d.]{3,9} / is available", USUAL, value=True),
-    Saying("torch.cuda_available", "cuda.is_available", IN_PROSE, HINT, value=False),
     Saying("torch.cuda", ("used to build", "version.cuda", "cuda version", "available: true", "_cuda"), rf"(?=[ctp])(?:\bCUDA used to build PyTorch: |torch\.version\.cuda\)?\W{{1,8}}(?:{IS}\W{{1,4}})?(?:CUDA )?|torch cuda version\W{{1,40}}|\bCUDA: (?:- )?GPU: .{{0,600}}?\bavailable: True (?:- )?version: |py\d\.\d{{1,2}}_cuda(?=\S{{3,9}}_cudnn))(\d{{1,2}}\.\d{{1,2}})", SURE),
-    Saying("torch.cuda", "cuda version", r"(?:used to compile (?:PyTorch|Pytorch binaries)\W{1,4}(?:were compiled with Cuda )?\(?|torch was compiled with |PyTorch has CUDA version=?\s?|use the same CUDA versions\.', '\d{1,2}\.\d{1,2}', ')(\d{1,2}\.\d)\b", USUAL),
     Saying("torch.backend", "cuda used to", r"\bCUDA used to build PyTorch: (?:none|could not collect)", HINT, value="cpu"),
-    Saying("torch.backend", "cpu_", r"\bpy3\.\d{1,2}_cpu_\d\b|(?<![\w-])pytorch[=-]\d[\d.]{2,12}[=-](?:\w[\w.]{0,24}_)?cpu_\w", USUAL, value="cpu"),
-    Saying("torch.installer", "cpu_", r"(?<![\w-])pytorch[=-]\d[\d.]{2,12}[=-](?:\w[\w.]{0,24}_)?cpu_\w", USUAL, value="conda"),
     Saying("torch.hip", "rocm used to", r"\bROCM used to build PyTorch: (\d+\.\d+)", SURE),
     Saying("torch.import_error", "error", r"(?:OSError|ImportError): (\[WinError \d+\].{0,200}?Error loading \S.{0,160}?\.dll|\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
     Saying("python.version", ("python", "파이썬"), rf"(?=[p파])(?:\bPython \d\.\d+\.\d+ \(you have |\bPython-(?=\d\.\d+\.\d)|(?<!different )(?:python|파이썬)[_ ]?{VERSION}(?: \((?:e\.g\.|if)[^)]{{0,24}}\))?\W{{1,24}}(?:python)?\W?){PYTHON}\b(?! Requires-Python)", SURE),
@@ -99,7 +91,6 @@ ROWS = (
     Saying("wanted.torch", "pytorch-", r"\bpytorch-(\d{1,2}\.\d{1,2}\.\d{1,2})-\w{0,24}py3", GUESS),
     Saying("torch.installer", (" install", " create"), r"(pip3?|python\S* -m pip|conda|mamba|micromamba) (?:install|create)\b.{0,80}?[ :'\"](?:py)?torch(?:[-=<>~ '\"]|$)", HINT),
     Saying("python.version", "using ", r"Using C?Python (\d\.\d{1,2}(?:\.\d{1,2})?)(?: (?:environment|interpreter))?", SURE),
-    Saying("python.version", "pytorch-", r"\bpytorch-\d{1,2}\.\d{1,2}\.\d{1,2}-\w{0,24}py(3\.?\d{1,2})", GUESS),
     Saying("python.manager", "uv", r"\buv (?:sync|lock|add|run (?!-[wis]|--(?:with|no-project|isolated|script)))\b|\buv\.lock\b|\[\[?tool\.uv\b", SURE, value="uv project"),
     Saying("python.manager", ("using python", "using cpython", "no solution found", "uv "), r"Using C?Python \d\.\d{1,2}\S* (?:environment|interpreter)|Using CPython \d|No solution found when resolving (?:dependencies|tool|script)|(?:^|[$>#%❯`*-] ?)uv (?:pip (?:install|sync|compile)|sync|add|lock)\b", USUAL, value="uv"),
     Saying("python.bits", "32", r"[/\\]Python3\d{1,2}-32[/\\]|(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-win32(?![\w.-])|(?:temp|lib|bdist)\.win32-(?:cpython-)?\d|\('32bit', '(?:WindowsPE|ELF)?'\)|on Windows \(`win32`\)|struct\.calcsize\(['\"]P['\"]\) ?\* ?8\)?\W{0,12}32\b", USUAL, value=32),
@@ -109,6 +100,8 @@ ROWS = (
     Saying("python.bits", "-bit runtime", r"\((32|64)-bit runtime\)"),
     Saying("os.family", ("] on ", "sys.platform", "you're on"), r"(?:\] on |sys\.platform\W{1,24}|You're on )(win32|windows|linux|darwin|macos)", SURE),
     Saying("os.family", "operating system", r"\bOperating system\W{1,6}(Windows|Linux|mac ?OS)\b", USUAL),
+    Saying("python.executable", "portable", PORTABLE, GUESS, value=r".\python_embeded\python.exe"),
+    Saying("os.family", "portable", PORTABLE, GUESS, value="windows"),
     Saying("os.family", "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
     Saying("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|for the MPS device|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
     Saying("os.family", ("mac", " chip", " m1 ", " m2 ", " m3 ", " m4 ", " m5 "), MAC, GUESS, value="macos"),
@@ -129,7 +122,6 @@ ROWS = (
     Saying("os.jetson", "jetson", r"\b(Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?|Jetson AGX|Jetson(?= (?:board|device|dev|module)|[,.:;]|$))", GUESS),
     Saying("os.jetson", ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
     Saying("os.wsl", "wsl2", r"microsoft-standard-WSL2|\b(?:WSL|wsl)2\b", value=True),
-    Saying("os.wsl", "/usr/lib/wsl", r"/usr/lib/wsl/lib", value=True),
     Saying("os.wsl", "wsl", r"\b(?:Ubuntu|Debian)(?:[ -]\d\d\.\d\d)?(?: LTS)? (?:app )?\(?WSL(?: ?[12])?\b|(?<!not )\b(?:on|in|under|using|inside|my|via|through|with) WSL(?: ?[12])?\b|\b(?:OS|system|platform|environment)\*{0,2}(?: version)?[:=|* ]{1,4}(?:Windows[\w ]{0,6}[/+,( ]{1,3})?WSL\b", HINT, value=True),
     Saying("toolkit.nvcc", "release ", r"Cuda compilation tools, release (\d{1,2}\.\d{1,2})", SURE),
     Saying("toolkit.nvcc", "cuda version", r"(?:detected CUDA version \(|Installed CUDA version |use the same CUDA versions\.', ')(\d{1,2}\.\d{1,2})", SURE),
@@ -141,13 +133,9 @@ ROWS = (
     Saying("driver.library_version", ("libcuda reported version", "nvml library version"), rf"(?:libcuda reported version is|NVML library version): {DRIVER}", USUAL),
     Saying("driver.open_module", "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
     Saying("driver.version", "driver", rf"{ASKED_FOR}|(?=[duirmw])(?:\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}(?:version )?|\b(?:updated|upgraded|installed|downgraded|rolled back|reverted|moved|went)\b[^.\n]{{0,24}}?\bdrivers?\b[^.\d\n]{{0,16}}?\b(?:to|version) (?:version )?)v?{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
-    Saying("driver.version", ("驱动", "驅動", "ドライバ", "드라이버", "драйвер", "treiber", "pilote", "controlador"), rf"{NEEDED}[^\d\n]{{0,40}}\d{{3}}\.\d{{2,3}}|(?:驱动(?:程序)?|驅動(?:程式)?|ドライバー?|드라이버|драйвер(?:а|ы|ов)?|treiber|pilotes?|controlador(?:es)?)(?: ?{VERSION})?[ :|=*`]{{0,5}}v?{DRIVER}(?![\w.+]| ?(?:or |oder |以上|及以上|이상|и выше))", GUESS),
-    Saying("driver.version", "nvidia-smi", rf"(?<!\w)NVIDIA-SMI:? v?{DRIVER}(?![\w.+])(?!\W{{1,40}}(?:Driver|KMD) Version)", HINT),
     Saying("driver.version", "driver", rf"{ASKED_FOR}|(?:(?=[ngmwto])\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?|^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}})((?!450|525|528|580)[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
     Saying("driver.version", "was detected", rf"but\s+version {DRIVER} was detected", HINT),
     Saying("driver.cuda", "found version", r"found version (\d{4,6})\)", SURE),
-    Saying("driver.cuda", "nvidia-smi", rf"\bnvidia-smi`?,? {SHOWS}(\d{{1,2}}\.\d)\b", HINT),
-    Saying("toolkit.nvcc", "nvcc", rf"\bnvcc(?: (?:--version|-V))?`?,? {SHOWS}(\d{{1,2}}\.\d{{1,2}})\b", HINT),
     Saying("driver.cuda", "cuda version: driver", r"unsupported CUDA version: driver (\d{1,2}\.\d)", USUAL),
     Saying("torch.version", LABELS, rf"(?<![\w.-]){LOCAL}{OTHERS}(?:True|False)\b", HINT),
     Saying("torch.cuda_available", LABELS, rf"(?<![\w.-]){RELEASE}\+(?:{LABEL}){OTHERS}(True|False)\b"),

@@ -8,12 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
-from gpusetup.readings.nvidia_smi.query import GPU_HEAD, parse_query
-from gpusetup.readings.nvidia_smi.table import SMI_VERSION, parse_table, row_of
-from gpusetup.readings.nvidia_smi.values import NO_DEVICES, Smi, parse_error
+from gpusetup.readings.nvidia_smi import (
+    GPU_HEAD,
+    NO_DEVICES,
+    SMI_VERSION,
+    Smi,
+    parse_error,
+    parse_query,
+    parse_table,
+    row_of,
+)
 from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
-from gpusetup.report.text import Text
 
 LINES_OF_A_TABLE = 400
 LINES_OF_A_LOG = 6000
@@ -53,8 +60,6 @@ def _table_events(smi: Smi, lines: Sequence[str], source: str) -> Facts:
     if smi.driver_version not in (None, smi.smi_version) and smi.driver_version.count(".") == 1:
         # A program of Linux on Windows' driver, whose versions have two numbers.
         yield Claim("os.wsl", True, source, HINT)
-    if "CUDA UMD Version" in banner:
-        yield Event(kind="new-smi-banner", source=source, text=banner)
     if smi.no_cuda:
         why = {"why": "cuda-err"}
         yield Event(kind="cuda-version-err", values=why, source=source, text=banner)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Facts
-from gpusetup.report.text import Text
 
 NAMES = lazy(
     r"CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|NVIDIA_DRIVER_CAPABILITIES|CUDA_HOME|CUDA_PATH|CUDA_DEVICE_ORDER"
@@ -33,7 +33,7 @@ def surroundings(text: Text) -> Facts:
 def variables(text: Text) -> Facts:
     """Variables of the allow-list.
 
-    >>> from gpusetup.report.text import text_of
+    >>> from gpusetup.report.cleaning.clean import text_of
     >>> next(variables(text_of("$ CUDA_VISIBLE_DEVICES=2 python main.py"))).value
     '2'
     """
@@ -58,6 +58,7 @@ KINDS = (
     ("kubernetes", ("kube", "gpu-operator", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), lazy(r"\bkubectl\b|-n gpu-operator\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}"), USUAL),
     ("podman", ("podman", "libpod"), lazy(r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman"), USUAL),
     ("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to", "-workspace/", "services:"), lazy(rf"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to |(?<![\w/])/(?:vllm|sgl)-workspace/|{COMPOSED}"), USUAL),
+    ("docker", ("@",), lazy(r"\b[\w.-]{1,40}@[0-9a-f]{12}[: ][^$#%>]{0,120}[$#%>]"), USUAL),
     ("singularity", ("singularity", "apptainer"), lazy(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
     ("docker", ("nvidia container", "nvcr.io", "container image", "outside"), lazy(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents|\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
     ("docker", ("docker container", "/workspace/", "/app/", "dist-packages/"), lazy(r"(?=[Ii/])(?:(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang))"), GUESS),
@@ -73,19 +74,9 @@ STARTED = lazy(
 """A container that a person starts, by a command or by a compose file."""
 
 
-PROMPT = lazy(
-    r"^(?:\([\w .-]{1,40}\)\s?){0,3}\[?(?:[\w.-]{1,40}@[0-9a-f]{12})[: ][^$#%>]{0,120}[\])]?\s?[$#%>]\s?"
-)
-"""The prompt of a shell in a container, whose host is named by its id."""
-
-
 def containers(text: Text) -> Facts:
     """The kind of container that the text speaks of, and whether it is given GPUs."""
     flat, low = text.flat[:READ], text.low[:READ]
-    for line in text.lines[:2000]:
-        if "@" in line[:60] and PROMPT.match(line):
-            yield Claim("container.kind", "docker", "prompt")
-            break
     for kind, words, pattern, trust in KINDS:
         if any(word in low for word in words) and (found := pattern.search(flat)):
             source = text.source(found.start())

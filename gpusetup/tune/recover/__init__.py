@@ -20,12 +20,13 @@ from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.oom import is_out_of_memory
-from gpusetup.tune.recover.parts import NORMS, Case, Counted, batch_size, cuts, off_by, part_of
-from gpusetup.tune.recover.undo import Ranks, Undo, ddp_of, named
+from gpusetup.tune.recover.parts import NORMS, Case, Counted, batch_size, cuts, off_by
+from gpusetup.tune.recover.undo import Undo, named
 
 LOG = logging.getLogger("gpusetup.tune")
 RECOMPUTE = "recompute activations (torch.utils.checkpoint), or give it a smaller model or input"
@@ -82,6 +83,7 @@ class Known:
             self.micro = micro
 
 
+Backward = Callable[[torch.Tensor], None]
 KNOWN: weakref.WeakKeyDictionary[torch.nn.Module, Known] = weakref.WeakKeyDictionary()
 
 
@@ -90,13 +92,10 @@ def recover_from_oom(
     batch: Any,
     *,
     model: torch.nn.Module,
-    backward: Callable[[torch.Tensor], None] = lambda loss: loss.backward(),
+    backward: Backward = torch.Tensor.backward,
     reduction: Literal["mean", "sum"] = "mean",
     weight: Callable[[Any], float] | None = None,
     allow: Collection[str] = ("random",),
-    smallest: int = 1,
-    size: Callable[[Any], int] = batch_size,
-    split: Callable[[Any, int, int], Any] | None = None,
     say: Callable[[str], None] = LOG.warning,
 ) -> Recovered:
     """Forward and backward of one batch; on out-of-memory again in micro-batches.
@@ -108,85 +107,60 @@ def recover_from_oom(
 
     What splitting would change is refused unless `allow` names it: `batchnorm` (statistics over a
     part differ from those over the batch), `random` (dropout draws other masks; allowed, and said).
-    Under DistributedDataParallel every rank must call this for every batch: the backward runs
-    without synchronisation, the ranks agree that all have succeeded, and only then gradients are
-    averaged.
+    Several ranks are refused: one that splits its batch would leave the others waiting.
 
-    Raises CannotRecover from the original error if `smallest` does not fit either or splitting
+    Raises CannotRecover from the original error if one sample does not fit either or splitting
     is refused, and lets every other error through; gradients are then as they were before the call.
     """
-    ranks = Ranks(ddp_of(model))
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        raise UsageError(
+            "Several ranks train: one that splits its batch would leave the others waiting",
+            hint="use a smaller batch and gradient accumulation; `gpusetup plan` says which fits",
+        )
     undo = Undo(model)
-    with ranks.alone():
-        try:
-            count = size(batch)
-            if count < 1:
-                raise UsageError("The batch is empty", hint="leave it out")
-
-            def cut(start: int, stop: int) -> Any:
-                if split is not None:
-                    return split(batch, start, stop)
-                return part_of(batch, start, stop, count)
-
-            case = Case(step=step, cut=cut, sums=reduction == "sum", weight=weight)
-            one = _Attempts(case, batch, count, undo, backward)
-            one.known = KNOWN.setdefault(model, one.known)
-            done = one.until_it_fits(model, allow, smallest, say)
-        except BaseException:
-            undo.everything()
-            ranks.agreed(failed=True)
-            raise
-        others = ranks.agreed(failed=False)
-        if others:
-            undo.everything()
-            raise CannotRecover(f"{others} other rank{'s' if others > 1 else ''} could not recover")
-        undo.nothing()
-    ranks.average()
+    try:
+        if not (count := batch_size(batch)):
+            raise UsageError("The batch is empty", hint="leave it out")
+        sums = reduction == "sum"
+        case = Case(step=step, batch=batch, count=count, sums=sums, weight=weight)
+        done = _Attempts(case, model, undo, backward).until_it_fits(allow, say)
+    except BaseException:
+        undo.everything()
+        raise
+    undo.nothing()
     return done
 
 
 class _Attempts:
     """One batch, tried in smaller and smaller parts."""
 
-    def __init__(
-        self,
-        case: Case,
-        batch: Any,
-        count: int,
-        undo: Undo,
-        backward: Callable[[torch.Tensor], None],
-    ) -> None:
-        self.case, self.batch, self.count = case, batch, count
-        self.undo, self.backward, self.known = undo, backward, Known()
+    def __init__(self, case: Case, model: torch.nn.Module, undo: Undo, backward: Backward) -> None:
+        self.case, self.model, self.undo, self.backward = case, model, undo, backward
+        self.count, self.known = case.count, KNOWN.setdefault(model, Known())
         self.told: list[Counted] = []
+        self.drawn = False
 
-    def until_it_fits(
-        self,
-        model: torch.nn.Module,
-        allow: Collection[str],
-        smallest: int,
-        say: Callable[[str], None],
-    ) -> Recovered:
+    def until_it_fits(self, allow: Collection[str], say: Callable[[str], None]) -> Recovered:
         undo, before = self.undo, self.known.micro
         micro, attempts = self.known.starts(self.count), 0
         if micro < self.count:
-            _refuse(what_differs(model, allow), None)
+            _refuse(what_differs(self.model, allow), None)
         while True:
             attempts += 1
             loss, problem = self.attempt(micro)
-            undo.look_at_random()
-            if undo.random_moved and "random" not in allow and (micro < self.count or problem):
+            self.drawn |= undo.state.drawn()
+            if self.drawn and "random" not in allow and (micro < self.count or problem):
                 _refuse(["the step draws random numbers (dropout?)"], problem)
             if problem is None:
                 break
             undo.attempt()
-            _refuse(what_differs(model, allow), problem)
-            if micro <= smallest:
-                said = f"Not even {micro} of {self.count} samples fit"
+            _refuse(what_differs(self.model, allow), problem)
+            if micro == 1:
+                said = f"Not even 1 of {self.count} samples fit"
                 raise CannotRecover(said, hint=RECOMPUTE) from problem
             problem = None  # nothing of the failed attempt is held while the next one runs
-            micro = max(smallest, -(-micro // 2))
-        differs = self.differs(model) if micro < self.count else []
+            micro = -(-micro // 2)
+        differs = self.differs() if micro < self.count else []
         self.known.learn(micro, self.count, attempts > 1)
         if attempts > 1 and (before is None or micro < before):
             same = f"but {'; '.join(differs)}" if differs else "with the same gradient"
@@ -214,7 +188,7 @@ class _Attempts:
                     raise
                 raise CannotRecover(
                     f"The step fails on a part of the batch: {type(problem).__name__}: {problem}",
-                    hint="it must take any number of samples; `smallest=` keeps the parts larger",
+                    hint="it must take any number of samples",
                 ) from problem
             one: BaseException | None = problem
             while one is not None:
@@ -223,12 +197,11 @@ class _Attempts:
             return None, problem.with_traceback(None)
 
     def whole(self) -> torch.Tensor:
-        loss = self.case.loss(self.batch)
+        loss = self.case.loss(self.case.batch)
         if not self.known.checked:
             self.undo.check(loss)
             self.known.checked = True
-        with self.undo.steps_refused():
-            self.backward(loss)
+        self.undo.backward(self.backward, loss)
         return loss.detach()
 
     def in_parts(self, micro: int) -> torch.Tensor:
@@ -243,8 +216,7 @@ class _Attempts:
             total += weight
             self.undo.check(loss)
             counted = loss * (weight / expected)
-            with self.undo.steps_refused():
-                self.backward(counted)
+            self.undo.backward(self.backward, counted)
             losses.append(counted.detach())
         if not losses:
             raise CannotRecover("Nothing in the batch counts", hint="leave the batch out")
@@ -253,22 +225,22 @@ class _Attempts:
             self.undo.rescale(factor)
         return torch.stack(losses).sum() * factor
 
-    def differs(self, model: torch.nn.Module) -> list[str]:
+    def differs(self) -> list[str]:
         """Everything in which the parts do not train as the whole does, in words."""
         uneven = self.case.uneven(self.told)
-        differs = [*what_differs(model), *uneven]
-        hooked = [name for name, one in model.named_parameters() if one._backward_hooks]
+        differs = [*what_differs(self.model), *uneven]
+        hooked = [name for name, one in self.model.named_parameters() if one._backward_hooks]
         if hooked:
             differs.append(f"a hook works on the gradient of each part ({named(hooked)})")
-        if self.undo.random_moved:
+        if self.drawn:
             differs.append("random numbers are drawn for each part (dropout?)")
-        if changed := self.undo.buffers.changed():
+        if changed := self.undo.state.changed():
             differs.append(f"buffers are updated once for each part ({named(changed)})")
-        if not uneven and (found := self.checked(model)):
+        if not uneven and (found := self.checked()):
             differs.append(found)
         return differs
 
-    def checked(self, model: torch.nn.Module) -> str | None:
+    def checked(self) -> str | None:
         """Whether loss and gradient of some samples are those of their halves: tried at the first
         batch that is split, the second, the fourth and so on, each time on other samples."""
         code = getattr(self.case.step, "__code__", None)
@@ -277,7 +249,7 @@ class _Attempts:
         if calls & (calls - 1) == 0 and found is None and micro <= self.count:
             start = calls.bit_length() * micro % (self.count - micro + 1)
             with self.undo.as_now():
-                found = off_by(self.case, start, micro, model)
+                found = off_by(self.case, start, micro, self.model)
         self.known.checks[code] = calls, found
         return found
 

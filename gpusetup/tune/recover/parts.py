@@ -44,7 +44,8 @@ def batch_size(batch: Any) -> int:
         return sizes.pop()
     told = f"parts of several sizes, {sorted(sizes)}" if sizes else "no tensor with a dimension"
     raise UsageError(
-        f"The batch cannot be split: it has {told}", hint="give `size=` and `split=` yourself"
+        f"The batch cannot be split: it has {told}",
+        hint="give a list of samples, and make the batch of them in `step`",
     )
 
 
@@ -54,28 +55,7 @@ def part_of(batch: Any, start: int, stop: int, size: int) -> Any:
     >>> part_of({"x": [1, 2, 3], "name": "train"}, 1, 3, 3)
     {'x': [2, 3], 'name': 'train'}
     """
-
-    def cut(one: Any) -> Any:
-        return part_of(one, start, stop, size)
-
-    if _is_tensor(batch):
-        return batch[start:stop] if len(batch.shape) and batch.shape[0] == size else batch
-    if isinstance(batch, Mapping):
-        same = {} if type(batch) is dict else copy.copy(batch)  # a tokenizer's batch stays one
-        for key, one in batch.items():
-            same[key] = cut(one)  # type: ignore[index]
-        return same
-    if isinstance(batch, tuple):
-        parts = [cut(one) for one in batch]
-        return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)
-    if isinstance(batch, list):
-        if _holds_samples(batch):
-            return batch[start:stop] if len(batch) == size else batch
-        return [cut(one) for one in batch]
-    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        names = [field.name for field in dataclasses.fields(batch) if field.init]
-        return dataclasses.replace(batch, **{name: cut(getattr(batch, name)) for name in names})
-    return batch
+    return _over(batch, lambda column: column[start:stop] if len(column) == size else column)
 
 
 def cuts(size: int, micro: int) -> list[tuple[int, int]]:
@@ -87,24 +67,36 @@ def cuts(size: int, micro: int) -> list[tuple[int, int]]:
     return [(start, min(size, start + micro)) for start in range(0, size, micro)]
 
 
-def _is_tensor(one: Any) -> bool:
-    return hasattr(one, "shape") and hasattr(one, "__getitem__")
+def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
+    """The same nest, with `column` of each tensor, array and list of samples in it."""
+    if len(getattr(batch, "shape", ())) or (isinstance(batch, list) and _holds_samples(batch)):
+        return column(batch)
+    if isinstance(batch, Mapping):
+        same: Any = copy.copy(batch)  # a tokenizer's batch stays one
+        for key, one in batch.items():
+            same[key] = _over(one, column)
+        return same
+    if isinstance(batch, list | tuple):
+        parts = [_over(one, column) for one in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        given = [field.name for field in dataclasses.fields(batch) if field.init]
+        return dataclasses.replace(
+            batch, **{name: _over(getattr(batch, name), column) for name in given}
+        )
+    return batch
 
 
 def _sizes(batch: Any) -> set[int]:
     """What the parts of a batch say: nothing, its size, or several that contradict."""
-    if _is_tensor(batch):
-        return {int(batch.shape[0])} if len(batch.shape) else set()
-    if isinstance(batch, list) and _holds_samples(batch):
-        return {len(batch)}
-    inner: Any = ()
-    if isinstance(batch, Mapping):
-        inner = batch.values()
-    elif isinstance(batch, list | tuple):
-        inner = batch
-    elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        inner = [getattr(batch, field.name) for field in dataclasses.fields(batch)]
-    return set[int]().union(*map(_sizes, inner))
+    sizes = set[int]()
+
+    def seen(column: Any) -> Any:
+        sizes.add(len(column))
+        return column
+
+    _over(batch, seen)
+    return sizes
 
 
 def _holds_samples(batch: list[Any]) -> bool:
@@ -114,23 +106,20 @@ def _holds_samples(batch: list[Any]) -> bool:
     >>> _holds_samples(["a", "b"]), _holds_samples([{"boxes": 1}]), _holds_samples([["a"], ["b"]])
     (True, True, False)
     """
-    shapes = [tuple(one.shape) for one in batch if _is_tensor(one)]
-    pictures = [shape for shape in shapes if len(shape) == 3 and shape[0] in CHANNELS]
-    if len(batch) > 1 and len(pictures) == len(batch):
-        return True
-    if batch and all(isinstance(one, Mapping) for one in batch):
-        return True
-    return bool(batch) and len(set[int]().union(*map(_sizes, batch))) != 1
+    shapes = [tuple(getattr(one, "shape", ())) for one in batch]
+    pictures = len(batch) > 1 and all(len(one) == 3 and one[0] in CHANNELS for one in shapes)
+    targets = all(isinstance(one, Mapping) for one in batch)
+    return bool(batch) and (pictures or targets or len(set[int]().union(*map(_sizes, batch))) != 1)
 
 
 # --- what a loss is a mean over -----------------------------------------------------------------
 
 LABELS = (functional.cross_entropy, functional.nll_loss)
-WATCHED: frozenset[Callable[..., Any]] = frozenset((
-    *LABELS, functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss,
-    functional.huber_loss, functional.binary_cross_entropy, functional.kl_div,
-    functional.binary_cross_entropy_with_logits, functional.soft_margin_loss,
-))  # fmt: skip
+MEANS = (
+    functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss,
+    functional.binary_cross_entropy, functional.binary_cross_entropy_with_logits,
+)  # fmt: skip
+"""Of their elements."""
 
 
 class Counted(Frozen):
@@ -161,7 +150,7 @@ class Watching(TorchFunctionMode):  # type: ignore[misc]
             return result
         if isinstance(result, torch.Tensor):
             self.rough |= result.dtype in (torch.float16, torch.bfloat16)
-        if func in WATCHED and getattr(result, "requires_grad", False):
+        if func in LABELS + MEANS and getattr(result, "requires_grad", False):
             divisor = _divisor(func, args, kwargs or {})
             self.seen += [] if divisor is None else [divisor]
         return result
@@ -173,11 +162,9 @@ def _divisor(func: Any, args: Any, kwargs: Any) -> torch.Tensor | float | None:
     bound.apply_defaults()
     said = bound.arguments
     scores, target = said["input"], said["target"]
-    if said.get("reduction") == "batchmean":
-        return float(scores.shape[0])
-    if said.get("reduction") != "mean":
+    if said["reduction"] != "mean":
         return None
-    if func not in LABELS:
+    if func in MEANS:
         return float(torch.broadcast_shapes(scores.shape, target.shape).numel())
     if target.is_floating_point():  # probabilities: the samples
         return float(target.numel() / scores.shape[1 if scores.dim() > 1 else 0])
@@ -194,8 +181,8 @@ class Case(Frozen):
     """What is asked of each part."""
 
     step: Callable[[Any], torch.Tensor]
-    cut: Callable[[int, int], Any]
-    """The part from one sample to another."""
+    batch: Any
+    count: int
     sums: bool
     weight: Callable[[Any], float] | None
 
@@ -210,7 +197,7 @@ class Case(Frozen):
 
     def part(self, start: int, stop: int, told: list[Counted]) -> tuple[torch.Tensor, float]:
         """A part's loss, and how much it counts; `told` hears what it was a mean over."""
-        part = self.cut(start, stop)
+        part = part_of(self.batch, start, stop, self.count)
         with Watching() as seen:
             loss = self.loss(part)
         divisors = tuple(float(one) for one in seen.seen)

@@ -56,7 +56,7 @@ def _operators(torch: Any) -> Dict[str, Any]:
 SOURCES = {
     "operators": Source(_operators, 8, 56.0, len(LENGTHS) * len(NUMBERS)),
     "optimizers": Source(
-        lambda torch: of_optimizers.entries(loading.optimizers(torch)), 2, 8.0, 24
+        lambda torch: of_optimizers.entries(loading.optimizers(torch)), 12, 8.0, 24
     ),
 }
 

@@ -139,6 +139,23 @@ def overlaps(x: Any) -> bool:
     return any(step == 0 and length > 1 for step, length in zip(x.stride(), x.shape))
 
 
+def nearby(torch: Any, call: Call, turn: int, alike: bool) -> Call:
+    """Numbers smaller by up to a sixteenth; what is alike stays so, if that is asked for."""
+    made = torch.Generator().manual_seed(turn)
+
+    def near(x: Any) -> Any:
+        if x.layout != torch.strided or not x.is_floating_point() or overlaps(x):
+            return x
+        share = (x.detach().double() * (1234.5678 / turn)).remainder(1.0)
+        if not alike:
+            share = torch.rand(tuple(x.shape), generator=made, dtype=torch.float64)
+        factor = 1 - share / 16
+        y = placed(torch, x.detach(), "cpu").mul_(factor.to(x.dtype))
+        return y.requires_grad_(x.requires_grad)
+
+    return replaced(torch, call, near)
+
+
 def answered(
     torch: Any,
     run: Any,

@@ -8,6 +8,7 @@ Where whole numbers or flags of the exact answer change with that, they are not 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import warnings
 from math import inf, sqrt
@@ -26,8 +27,7 @@ from .calls import (
     fresh,
     in_float64,
     laid_out,
-    overlaps,
-    placed,
+    nearby,
     replaced,
     tensors_of,
 )
@@ -38,8 +38,10 @@ from .ways import Asking, NoWay, Way, directly
 
 STEPS = (1.0, 1.3, 0.7)
 """Roundoffs by which arguments are moved, all of one call by one of them, each up or down."""
-AGAIN, FURTHER = 8, (2.0, 1.0, 3.0, 1.3, 2.0)
-"""So many further moved answers judge what misses the first limit."""
+FURTHER = (2.0, 1.0, 3.0)
+"""Moves that judge what misses the first limit."""
+APART = (1.5, -1.5)
+"""Then one argument is moved up and the next down: of many quotients each may jump."""
 NO_WAY = (
     "invalid combination of arguments",
     "unexpected keyword argument",
@@ -74,12 +76,14 @@ class Question:
         self.once = self.once and not shares
         self.moves_by = ROUNDOFF["float32"] if self.once else self.u
         """By how much arguments are moved: by less, if all is computed in float32."""
-        self.room = ROOM.get(entry.name, 1.0) * entry.room * (4.0 if shares else 1.0)
+        self.room = ROOM.get(entry.name, 1.0) * (4.0 if shares else 1.0)
         given = tensors_of(torch, (call.given, call.options))
         self.height_given = max(map(greatest, given), default=0.0)
         """The greatest size of an argument. Its exponential may be past the end of the format."""
         longest = max((n for x in given for n in x.shape), default=1)
-        if self.dtype in HALVES:
+        if not getattr(entry, "sums", True):
+            longest = 1
+        elif self.dtype in HALVES:
             longest = max((most_alike(x) for x in given if x.dtype == torch.int64), default=0)
         self.many = 2.0 * (1 + sqrt(longest) / 8) if longest else 1.0
         """What is added up may be rounded so often; half precision, what meets at one place."""
@@ -121,13 +125,14 @@ class Question:
 
         with in_float64(self.torch):
             wide = fresh(self.torch, self.wide)
-            found = answered(self.torch, self.run, wide, drawn, self.unique)
-            again = self._again() if self.by_fractions else []
-            if len(again) == len(found.outputs):
-                found = found._replace(
-                    outputs=[self._widest(x, y) for x, y in zip(found.outputs, again)]
-                )
+            return self._widened(answered(self.torch, self.run, wide, drawn, self.unique))
+
+    def _widened(self, found: Answer) -> Answer:
+        """Of whole numbers, what float64 makes of them where it tells."""
+        again = self._again() if self.by_fractions else []
+        if len(again) != len(found.outputs):
             return found
+        return found._replace(outputs=[self._widest(x, y) for x, y in zip(found.outputs, again)])
 
     def _again(self) -> List[Any]:
         """What float64 makes of whole numbers; nothing where they are taken as bits."""
@@ -158,10 +163,10 @@ class Question:
             return drawn.to(torch.complex64).to(y.dtype)
         return drawn.to(torch.float32 if low.is_complex else low).to(y.dtype)
 
-    def moved(self, step: float, alike: bool = False) -> Answer:
+    def moved(self, step: float, alike: bool = False, apart: bool = False) -> Answer:
         """The exact answer of arguments that are each up or down by about a roundoff; those that
         are `alike` stay so."""
-        torch = self.torch
+        torch, turns = self.torch, itertools.count()
         whole = getattr(torch, self.dtype) if self.dtype in WHOLE else None
 
         def number(option: Any) -> Any:
@@ -175,6 +180,8 @@ class Question:
                 return x
             if alike:
                 signs = (x.detach().abs() * 12345.678).remainder(1.0) > 0.5
+            elif apart:
+                signs = torch.full(tuple(x.shape), next(turns) % 2)
             else:
                 signs = torch.randint(0, 2, tuple(x.shape), generator=self.made)
             size = step * self.moves_by
@@ -214,11 +221,13 @@ class Question:
         return Answer(*[[None if x is None else x.cpu() for x in part] for part in found])
 
     def is_right(self, way: Way, layout: str, learns: bool) -> bool:
-        """Whether torch's own float64 is right in this form."""
+        """Whether torch's own float64 answers the same in this form, or, directly, once more: what
+        reads memory that nothing was written to does not."""
         torch = self.torch
         try:
             with in_float64(torch):
                 found = self.by(way, self.wide, layout, learns and bool(self.upstream))
+                found = self._widened(found)
         except Exception:
             return False
         pairs = [*zip(found.outputs, self.exact.outputs)]
@@ -271,9 +280,9 @@ def judged(question: Question, target: Target) -> Part:
     if part.worst > 1:
         part = _close(question, target, [target.of(each) for each in question.moved_answers()])
     if part.worst > 1 and question.moves:
-        for step in FURTHER[: AGAIN - len(question.moves)]:
+        for place, step in enumerate((FURTHER + APART) * (len(question.moves) <= len(STEPS))):
             with contextlib.suppress(Exception):
-                question.moves.append(question.moved(step))
+                question.moves.append(question.moved(step, apart=place >= len(FURTHER)))
         part = _close(question, target, [target.of(each) for each in question.moves])
     return part
 
@@ -333,31 +342,14 @@ def compared(torch: Any, device: str, asked: Any) -> List[Part]:
         if all(part.worst <= 1 for part in parts):
             return parts
         whole = any(part.worst > 1 and not part.allowed for part in parts)
-        calls = [_nearby(torch, asked.call, turn, whole) for turn in (1, 2)]
-        nearby = [list(_once(torch, device, asked, call)) for call in calls]
-        if all(any(part.worst > 1 for part in each) for each in nearby):
+        calls = [nearby(torch, asked.call, turn, whole) for turn in (1, 2)]
+        others = [list(_once(torch, device, asked, call)) for call in calls]
+        if all(any(part.worst > 1 for part in each) for each in others):
             return parts
         again = list(_once(torch, device, asked, asked.call))
         if any(part.worst > 1 for part in again):
             return [part for part in parts if part.worst <= 1]
     return parts
-
-
-def _nearby(torch: Any, call: Call, turn: int, alike: bool) -> Call:
-    """Other numbers by up to a thirtieth; what is alike stays so, if that is asked for."""
-    made = torch.Generator().manual_seed(turn)
-
-    def near(x: Any) -> Any:
-        if x.layout != torch.strided or not x.is_floating_point() or overlaps(x):
-            return x
-        share = (x.detach().double() * (1234.5678 / turn)).remainder(1.0)
-        if not alike:
-            share = torch.rand(tuple(x.shape), generator=made, dtype=torch.float64)
-        factor = 1 + (share - 0.5) / 16
-        y = placed(torch, x.detach(), "cpu").mul_(factor.to(x.dtype))
-        return y.requires_grad_(x.requires_grad)
-
-    return replaced(torch, call, near)
 
 
 def _once(torch: Any, device: str, asked: Any, call: Call) -> Iterator[Part]:
@@ -379,5 +371,5 @@ def _once(torch: Any, device: str, asked: Any, call: Call) -> Iterator[Part]:
                 raise
             parts = [holds(said, False, first_line(problem))]
         wrong = any(part.worst > 1 for part in parts)
-        if not (wrong and said) or question.is_right(way, layout, learns):
+        if not wrong or question.is_right(way, layout, learns):
             yield from parts

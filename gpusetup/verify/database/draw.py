@@ -71,7 +71,6 @@ class Own(NamedTuple):
     by_threads: bool = False
     """Whether each thread of a CPU rounds its share, so that several round more than once."""
     learns: bool = True
-    room: float = 1.0
 
     @property
     def often(self) -> int:
@@ -138,12 +137,13 @@ def _numbers(draw: Draw, x: Any, kind: str) -> Any:
         return torch.full_like(x, float(x.reshape(-1)[0]))
     if kind == "negative":
         return -x.abs()
-    if kind == "large":  # of fractions, float32 ends within what many answers are computed by
-        return x
     if kind == "steps":
         count = torch.arange(x.numel(), dtype=torch.float64) % draw.choice((3, 17, 127))
         return (count.reshape(x.shape) - 1).to(x.dtype)
     y = x.contiguous().clone()
+    if kind == "large":  # one decides, far above the others; more would leave the range
+        y.view(-1)[draw.choice((-1, -1, 0))] = 16.0
+        return y
     for value in SPECIAL:
         y.view(-1)[draw.chance.randrange(y.numel())] = value
     return y

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 import zlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .calls import WHOLE, Call, plain, replaced
+from .calls import WHOLE, Call, nearby, plain, replaced, tensors_of
 from .draw import Draw, grown, numbered
 from .forms import Question
-from .loading import Database, kept_chance, seeded
+from .loading import Database, kept_chance, larger, seeded
 from .rules import BY_SIGN, HALVES, LEFT_OUT, NO_GRADIENT, reason
+from .targets import kind_of
 from .ways import WAYS, Way, directly, in_place, into_out
 
 
@@ -26,8 +28,6 @@ class Entry(NamedTuple):
     """Whether all that it answers is. Else what its gradients are taken of is compared alone."""
     listed: bool = False
     """Whether it takes lists of tensors."""
-    room: float = 1.0
-    """By so much more than others it may be off."""
 
     @property
     def varies(self) -> bool:
@@ -116,9 +116,8 @@ class Entry(NamedTuple):
             return False
         return getattr(torch, dtype) in self.info.supported_backward_dtypes(kind)
 
-    def calls(self, torch: Any, device: str, dtype: str, seed: int) -> Iterator[Call]:
+    def calls(self, torch: Any, learns: bool, dtype: str, seed: int) -> Iterator[Call]:
         """Its samples, made on the CPU; the same seed gives the same."""
-        learns = self.learns(torch, device, dtype)
         with kept_chance(torch):
             seeded(torch, seed)
             # Not `sample_inputs`: that sets one seed before each sample.
@@ -127,6 +126,23 @@ class Entry(NamedTuple):
                 given = (sample.input, *sample.args)
                 yield Call(given, dict(sample.kwargs), sample.output_process_fn_grad)
 
+    def larger_calls(self, torch: Any, *more: Any) -> List[Call]:
+        """Its samples in other lengths, as far as it has some."""
+        found: List[Call] = []
+        made = 0
+        # Some lengths stand in the samples themselves, and others do not fit to these.
+        with larger(), contextlib.suppress(Exception):
+            for call in self.calls(torch, *more):
+                given = tensors_of(torch, (call.given, call.options))
+                count = sum(x.numel() for x in given)
+                made += count
+                if made > LONGEST // 4:
+                    break
+                # Kernels believe places, and read past an argument that is shorter than those say.
+                if count <= MOST // 2 and all(kind_of(x) != "whole" for x in given):
+                    found.append(call)
+        return found
+
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
         """The call of a turn, in its form as far as it has an answer in that."""
         formats = self.formats(torch, device)
@@ -134,18 +150,21 @@ class Entry(NamedTuple):
             return None
         dtype = formats[turn % len(formats)]
         number = zlib.crc32(f"{seed}:{self.name}".encode())
-        key = (self.name, device, dtype, number)
+        large = turn // 2 % 2 == 1 and dtype not in (*HALVES, *WHOLE)
+        key = (self.name, device, dtype, number, large)
         if key not in MADE:
-            if len(MADE) > 8:
+            if len(MADE) > 16:
                 MADE.clear()
-            MADE[key] = list(self.calls(torch, device, dtype, number))
+            asked = torch, self.learns(torch, device, dtype), dtype, number
+            MADE[key] = (large and self.larger_calls(*asked)) or list(self.calls(*asked))
         calls = MADE[key]
         if not calls:
             return None
         draw = Draw(torch, self.name, seed, turn)
         call = draw.choice(calls)
         if self.varies:
-            most = MOST if self.of_single_numbers or dtype in HALVES else LONGEST
+            most = SHORTEST if dtype in HALVES else LONGEST
+            most = MOST if self.of_single_numbers else most
             longer, kind = grown(draw, call, most), draw.form.numbers
             if kind == "large" and dtype in WHOLE and self.counts_up(torch, longer):
                 kind = ""
@@ -155,8 +174,11 @@ class Entry(NamedTuple):
                 made = self.within(torch, numbered(draw, made, kind, dtype))
             fit = (one for one in (made, longer) if not self.leaves_range(torch, one, dtype))
             call = next(fit, call)
+        elif turn % 2:
+            call = nearby(torch, call, 1 + turn % 7, turn // 4 % 2 == 0)
         if self.listed:
-            call = many(torch, grown(draw, call, MOST), draw.choice((1, 1, 8)))
+            times = draw.choice((1, 1, 8))
+            call = many(torch, grown(draw, call, 8 * MOST // times), times)
         return draw.question(self, dtype, call)
 
     def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
@@ -178,10 +200,10 @@ class Entry(NamedTuple):
             yield form.way if way is not directly else "", way, layout, learns
 
 
-MOST, LONGEST = 2**14, 2**20
-"""Numbers of one tensor; of reductions, which take longer rows but in half precision, where a sum
-leaves the range."""
-MADE: Dict[Tuple[str, str, str, int], List[Call]] = {}
+MOST, LONGEST, SHORTEST = 2**14, 2**20, 2**8
+"""Numbers of one tensor; of reductions, which take longer rows but in half precision, where some
+add one number after the other."""
+MADE: Dict[Tuple[Any, ...], List[Call]] = {}
 """The samples of the entries that were asked last."""
 TURNS = (
     *("float32", "bfloat16", "complex64", "float32", "float16", "int64", "float32", "int32"),

@@ -42,7 +42,8 @@ def form(turn: int) -> Form:
     """
     return Form(
         LENGTHS[turn % len(LENGTHS)],
-        NUMBERS[turn % len(NUMBERS)],
+        # Among so many like numbers one more or less is not seen.
+        "large" if turn % (2 * len(LENGTHS)) == 5 else NUMBERS[turn % len(NUMBERS)],
         LAYOUTS[turn % len(LAYOUTS)] if turn // 8 % 2 else LAYOUTS[(turn // 3) % len(LAYOUTS)],
         WAYS[(turn + turn // 8) % len(WAYS)],
     )

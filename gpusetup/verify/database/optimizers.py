@@ -23,10 +23,8 @@ SHAPES = ((1,), (31,), (33,), (41, 25), (9000,), (129,), (7,))
 """Around the widths of vectors; the fourth is transposed."""
 MANY = 75
 """More tensors than one call of a kernel on lists takes."""
-COUNTING = 4.0
-"""Forms that count their steps in a tensor take 1 less a power of nearly 1 in float32."""
 RIGHT_FUSED_SGD = (2, 15)
-SIZE = 0.05
+SIZE = 0.01
 """Of the parameters, so that a step is seen beside them."""
 
 
@@ -51,9 +49,8 @@ class OptimizerEntry(NamedTuple):
         # Two together, as torch's database does not have them.
         options = {**draw.choice(found), **draw.choice(found)}
         call = Call((values(SIZE), [values(1.0) for _ in range(STEPS)]), options, lambda x: x)
-        room = COUNTING if dtype == "float32" else 1.0
         forms = self.forms(torch, device.partition(":")[0], dtype)
-        trial = Trial(self.name, self.info, shapes, room, forms)
+        trial = Trial(self.name, self.info, shapes, forms)
         return draw.question(trial, dtype, call)
 
     def forms(self, torch: Any, kind: str, dtype: str) -> Tuple[str, ...]:
@@ -75,9 +72,10 @@ class Trial(NamedTuple):
     name: str
     info: Any
     shapes: Tuple[Tuple[int, ...], ...]
-    room: float
     forms: Tuple[str, ...]
     """Those that this optimizer has here."""
+    sums: bool = False
+    """Each number is trained by itself, however long its tensor is."""
 
     def run(self, *given: Any, **options: Any) -> List[Any]:
         plain = {"foreach": False} if "foreach" in self.info.supported_impls else {}

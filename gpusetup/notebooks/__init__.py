@@ -1,1 +1,0 @@
-"""gpusetup in a notebook: the magic `%gpusetup`, and where notebooks run."""

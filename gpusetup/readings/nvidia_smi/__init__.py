@@ -1,1 +1,0 @@
-"""What `nvidia-smi` prints, in all its forms."""
