@@ -34,7 +34,7 @@ def pages() -> Iterator[tuple[str, str]]:
 def page(row: Cause) -> Iterator[str]:
     from finding_pages import cell, said_of, title_of
 
-    said = [cell(one.message) for one in said_of(row.id)]
+    said = [cell(one.message) for one in said_of(row.id)[:3]]
     title = title_of(row)
     yield f"# {cell(title) if said else title}\n\n"
     name, why = f"{row.name}. " if said else "", row.means.split(". ")[0].rstrip(".")
