@@ -194,17 +194,6 @@ class Recipe(Frozen):
         parts += [f"SP={self.sp}"] * (self.sp > 1)
         return " + ".join(parts) or "vanilla"
 
-    @classmethod
-    def parse(cls, text: str) -> Recipe:
-        """Read what `str` wrote.
-
-        >>> Recipe.parse("Env + SP=4") == Recipe(env=True, sp=4)
-        True
-        """
-        words = text.split(" + ")
-        sp = next((int(word[3:]) for word in words if word.startswith("SP=")), 1)
-        return cls(offload="Offload" in words, sp=sp, env="Env" in words)
-
 
 def samples(job: Job, recipe: Recipe) -> int:
     """Sequences of one micro-batch: the batch over the data-parallel groups."""
