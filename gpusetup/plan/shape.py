@@ -7,11 +7,8 @@ from gpusetup.model.frozen import Frozen
 DENOISERS = ("flux", "unet", "cogvideox", "wan", "hunyuan-video", "ltx-video", "mochi")
 """Families whose samples have as many tokens as the image or video has patches."""
 
-BERTS = (
-    "bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta", "deberta-v2", "ernie",
-    "mpnet", "distilbert",
-)  # fmt: skip
-ENCODERS = (*BERTS, "modernbert")
+ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta", "deberta-v2",
+            "ernie", "mpnet", "distilbert", "modernbert")  # fmt: skip
 """Families that read a text whole, and are fine-tuned with a classifier."""
 TRANSLATORS = ("t5", "bart")
 """Families of two stacks, which write a text for another."""
