@@ -29,12 +29,10 @@ EXAMPLES = (
 HOW = (
     "strategy", "optimizer", "dtype", "amp", "quantize", "lora",
     "tensor_parallel", "pipeline_parallel", "context_parallel",
-    "expert_parallel",
 )  # fmt: skip
 """Options that are fields of a job."""
 PARALLEL = {
     "--tp": "tensor_parallel", "--pp": "pipeline_parallel", "--cp": "context_parallel",
-    "--ep": "expert_parallel",
 }  # fmt: skip
 FROZEN = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
 OFFLOADED = ("optimizer", "checkpoints")
@@ -98,7 +96,6 @@ def configure(parser: ArgumentParser) -> None:
         (how, "--tp", int, "N", "tensor parallelism"),
         (how, "--pp", int, "N", "pipeline parallelism"),
         (how, "--cp", int, "N", "context parallelism"),
-        (how, "--ep", int, "N", "expert parallelism"),
         (answer, "--cells", str, "CSV", "answer every row of a file, as JSON"),
     ):
         dest = PARALLEL.get(flag, flag[2:].replace("-", "_"))

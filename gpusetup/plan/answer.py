@@ -43,8 +43,6 @@ def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]
         yield f"encoders of text and the VAE ({beside}) are not counted: encode the data before"
     yield from assumed(question, decision)
     yield from of_machine(decision, place)
-    if decision.shown.memory.moment == "loading":
-        yield "the highest moment is before the first step: every GPU holds the whole model"
     if decision.fits and not decision.measured and (kind := doubt(job, decision.shown.recipe)):
         yield kind
     yield from left_open(question, decision, place)

@@ -82,7 +82,7 @@ def doubt(job: Job, recipe: Recipe) -> str | None:
     rows = (
         (job.shape.kind == "unet",  # whose levels have widths of their own
          f"the layers of {job.shape.name} are a rough picture, compared with no measurement"),
-        (job.shape.tower and job.lora is None and job.trained_layers is None,
+        (job.shape.tower and job.lora is None,
          "what the tower of images keeps is not counted: LoRA leaves it out"),
         (on_host and not is_standard(job), f"runs with parts on the host {often}"),
         (job.lora is not None and job.strategy.startswith("zero"),

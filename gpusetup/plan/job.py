@@ -66,8 +66,6 @@ class Job(Frozen):
     """The rank of LoRA on every linear layer; the model itself is frozen then."""
     trained_embeddings: bool = False
     """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
-    trained_layers: int | None = None
-    """How many of the last layers are trained, if they alone are."""
 
     # Optimizer.
     optimizer: str = "adamw"
@@ -96,10 +94,6 @@ class Job(Frozen):
     """Whether tensor parallelism also divides what is between attention and MLP."""
     pipeline_parallel: int = 1
     context_parallel: int = 1
-    expert_parallel: int = 1
-    load_whole: bool = False
-    """Whether every GPU gets the whole model before it is divided (DeepSpeed without `zero.Init`),
-    whose linear layers then keep what ZeRO 3 gathered, too, unless they are recomputed."""
 
     @property
     def data_parallel(self) -> int:
@@ -163,9 +157,6 @@ class Job(Frozen):
         """The parameters that get gradients and optimizer states."""
         if self.lora is not None:
             return self.adapters + self.shape.outside * self.trained_embeddings
-        if self.trained_layers is not None:
-            layers = self.shape.parameters - self.shape.outside
-            return round(layers * min(self.trained_layers / self.shape.layers, 1))
         return self.shape.parameters
 
 

@@ -22,7 +22,6 @@ from gpusetup.plan.states import (
     gradients_before,
     gradients_stay,
     host_bytes,
-    loaded,
     mine,
     standing,
     step,
@@ -38,16 +37,6 @@ def between(job: Job) -> int:
     return job.tensor_parallel if job.sequence_parallel else 1
 
 
-def layers(job: Job) -> float:
-    """Layers of which a GPU keeps something.
-
-    The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
-    2104.04473). Frozen layers below the first that is trained are in no graph.
-    """
-    held = job.shape.layers
-    return held if job.trained_layers is None else min(job.trained_layers, held)
-
-
 def residual_bytes(job: Job) -> int:
     """Bytes of an element of the hidden state between the layers."""
     if upcast(job):
@@ -56,11 +45,15 @@ def residual_bytes(job: Job) -> int:
 
 
 def kept(job: Job, recipe: Recipe) -> float:
-    """What the forward pass keeps for the backward pass, and autocast's copies of the weights."""
-    count = tokens(job, recipe)
+    """What the forward pass keeps for the backward pass, and autocast's copies of the weights.
+
+    The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
+    2104.04473).
+    """
+    count = tokens(job, recipe) * job.shape.layers
     if not job.checkpointing:
-        return layers(job) * layer_bytes(job) * count + weight_copies(job)
-    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job)) * count
+        return layer_bytes(job) * count + weight_copies(job)
+    return (checkpoint_bytes(job) + selected_bytes(job)) * count
 
 
 def checkpoint_bytes(job: Job) -> float:
@@ -165,11 +158,11 @@ def layer(job: Job, recipe: Recipe) -> float:
         return (passing + peak - scores) * count
     # FSDP1 holds the gradients of the inputs of recomputed frozen layers until the end.
     held = job.strategy == "fsdp1" and job.gpus > 1 and job.lora is not None and job.reentrant
-    second = layers(job) * checkpoint_bytes(job) * held
+    second = job.shape.layers * checkpoint_bytes(job) * held
     return (rest + passing + peak + second) * count
 
 
-Moment = Literal["loading", "logits", "layer", "backward", "step"]
+Moment = Literal["logits", "layer", "backward", "step"]
 """`logits` and `layer`: the end of the forward pass, with the loss or with the first layer's
 backward pass. `backward`: a layer's backward pass when gradients are there."""
 Part = Literal["states", "checkpoints", "logits", "other"]
@@ -244,7 +237,6 @@ def exchange(job: Job, recipe: Recipe) -> float:
 FORWARD: tuple[Moment, ...] = ("logits", "layer")
 IN_STEP: tuple[Moment, ...] = (*FORWARD, "backward", "step")
 TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ...] = (
-    ("states", ("loading",), loaded),
     ("states", IN_STEP, standing),
     ("states", IN_STEP, alone),
     ("states", (*FORWARD, "backward"), gathered),
@@ -255,7 +247,7 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ..
     ("other", ("layer", "backward"), layer),
     ("other", ("step",), step),
     ("other", IN_STEP, exchange),
-    ("other", ("loading", *IN_STEP), runtime),
+    ("other", IN_STEP, runtime),
 )
 """What it is for, when it is there, and how much it is."""
 
@@ -320,7 +312,6 @@ def own_segments(job: Job, recipe: Recipe) -> float:
 class Memory(Frozen):
     """The memory of the fullest GPU by what it is for, in bytes, and the host's."""
 
-    moment: Moment
     states: float
     """Parameters, gradients, optimizer states, and the FSDP unit that is gathered."""
     checkpoints: float
@@ -355,10 +346,7 @@ class Memory(Frozen):
 
 
 def memory(job: Job, recipe: Recipe) -> Memory:
-    """The memory at the highest moment of a run, part by part.
-
-    If a step reserves more than a moment that has more allocated, it is what `reserved` says.
-    """
+    """The memory at the highest moment of a run, part by part."""
     sizes = [(part, moments, size(job, recipe)) for part, moments, size in TERMS]
 
     def at(moment: Moment, part: Part | None = None) -> float:
@@ -369,18 +357,13 @@ def memory(job: Job, recipe: Recipe) -> Memory:
     top = max(FORWARD if job.batch is None else IN_STEP, key=at)
     passing = max(logits(job, recipe), layer(job, recipe))
     lost = gaps(job, recipe, passing, by_logits=top == "logits")
-    is_step = at(top) + lost.staying >= at("loading")
-    moment = top if is_step else "loading"
-    staying = lost.staying * is_step
-    reserved = at(top) + lost.staying + lost.cached
     return Memory(
-        moment=moment,
-        states=at(moment, "states"),
-        checkpoints=at(moment, "checkpoints"),
-        logits=at(moment, "logits"),
-        fragmentation=staying,
-        other=at(moment, "other"),
+        states=at(top, "states"),
+        checkpoints=at(top, "checkpoints"),
+        logits=at(top, "logits"),
+        fragmentation=lost.staying,
+        other=at(top, "other"),
         runtime=runtime(job, recipe),
-        cached=max(0.0, reserved - at(moment) - staying),
+        cached=max(0.0, lost.cached),
         host=host_bytes(job, recipe),
     )

@@ -24,8 +24,8 @@ from gpusetup.plan.trainers import defaults
 MOST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
     "lora": 10**5, "tensor_parallel": 1024,
-    "pipeline_parallel": 1024, "context_parallel": 1024, "expert_parallel": 1024,
-    "trained_layers": 1024, "sp": 1024,
+    "pipeline_parallel": 1024, "context_parallel": 1024,
+    "sp": 1024,
 }  # fmt: skip
 """The largest number that means anything; beyond it is a slip of the finger."""
 CONTEXT = 2048
@@ -140,7 +140,7 @@ def shape_of_question(question: Question) -> Shape:
 
 
 FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
-         "expert_parallel": "ep", "machine_from": "from"}  # fmt: skip
+         "machine_from": "from"}  # fmt: skip
 """Names whose option is another word."""
 
 

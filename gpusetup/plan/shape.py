@@ -87,14 +87,6 @@ class Shape(Frozen):
         return None if self.kind in DENOISERS else self.tokens
 
     @property
-    def routed(self) -> int:
-        """The parameters of all experts: those that a token leaves out, and those it passes."""
-        if not self.experts:
-            return 0
-        passed = self.layers * (2 + self.gated) * self.hidden * self.intermediate
-        return min(self.parameters - self.active + passed, self.parameters)
-
-    @property
     def key_value_heads(self) -> int:
         return max(1, self.heads * self.key_value // max(self.query, 1))
 

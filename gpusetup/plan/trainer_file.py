@@ -30,7 +30,7 @@ class Plan(Frozen):
 def facts(plan: Plan) -> Values:
     """What a key may say: the fields of the job, and what follows from several of them."""
     job, recipe = plan.job, plan.recipe
-    method = "freeze" if job.trained_layers else "full"
+    method = "full"
     if job.lora is not None:
         method = "qlora" if job.quantize in ("nf4", "nf4-dq") else "lora"
     return {name: getattr(job, name) for name in FIELDS} | {
