@@ -164,9 +164,9 @@ def run_one(options: Namespace, out: Console, asked: Asked) -> int:
     if options.format == "yaml":
         from gpusetup.plan.trainer_file import Plan, document
 
-        job, trainer = decision.job, asked.question.trainer or ""
-        plan = Plan(trainer=trainer, job=job, recipe=decision.shown.recipe)
-        out.text(document(found, plan, text=not job.shape.no_decoder))
+        trainer = asked.question.trainer or ("trinity" if decision.job.batch is None else "loop")
+        plan = Plan(trainer=trainer, job=decision.job, recipe=decision.shown.recipe)
+        out.text(document(found, plan))
     else:
         from gpusetup.render.plan import plan_text
 
