@@ -194,4 +194,5 @@ def test_every_writer_is_tested_and_others_are_refused_with_their_names(
     writers = {name for name, row in rows().items() if "start" in row}
     assert {*(row[0] for row in WRITTEN), "trinity"} == writers
     assert main(["plan", "--trainer", "hf", *QUESTION, *CARD_WORDS, "--format", "yaml"]) == 2
-    assert all(name in capsys.readouterr().err for name in writers)
+    said = capsys.readouterr().err
+    assert all(name in said for name in writers)

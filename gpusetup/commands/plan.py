@@ -142,11 +142,10 @@ def run(options: Namespace, out: Console) -> int:
     if options.cells:
         return run_cells(options, out)
     if options.serve:
-        from gpusetup.plan.serve import serve_plan, serving
+        from gpusetup.plan.serve import serve_plan
         from gpusetup.render.plan import serve_text
 
-        place = place_of(options, out)
-        served = serve_plan(serving(vars(options), place), place.gpu)
+        served = serve_plan(vars(options), place_of(options, out))
         out.answer(served, lambda: serve_text(served))
         return 0 if served.fits else Unsatisfiable.exit_code
     if options.code:
