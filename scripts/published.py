@@ -136,11 +136,11 @@ def settings(said: dict[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {
         name: NAMED[name](text) if name in NAMED else value_of(text) for name, text in said.items()
     }
-    values |= {"selective": said["selective"]} if "selective" in said else {}
+    values |= {"selective": said["selective"] == "op"} if "selective" in said else {}
     if "checkpointing" not in values:
         return values
     return (
-        {"selective": None} | values | {"checkpointing": said["checkpointing"] in ("yes", "full")}
+        {"selective": False} | values | {"checkpointing": said["checkpointing"] in ("yes", "full")}
     )
 
 

@@ -25,7 +25,7 @@ NAMED = "--model qwen3-4b --context 4096 --batch 16 --gpu-mem 80GiB --gpus 8"
 HERE = Path(__file__).parent
 GROUPS: dict[str, tuple[str, ...]] = {
     f"{PLAIN} 2048 --batch 4": (
-        "", "--checkpointing", "--checkpointing op", "--checkpointing 2", "attention=eager",
+        "", "--checkpointing", "--checkpointing selective", "attention=eager",
         "fused_kernels=yes", "compile=yes", "--dtype fp32 --amp bf16", "--accumulate 4",
         "--offload checkpoints --checkpointing", "loss=fused",
         "loss=hf", "loss=eager-old", "--lora 16",

@@ -46,10 +46,7 @@ HOSTILE = {
     "model_name_or_path: gpt2\nper_device_train_batch_size: " + "9" * 5000: "line 2",
     "model_name_or_path: gpt2\nper_device_train_batch_size: 999999999999": "line 2",
     "model_name_or_path: gpt2\nmax_seq_length: -4": "line 2",
-    "a: 1\nmodel: !!python/object/apply:os.system [x]\n": "line 2",
-    "a: 1\nb: !include secrets.yaml\n": "line 2",
     "a: " + "{a: " * 90 + "1" + "}" * 90: "nested too deeply",
-    "max_seq_length: ${model.len}\nmodel:\n  len: ${max_seq_length}\n": "line ",
 }
 
 

@@ -18,10 +18,8 @@ from gpusetup.plan.decide import (
     SOLVERS,
     Decision,
     Limits,
-    candidates,
     decide,
     doubt,
-    host_holds,
     max_batch,
     max_context,
     near_limit,
@@ -31,7 +29,6 @@ from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
 from gpusetup.plan.savings import helps
-from gpusetup.plan.states import host_bytes
 
 
 def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]:
@@ -75,17 +72,11 @@ def assumed(question: Question, decision: Decision) -> Iterator[str]:
 
 def of_machine(decision: Decision, place: Place) -> Iterator[str]:
     """What the machine has, lacks and holds already."""
-    job, limits, count = decision.job, decision.limits, place.count
+    job, count = decision.job, place.count
     if count is not None and job.gpus > count:
         yield f"this machine has {count} GPU{'s' * (count > 1)}, the plan is for {job.gpus}"
     if place.unified:
         yield "the GPU shares the machine's memory: Offload gains nothing, other programs count"
-    every = candidates(job, limits)
-    missed = next((one for one in every if not host_holds(job, one, limits)), None)
-    on_gpu = decision.fits and not decision.shown.recipe.offload
-    if missed and limits.host is not None and not on_gpu:
-        need, have = host_bytes(job, missed) / GIB, limits.host / GIB
-        yield f"Offload would need {need:.0f} GiB of the machine's own memory, there are {have:.0f}"
 
 
 def left_open(question: Question, decision: Decision, place: Place) -> Iterator[str]:

@@ -210,7 +210,7 @@ def checkpointing(reader: Reader, said: Said) -> Said:
     if off is not None:
         return part | {"checkpointing": not off}
     if text == "selective" and said["trainer"] != "megatron":
-        return part | {"selective": "op"}
+        return part | {"selective": True}
     # Megatron-LM's selective recomputing is of what attention without a flash kernel holds.
     on = text not in ("selective", "none", "no", "false", "off", "n")
     return part | ({"checkpointing": on} if text else {})

@@ -59,9 +59,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "heads of 256": ("gemma", "gemma2", "gemma3"),
 }  # fmt: skip
 """What no key of a config tells -> the families that have it (transformers 4.30 to 5)."""
-NO_DECODER = ("mamba_d_state", "mamba_d_conv", "conv_L_cache", "ssm_cfg", "state_size", "rwkv",
-              "image_size")  # fmt: skip
-"""Keys of models whose layers are not all attention, or which read images alone."""
+OTHERS = ("mamba_d_state", "mamba_d_conv", "conv_L_cache", "ssm_cfg", "state_size", "rwkv",
+              "image_size", "kv_lora_rank")  # fmt: skip
+"""Keys of models whose layers are not all attention, or of another kind (DeepSeek's latent one), or
+which read images alone."""
 DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dropout",
             "hidden_dropout", "dropout", "dropout_rate")  # fmt: skip
 
@@ -112,7 +113,7 @@ def shape_of(values: Mapping[str, Any], what: str = "config.json") -> Shape:
     if isinstance(values.get("vision_config"), Mapping):
         return with_images(values, what)
     config = Config(values, what)
-    other = values.get("is_encoder_decoder") or any(key in values for key in NO_DECODER)
+    other = values.get("is_encoder_decoder") or any(key in values for key in OTHERS)
     other = other or config.kind in ENCODERS
     if other or "model_type" not in values or "num_attention_heads" not in config.values:
         raise UsageError(
@@ -134,9 +135,7 @@ def decoder(config: Config) -> Shape:
     act = str(values.get("hidden_act") or "")
     bare = act == "relu" or (layer_norm and (not act or "gelu" in act))
     gated = "a gate" in family or not ("no gate" in family or bare)
-    shared = (latent(config, heads, query) or 2 * hidden * (query + key_value)) + 2 * hidden * (
-        1 + layer_norm
-    )
+    shared = 2 * hidden * (query + key_value + 1 + layer_norm)
     vocabulary = config.need("vocab_size")
     tied = bool(values.get("tie_word_embeddings", "a tied head" in family))
     native = config.get("max_position_embeddings")
@@ -172,27 +171,12 @@ def decoder(config: Config) -> Shape:
 def heads_of(config: Config) -> tuple[int, int, int]:
     """Heads, the width of all queries, the width of all keys."""
     heads, values = config.need("num_attention_heads"), config.values
-    if values.get("kv_lora_rank"):
-        width = config.need("qk_nope_head_dim") + config.need("qk_rope_head_dim")
-        return heads, heads * width, heads * (width + config.need("v_head_dim")) // 2
     newer = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
     one = bool(values.get("multi_query")) and not newer
     shared = 1 if one else config.get("num_key_value_heads", heads)
     usual = 256 if "heads of 256" in config.family else config.need("hidden_size") // heads
     width = config.get("head_dim", usual)
     return heads, heads * width, shared * width
-
-
-def latent(config: Config, heads: int, query: int) -> int:
-    """The parameters of latent attention (DeepSeek-V2, arXiv 2405.04434); 0 if it has none."""
-    rank = config.get("kv_lora_rank")
-    if not rank:
-        return 0
-    hidden, value = config.need("hidden_size"), config.need("v_head_dim")
-    rotated, through = config.need("qk_rope_head_dim"), config.get("q_lora_rank")
-    queries = through * (hidden + query) if through else hidden * query
-    keys = hidden * (rank + rotated) + rank * (query + heads * (value - rotated))
-    return queries + keys + heads * value * hidden
 
 
 def inner(config: Config) -> int:

@@ -75,8 +75,8 @@ class Job(Frozen):
 
     # What is kept for the backward pass.
     checkpointing: bool = True
-    selective: str | None = None
-    """Selective checkpointing: `op` (every second matrix product), or every n-th layer: `2`."""
+    selective: bool = False
+    """Whether every second matrix product is kept (torchtitan's selective checkpointing)."""
     reentrant: bool = True
     """Whether layers are recomputed in a backward pass within the backward pass (transformers), or
     by hooks (torch's `checkpoint_wrapper`)."""

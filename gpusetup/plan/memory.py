@@ -61,25 +61,18 @@ def checkpoint_bytes(job: Job) -> float:
     if job.offload_checkpoints:
         return 0.0
     width = CHECKPOINT_IN_BUDGET if job.batch is None else 2.0
-    return recomputed(job) * job.shape.hidden * residual_bytes(job) / 2 * width / between(job)
-
-
-def recomputed(job: Job) -> float:
-    """The share of the layers that is recomputed."""
-    return 1 / int(job.selective) if job.selective and job.selective != "op" else 1.0
+    return job.shape.hidden * residual_bytes(job) / 2 * width / between(job)
 
 
 def selected_bytes(job: Job) -> float:
     """Bytes a token that a layer keeps under selective checkpointing.
 
-    Per op: every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
-    (torchtitan's policy). Every n-th layer: the others keep all.
+    Every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
+    (torchtitan's policy).
     """
     s = job.shape
-    if job.selective is None:
+    if not job.selective:
         return 0.0
-    if job.selective != "op":
-        return (1 - recomputed(job)) * layer_bytes(job)
     inner = (2 * s.query + s.key_value + s.intermediate) / job.tensor_parallel
     return (inner + s.hidden / between(job) * (not job.compile)) * job.compute_bytes
 

@@ -25,8 +25,6 @@ class BatchVerdict(Frozen):
     capacity_gib: float
     reason: str
     """One sentence."""
-    parts: str
-    """Where the memory goes, in one line."""
 
 
 def batch_verdict(
@@ -44,24 +42,17 @@ def batch_verdict(
     has. UsageError if the config does not say enough for a plan, or fills a budget of tokens.
     """
     job, recipe = _run(config, per_gpu, place, short=short, accumulate=accumulate)
-    found = memory(job, recipe)
-    need, have = found.total / GIB, place.capacity / GIB
+    need, have = memory(job, recipe).total / GIB, place.capacity / GIB
     verdict: Literal["clear", "close", "too much"] = "close"
     if need <= have * (1 - CLEAR_ELSEWHERE) and not doubt(job, recipe):
         verdict = "clear"
     elif need > have * (1 + CLEAR_ELSEWHERE):
         verdict = "too much"
-    sizes = {
-        "states": found.states, "kept for the backward": found.checkpoints,
-        "logits and loss": found.logits, "other": found.fragmentation + found.other,
-    }  # fmt: skip
-    parts = (f"{name} {size / GIB:.1f}" for name, size in sizes.items() if size >= 0.05 * GIB)
     return BatchVerdict(
         verdict=verdict,
         total_gib=need,
         capacity_gib=have,
         reason=f"a batch of {per_gpu} takes {need:.1f} of {have:.1f} GiB by `gpusetup plan`",
-        parts=f"{', '.join(parts)}: {need:.1f} GiB",
     )
 
 

@@ -77,7 +77,7 @@ def cannot_fit(case: Case) -> str | None:
             return None
         return (
             f"This model cannot be trained like this on this card: a single sample needs"
-            f" {one.total_gib:.1f} of {one.capacity_gib:.1f} GiB ({one.parts})."
+            f" {one.total_gib:.1f} of {one.capacity_gib:.1f} GiB."
             f" {_enough(config, card)}"
         )
     except GpuSetupError:
