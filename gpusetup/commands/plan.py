@@ -143,7 +143,7 @@ def run(options: Namespace, out: Console) -> int:
 
 
 def run_one(options: Namespace, out: Console, asked: Asked) -> int:
-    from gpusetup.plan.answer import answer, as_document, decided
+    from gpusetup.plan.answer import answer, decided
 
     decision = decided(asked)
     found = answer(asked, decision)
@@ -156,7 +156,7 @@ def run_one(options: Namespace, out: Console, asked: Asked) -> int:
     else:
         from gpusetup.render.plan import plan_text
 
-        out.answer(as_document(found), lambda: plan_text(found))
+        out.answer(found, lambda: plan_text(found))
     return 0 if found.fits else Unsatisfiable.exit_code
 
 

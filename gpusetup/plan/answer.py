@@ -128,7 +128,7 @@ def decided(asked: Asked) -> Decision:
     return solve(asked.job, asked.limits)
 
 
-def answer(asked: Asked, decision: Decision) -> PlanCell:
+def answer(asked: Asked, decision: Decision) -> PlanAnswer:
     """The plan of one job, with all that helps a person."""
     question, place = asked.question, asked.place
     said = [*asked.notes, *notes(question, decision, place)]
@@ -136,20 +136,15 @@ def answer(asked: Asked, decision: Decision) -> PlanCell:
     plain, gpus = cell(decision, place.gpu), decision.job.gpus
     first = ",".join(map(str, range(gpus)))
     shown = {"CUDA_VISIBLE_DEVICES": first} if (place.count or 0) > gpus else {}
-    return replace(
-        plain,
-        confidence="close" if unsure and plain.confidence == "clear" else plain.confidence,
-        env={**plain.env, **shown} if decision.fits else {},
-        helps=helps(decision),
-        ways=tuple(ways(asked)),
-        advice=tuple(said),
-        solved=question.solve,
-        config=asked.config,
-    )
-
-
-def as_document(found: PlanCell) -> PlanAnswer:
-    return PlanAnswer(**{field.name: getattr(found, field.name) for field in fields(found)})
+    return PlanAnswer(**{field.name: getattr(plain, field.name) for field in fields(plain)} | {
+        "confidence": "close" if unsure and plain.confidence == "clear" else plain.confidence,
+        "env": {**plain.env, **shown} if decision.fits else {},
+        "helps": helps(decision),
+        "ways": tuple(ways(asked)),
+        "advice": tuple(said),
+        "solved": question.solve,
+        "config": asked.config,
+    })  # fmt: skip
 
 
 def cell(decision: Decision, gpu: str) -> PlanCell:

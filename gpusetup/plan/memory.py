@@ -247,18 +247,11 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ..
 # --- gaps -----------------------------------------------------------------------------------------
 
 
-class Gaps(Frozen):
-    """What the allocator reserves and nothing uses."""
+def gaps(job: Job, recipe: Recipe, passing: float, *, by_logits: bool) -> tuple[float, float]:
+    """What the allocator reserves and nothing uses: what stays if there is no room, and what it
+    gives back before it fails.
 
-    staying: float
-    """What stays if there is no room."""
-    cached: float
-    """What the allocator gives back before it fails."""
-
-
-def gaps(job: Job, recipe: Recipe, passing: float, *, by_logits: bool) -> Gaps:
-    """A share of what comes and goes; segments of fixed size leave more than expandable ones.
-
+    A share of what comes and goes; segments of fixed size leave more than expandable ones.
     Logits come and go in pieces of one size, which leave none, but for copies of another size
     (shifted ones, Megatron's), which have segments of their own. What FSDP1 and DeepSpeed gathered
     is free only when another stream is done with it. If scores are written to memory, what lives
@@ -267,7 +260,7 @@ def gaps(job: Job, recipe: Recipe, passing: float, *, by_logits: bool) -> Gaps:
     """
     if job.batch is None:
         lost = 0.0 if recipe.env else passing * LOST_LOGIT / TRAINER_LOGIT
-        return Gaps(staying=lost, cached=0.0)
+        return lost, 0.0
     own = own_segments(job, recipe)
     size = logits(job, recipe)
     moving = kept(job, recipe) + passing
@@ -281,7 +274,7 @@ def gaps(job: Job, recipe: Recipe, passing: float, *, by_logits: bool) -> Gaps:
     writes = job.attention == "eager" and not job.gathers and not recipe.env
     staying = held if writes else min(held, stays)
     idle = 0.5 * size * (not (recipe.env or recipe.offload or job.gathers or by_logits))
-    return Gaps(staying=staying, cached=held - staying + idle)
+    return staying, held - staying + idle
 
 
 STAYING = {(False, False): 0.05, (False, True): 0.02, (True, False): 0.18, (True, True): 0.05}
@@ -349,14 +342,14 @@ def memory(job: Job, recipe: Recipe) -> Memory:
 
     top = max(FORWARD if job.batch is None else IN_STEP, key=at)
     passing = max(logits(job, recipe), layer(job, recipe))
-    lost = gaps(job, recipe, passing, by_logits=top == "logits")
+    staying, cached = gaps(job, recipe, passing, by_logits=top == "logits")
     return Memory(
         states=at(top, "states"),
         checkpoints=at(top, "checkpoints"),
         logits=at(top, "logits"),
-        fragmentation=lost.staying,
+        fragmentation=staying,
         other=at(top, "other"),
         runtime=runtime(job, recipe),
-        cached=max(0.0, lost.cached),
+        cached=max(0.0, cached),
         host=host_bytes(job, recipe),
     )
