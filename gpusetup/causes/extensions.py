@@ -14,7 +14,7 @@ from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.fixes.distributions import anew, built_anew
 from gpusetup.messages.fragments import COMPILED_MODULE, LIBRARY, MAYBE, TORCH_LIBRARY, TORCH_SYMBOL
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.machine import Event, Events
 from gpusetup.model.versions import Capability
 
@@ -87,14 +87,12 @@ CAUSES = (
         stage="build",
         look=(alike.TORCHS_CUDA,),
         see="check which torch is installed",
-        says=any_of(
-            {
-                "thc/": r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
-                "deprecatedtypeproperties": r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to",
-                "was not declared in this scope": r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope",
-                'identifier "': r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined",
-            },
-        ),
+        says={
+            "thc/": r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
+            "deprecatedtypeproperties": r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to",
+            "was not declared in this scope": r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope",
+            'identifier "': r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined",
+        },
         examples=(
             "fatal error: THC/THC.h: No such file or directory",
             'error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists',
@@ -120,16 +118,15 @@ CAUSES = (
         stage="first-kernel",
         commands=("pip uninstall -y flash-attn",),
         says=(
-            says(
-                "flashattention only supports",
-                r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
-            ),
+            {
+                "flashattention only supports": r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
+            },
             says(
                 ("flash",),
                 rf"\b{FLASH} (?:is |are )?(?:not|n't|un)[- ]?(?:be )?(?:support(?:ed)?|compatible|available|usable) (?:on|by|with|for) (?:the |my |a |an )?(?:\w+ )?{OLD_CARD}\b"
                 rf"|\b{OLD_CARD}s? (?:gpus? )?(?:does(?: not|n't)|do(?: not|n't)|cannot|can't) (?:support|run|use) {FLASH}|{OLD_CARD} ?(?:显卡)?(?:不支持|不兼容) ?{FLASH}",
-                unless=r"\b(?:if|since|because) flash|\bflash_attn_2_cuda|undefined symbol",
                 needs="Ampere",
+                unless=r"\b(?:if|since|because) flash|\bflash_attn_2_cuda|undefined symbol",
             ),
         ),
         examples=("flash attention is not supported on V100",),
@@ -183,37 +180,33 @@ CAUSES = (
             ),
         ),
         says=(
-            any_of(
-                {
-                    "undefined symbol": rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
-                    "torch_extensions": r"""(?x)
+            {
+                "undefined symbol": rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
+                "torch_extensions": r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ undefined\ symbol:?
         \ (?P<symbol>\w+)
         """,
-                    "cuda undefined symbol": r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
-                    ".so": rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
-                    "specified procedure": r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
-                    "was compiled against": r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
-                },
-            ),
+                "cuda undefined symbol": r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
+                ".so": rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
+                "specified procedure": r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
+                "was compiled against": r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
+            },
             says(
                 "xformers was built for",
                 r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)",
                 module="xformers",
             ),
-            says(
-                "undefined symbol",
-                rf"""(?x)
+            {
+                "undefined symbol": rf"""(?x)
         (?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})
         (?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
-            ),
-            says(
-                "undefined symbol",
-                rf"/(?P<module>(?!torch(?:vision|audio)?/|lib/)[A-Za-z][\w-]{{1,40}})/_(?:C|ext|cuda)[\w.-]{{0,60}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
-            ),
+            },
+            {
+                "undefined symbol": rf"/(?P<module>(?!torch(?:vision|audio)?/|lib/)[A-Za-z][\w-]{{1,40}})/_(?:C|ext|cuda)[\w.-]{{0,60}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
+            },
             says(
                 "undefined symbol",
                 rf"""(?x)
