@@ -182,7 +182,3 @@ class Cause(Message, kw_only=False):
             evidence=once(evidence),
             fix=fix,
         )
-
-    def as_note(self, title: str, **more: Any) -> Finding:
-        """The finding where it is only worth knowing."""
-        return replace(self.found(title, **more), severity=Severity.NOTE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes.record import Message
 from gpusetup.evidence.context import (
     RuleContext,
     answering,
@@ -17,12 +16,11 @@ from gpusetup.evidence.context import (
     kernel_driver_spoke,
     nvidia_on_pci,
     on,
-    readings,
     serving,
     whole_number,
 )
 from gpusetup.evidence.places import not_asked_for
-from gpusetup.findings.message_rules import finding, from_message, shown
+from gpusetup.findings.message_rules import finding, shown
 from gpusetup.findings.presence import (
     NOT_LOADED,
     NVML_DRIVER_NOT_LOADED,
@@ -56,18 +54,6 @@ def driver_not_loaded(context: RuleContext) -> Findings:
         yield finding(context, "driver-not-loaded", evidence)
 
 
-CALLED_TOO_OLD = Message(
-    title="Something calls driver {driver} too old, but it is new enough",
-    plain="Something calls the driver too old, but it is new enough",
-    text="Keep the driver and torch. Another libcuda may come before the driver's own (a compat or "
-    "stubs folder in LD_LIBRARY_PATH, or an image's), the driver may have been updated without a "
-    "reboot, or another library here may be built for a newer CUDA than torch: the traceback names "
-    "it",
-    look=("ldconfig -p | grep libcuda",),
-    see="find the libcuda in use",
-)
-
-
 INSUFFICIENT_DRIVER = 35
 """cudaErrorInsufficientDriver."""
 
@@ -84,8 +70,6 @@ def driver_too_old(context: RuleContext) -> Findings:
         return
     asked = [(event, _asked_by(context, event)) for event in said]
     unmet = [one for one in asked if not one[1] or _is_older(driver.version or "0", one[1])]
-    if said and not unmet:
-        yield from_message(context, "cuda-init-failed", CALLED_TOO_OLD, said)
     told = next((floor for _, floor in unmet if floor), None)
     cuda = cuda_needed(torch) or _above(said)
     floor = told or (context.catalog.driver_floor(cuda, _family(context)) if cuda else None)
@@ -212,34 +196,22 @@ def nvml_mismatch(context: RuleContext) -> Findings:
     """The kernel module in memory and the driver's libraries on disk are of two versions."""
     machine, driver = context.snapshot, context.driver
     kernel, library = driver.version or driver.module_version, driver.library_version
-    # A table that nvidia-smi prints later in a text proves that its library fits by then.
-    printed = max(map(_line, _tables(context)), default=0)
-    said = tuple(e for e in events(context, "nvml-mismatch") if _line(e.source) > printed)
+    said = events(context, "nvml-mismatch")
     works = driver.nvml_code == 0
-    if kernel and library and parsed(kernel) != parsed(library) and not printed:
+    if kernel and library and parsed(kernel) != parsed(library):
         # No order: the versions in a text may be of different days.
         elsewhere = is_report(context) or context.other_host or machine.os.jetson
         # NVML that answers proves that its library fits, though of another release.
         if not works or (on(context, "linux") and not elsewhere):
             said += (shown(context, "driver.library_version", f"library {library}"),)
     if driver.nvml_code == NVML_LIBRARY_MISMATCH:
-        said += tuple(e for e in nvml_said(context) if not printed or _line(e.source) > printed)
+        said += nvml_said(context)
     if said and kernel:
         said += (shown(context, "driver.version", f"kernel module {kernel}"),)
     if said and not machine.os.wsl:
         # CUDA's own code says which library it is.
         works = works and not events(context, "nvml-mismatch")
         yield finding(context, "nvml-mismatch", said, weak=works or cuda_errors(context, 803, 804))
-
-
-def _tables(context: RuleContext) -> list[str]:
-    """Where nvidia-smi printed a driver's version in a text."""
-    told = readings(context, "driver.version") if is_report(context) else ()
-    return [one.source for one in told if one.source.startswith("nvidia-smi, line")]
-
-
-def _line(source: str | None) -> int:
-    return whole_number((source or "").rpartition(" ")[2]) or 0
 
 
 def gpu_init_failed(context: RuleContext) -> Findings:

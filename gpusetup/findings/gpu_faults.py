@@ -9,8 +9,8 @@ from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, on, one_of
 from gpusetup.findings.message_rules import (
     case_of,
+    finding,
     fix_of,
-    from_message,
     marked,
     of_gpus,
     shown,
@@ -140,10 +140,9 @@ def _fault(
     by_reset = cause == "hardware-fault" and recommended and recommended.keys() <= RESETS
     if by_reset or cause in ("ecc-error", "gpu-hang"):
         fix = replace(fix, commands=_reset(context, concerned))
-    return from_message(
+    return finding(
         context,
         cause,
-        message,
         said,
         fix=fix,
         who=which.titled(context, concerned) if named else "The GPU",

@@ -17,7 +17,7 @@ from gpusetup.evidence.context import (
     value_evidence,
 )
 from gpusetup.evidence.places import is_beside_torch
-from gpusetup.findings.message_rules import finding, from_message, seen, shown
+from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import paste, which
 from gpusetup.model.finding import Evidence, Findings, Severity
 from gpusetup.model.machine import Event
@@ -160,7 +160,7 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
     )
     if torch.cuda_available:
         cause = "cuda-visible-devices-hidden" if hides and not asked else "torch-sees-no-gpu"
-        yield from_message(context, cause, SEES_ONE_ELSEWHERE, said)
+        yield finding(context, cause, said, message=SEES_ONE_ELSEWHERE)
     else:
         yield finding(context, "torch-sees-no-gpu", said)
 
