@@ -114,7 +114,6 @@ CAUSES = (
         "together. An installer has replaced one of them.",
         text="Put the guarded versions back; if you meant the change, `gpusetup guard --write` guards the new set",
         proven_by="The installed versions differ from the guard's constraints file or from the receipt",
-        by_check=True,
     ),
     Cause(
         "companion-torch-mismatch",

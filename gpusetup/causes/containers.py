@@ -120,15 +120,13 @@ CAUSES = (
         text="Start the container again (`docker restart`, or `kubectl delete pod`, and its name). "
         "To fix it for good: on the host make docker use the cgroupfs driver "
         '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or give the '
-        "devices by name or by CDI",
+        "devices by name or by CDI, or type `sudo nvidia-ctk system create-dev-char-symlinks "
+        "--create-all`",
         proven_by="NVML answers code 999 in a container",
         source="NVIDIA Container Toolkit documentation, troubleshooting",
         stage="running",
         impossible=(in_windows_itself,),
         by_check=True,
-        other=("sudo nvidia-ctk system create-dev-char-symlinks --create-all",),
-        other_title="keep it from coming back: on the host make the links that keep the devices "
-        "known, then start the container again",
         needs_root=True,
         alike={
             "nvidia-smi": (

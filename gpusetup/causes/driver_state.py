@@ -106,7 +106,6 @@ CAUSES = (
         "load and at the kernel's log",
         proven_by="The driver answered after more than 5 s",
         source='NVIDIA, "Driver Persistence"',
-        by_check=True,
         commands=("sudo systemctl enable --now nvidia-persistenced",),
     ),
     Cause(

@@ -8,7 +8,6 @@ from gpusetup.evidence.context import RuleContext, answering, events
 from gpusetup.evidence.places import in_wsl
 from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Lines, lines
 from gpusetup.model.versions import parsed
 
@@ -86,17 +85,6 @@ CAUSES = (
             "the nvenc API version is 13.0",
             "any Nvidia driver for nvenc will do",
         ),
-    ),
-    Cause(
-        "driver-to-expect",
-        severity=Severity.NOTE,
-        title="torch {torch} on this GPU needs driver {least} or newer on that host",
-        plain="The driver that this torch needs on the other host",
-        means="You gave --gpu but no --driver, so doctor does not judge the driver.",
-        text="Name the driver with `--driver VERSION`",
-        proven_by="torch is a CUDA build, and you gave a GPU with --gpu",
-        source='NVIDIA, "CUDA Compatibility"',
-        by_check=True,
     ),
     Cause(
         "driver-missing",

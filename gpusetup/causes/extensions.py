@@ -73,6 +73,8 @@ def _built_for(context: RuleContext, said: Event) -> bool:
     )
 
 
+ANEW = "pip install --no-build-isolation --no-cache-dir -e ."
+
 CAUSES = (
     Cause(
         "extension-too-old-for-torch",
@@ -174,9 +176,8 @@ CAUSES = (
             Message(
                 having={"copy": ""},
                 text="It was built in its source folder: rebuild it there, against this torch",
-                commands=("rm -rf build",),
-                windows=("Remove-Item -Recurse -Force build",),
-                then=("pip install --no-build-isolation --no-cache-dir -e .",),
+                commands=("rm -rf build", ANEW),
+                windows=("Remove-Item -Recurse -Force build", ANEW),
             ),
         ),
         says=(
@@ -287,7 +288,6 @@ CAUSES = (
         not_when="arch-too-new-for-wheel, arch-too-old-for-wheel: torch itself lacks the kernel",
         source=CPP_EXTENSION,
         stage="first-kernel",
-        by_check=True,
         commands=lambda context: (
             *paste.build_for(context),
             *built_anew(context, extension_of(context, kernel_messages(context))),

@@ -87,14 +87,13 @@ CAUSES = (
         means="The nodes belong to a group, or SELinux or cgroup rules close them.",
         text="Join the group that owns the nodes, which the command reads from them, and log in "
         "again. If the group is root, somebody restricted the nodes, or a setting did "
-        "(NVreg_DeviceFileMode): by default every user can open them",
+        "(NVreg_DeviceFileMode): by default every user can open them "
+        "(`sudo chmod a+rw /dev/nvidia*` opens them until the next start)",
         proven_by="This user cannot read and write a node",
         source="udev rules of the driver packages",
         explains=("driver-not-loaded",),
         by_check=True,
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
-        other=("sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*",),
-        other_title="if the group is root: open them to everybody, until the next start",
         look=("ls -l /dev/nvidia*",),
         see="check first which group owns the nodes",
         cases=(
@@ -206,7 +205,6 @@ CAUSES = (
         proven_by="The GPU is in compute mode Prohibited",
         not_when="vgpu-no-compute: the GPU is virtual",
         source="nvidia-smi's manual page",
-        by_check=True,
     ),
     Cause(
         "vgpu-no-compute",

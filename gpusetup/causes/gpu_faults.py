@@ -94,19 +94,13 @@ CAUSES = (
         title="The system processor (GSP) of {who} does not answer",
         plain="The GPU's system processor does not answer",
         means="The GPU's firmware or its hardware stopped.",
-        text="Reboot; if it comes back, update the driver",
+        text="Reboot; if it comes back, update the driver. With the closed kernel modules the "
+        "option `NVreg_EnableGpuFirmware=0` of the module nvidia switches the GSP off",
         proven_by="The kernel logs Xid 119 or 120",
         source=XID_GUIDE,
         explains=("driver-slow",),
         by_check=True,
         commands=("sudo reboot",),
-        other=(
-            "echo 'options nvidia NVreg_EnableGpuFirmware=0' "
-            "| sudo tee /etc/modprobe.d/nvidia-gsp.conf",
-            "sudo reboot",
-        ),
-        other_title="switch the GSP firmware off, where it comes back and the kernel modules are "
-        "the closed ones",
         says=(_status("65", "NV_ERR_TIMEOUT"),),
         examples=("NVRM: GPU0 rpcRecvPoll: failed with status 0x00000065 for fn 76!",),
         not_examples=("NVRM: GspRmAlloc failed: status=0x00000064",),
@@ -176,7 +170,6 @@ CAUSES = (
         not_when="gpu-fell-off-bus, gsp-timeout, hardware-fault and ecc-error come first: then that is the cause",
         source='NVIDIA, "Xid Errors", catalog',
         kind_of="hardware-fault",
-        by_check=True,
         look=BUG_REPORT,
         see=GATHER,
         needs_root=True,
@@ -268,7 +261,6 @@ CAUSES = (
         source=XID_GUIDE,
         kind_of="cuda-program-error",
         failure=6,
-        by_check=True,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
     ),
     Cause(
@@ -328,7 +320,6 @@ CAUSES = (
         text="End the process that holds it",
         proven_by="More than 85 % of the memory is used",
         source="nvidia-smi's manual page",
-        by_check=True,
         look=("nvidia-smi",),
         see="find the process",
     ),
@@ -344,7 +335,6 @@ CAUSES = (
         proven_by="Fewer links are active than on a GPU of the same kind, or links had errors and recoveries",
         not_when="A bridge between two cards uses only a part of their links",
         source="nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods",
-        by_check=True,
         commands=("sudo reboot",),
         look=("nvidia-smi nvlink -s", "nvidia-smi nvlink -e"),
         see="show the links",
@@ -365,7 +355,6 @@ CAUSES = (
             "nccl-error",
             "nccl-timeout",
         ),
-        by_check=True,
         commands=("sudo systemctl restart nvidia-fabricmanager",),
         look=(
             "nvidia-smi -q | grep -A 12 Fabric",

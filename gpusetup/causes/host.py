@@ -6,7 +6,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import WHEELS
 from gpusetup.evidence.places import IN_A_CONTAINER, IN_DOCKER, IN_PODMAN, no
-from gpusetup.fixes.disk_space import making_room, short_disks
+from gpusetup.fixes.disk_space import making_room
 from gpusetup.messages.fragments import MAYBE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
@@ -109,7 +109,7 @@ CAUSES = (
         source=WHEELS,
         explains=("download-hash-mismatch",),
         by_check=True,
-        commands=lambda context: making_room(context, short_disks(context)),
+        commands=making_room,
         says=(
             says(
                 {

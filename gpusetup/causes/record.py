@@ -44,15 +44,10 @@ class Message(Frozen):
     the target and its shell; `{name}` is a value of the event."""
     windows: Words | None = None
     """The commands on Windows, where they differ."""
-    then: Words = ()
-    """What follows the commands on every system."""
     look: Words = ()
     """What shows more and changes nothing."""
     see: str = "see first what there is"
     """What `look` is for: it follows the word "or"."""
-    other: Words = ()
-    """Another way, and what it does: it follows the word "or"."""
-    other_title: str = ""
     needs_root: bool = False
     needs_reboot: bool = False
     way: Callable[[Any, str], Fix] | None = None

@@ -19,22 +19,15 @@ from gpusetup.model.versions import parsed
 
 def one_cuda(context: RuleContext, text: str) -> Fix:
     """The toolkit of torch's CUDA where it knows the GPU, else the first one that does."""
-    said = {
-        **_last(context, "jit-arch-rejected"),
-        **_last(context, "cuda-toolkit-mismatch-extension-build"),
-    }
+    rejected = _last(context, "jit-arch-rejected")
+    said = {**rejected, **_last(context, "cuda-toolkit-mismatch-extension-build")}
     torch = said.get("torch") or cuda_needed(context.torch)
     row = context.catalog.compiler_for(said.get("arch", ""))
     first = row.from_cuda if row and not row.until_cuda else None
     best = max(torch, first, key=parsed) if torch and first else torch
     ask = (paste.ask_torch(context), *lines("nvcc --version"))
     looks = paste.look("see which CUDA torch and nvcc have", *ask)
-    build, nvcc = paste.chosen(context), said.get("nvcc") or context.snapshot.toolkit.nvcc or "?"
-    same = build and build.cuda and nvcc.startswith(build.cuda)
-    of_nvccs = paste.install_commands(context) if same else ()
-    other = paste.other("keep nvcc and install torch of its CUDA", *of_nvccs)
-    home = paste.toolkit_home(context, best)
-    return Fix(text=text, commands=home, alternatives=other, looks=looks)
+    return Fix(text=text, commands=paste.toolkit_home(context, best), looks=looks)
 
 
 def _last(context: RuleContext, kind: str) -> Mapping[str, str]:

@@ -173,7 +173,6 @@ CAUSES = (
             "mixed-conda-pip",
         ),
         before_torch=(Severity.ERROR,),
-        by_check=True,
         way=_anew,
     ),
     Cause(
@@ -206,7 +205,6 @@ CAUSES = (
         text="Reinstall it. ",
         proven_by="The import ends in an error",
         symptom=True,
-        by_check=True,
         way=paste.install_torch,
     ),
     Cause(
@@ -258,7 +256,6 @@ CAUSES = (
         not_when="cuda-visible-devices-hidden, driver-missing: then that comes first",
         source=WHEELS,
         explains=("extension-abi-mismatch",),
-        by_check=True,
         way=_replace_it,
         alike={alike.LIST_GPUS: ("no-nvidia-gpu",)},
     ),
@@ -271,7 +268,6 @@ CAUSES = (
         proven_by="torch's label is rocm, and an NVIDIA GPU is listed",
         not_when="amd-gpu: there is no NVIDIA GPU",
         source=WHEELS,
-        by_check=True,
         way=paste.install_torch,
     ),
     Cause(
@@ -283,7 +279,6 @@ CAUSES = (
         proven_by="torch's label is xpu, and an NVIDIA GPU is listed",
         not_when="intel-gpu: there is no NVIDIA GPU",
         source=WHEELS,
-        by_check=True,
         way=paste.install_torch,
     ),
     Cause(

@@ -141,7 +141,6 @@ CAUSES = (
         source="CUDA C++ Programming Guide, application compatibility",
         stage="first-kernel",
         explains=("cuda-library-error",),
-        by_check=True,
         way=_other_wheel,
         alike={alike.BESIDE_TORCH: ("cuda-lib-missing",)},
     ),
@@ -155,7 +154,6 @@ CAUSES = (
         source=WHEELS,
         stage="first-kernel",
         explains=("cuda-library-error",),
-        by_check=True,
         way=_other_wheel,
         beside_torch="Newer releases hold no kernels for this GPU either: build the program from "
         "source for its compute capability, take a release or an image that was made for older GPUs, "

@@ -133,7 +133,6 @@ CAUSES = (
         text="Make an environment with a 64-bit Python",
         proven_by="Its pointers have 32 bits, or its banner, wheel tags or build folders say so",
         source=WHEELS,
-        by_check=True,
         way=_other_python,
     ),
     Cause(

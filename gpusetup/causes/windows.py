@@ -74,8 +74,8 @@ CAUSES = (
         source="Microsoft, System Error Codes; torch/__init__.py",
         stage="import",
         where=(_is_not_told,),
-        windows=("winget install Microsoft.VCRedist.2015+.x64",),
-        then=("gpusetup install",),
+        commands=("gpusetup install",),
+        windows=("winget install Microsoft.VCRedist.2015+.x64", "gpusetup install"),
         needs_root=True,
         alike={
             'python -c "import torch"': (
@@ -254,7 +254,6 @@ CAUSES = (
         source='NVIDIA, "CUDA on WSL User Guide"',
         kind_of="wsl-driver",
         explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),
-        by_check=True,
         commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),
         needs_root=True,
     ),

@@ -173,7 +173,6 @@ BESIDE_THE_POINT = (
     "shared-node",
     "backend-runs",
     "ran-first",
-    "torch-uninstalled",
     "program-failed",
 )
 """Events that explain no failure by themselves."""

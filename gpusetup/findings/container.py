@@ -70,11 +70,7 @@ NOTHING = ("", "-1", "none", "void", "NoDevFiles")
 def container_no_gpu(context: RuleContext) -> Findings:
     """A container that was started without its host's GPU."""
     said = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
-    # A text with an error that needs a GPU: nvidia-smi is only not in the image.
-    computed = context.torch.cuda_available or events(context, "out-of-memory", "xid")
-    if context.other_host or (is_report(context) and computed):
-        return
-    if said or _given_none(context):
+    if not context.other_host and (said or _given_none(context)):
         kind = shown(context, "container.kind", f"container: {context.snapshot.container.kind}")
         seen = said or (*events(context, *BLIND, *IN_VAIN), kind)
         yield finding(context, "container-no-gpu", seen)
@@ -109,19 +105,10 @@ def _given_none(context: RuleContext) -> bool:
 def _blind_beside_a_driver(context: RuleContext) -> Events:
     """A program that finds no driver, in a text whose nvidia-smi shows that the host's works."""
     in_wsl = context.os.wsl and not in_container(context)
-    # No order: TensorFlow says so of its own libraries as well, in a container or not.
-    if in_wsl or not driver_answers(context) or events(context, *OTHERWISE):
+    if in_wsl or not driver_answers(context):
         return ()
     blind = BLIND if context.snapshot.container.nvidia_requested is False else BLIND[:1]
     return events(context, *blind) if is_report(context) else ()
-
-
-OTHERWISE = (
-    "program-lib-missing",
-    "driver-not-loaded",
-    "nvml-mismatch",
-    "container-driver-capability-missing",
-)
 
 
 def cuda_visible_devices_hidden(context: RuleContext) -> Findings:

@@ -31,8 +31,7 @@ from gpusetup.findings.presence import (
 )
 from gpusetup.fixes import drivers, paste, which
 from gpusetup.model.finding import Finding, Findings, Fix
-from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Events, Torch
+from gpusetup.model.machine import Event, Events
 from gpusetup.model.versions import parsed
 
 
@@ -64,7 +63,6 @@ def driver_too_old(context: RuleContext) -> Findings:
     said = (
         *events(context, "driver-too-old", "image-needs-newer-driver"),
         *cuda_errors(context, INSUFFICIENT_DRIVER),
-        *_of_tritons_assembler(context),
     )
     if context.catalog.never_serves(gpus(context)):
         return
@@ -102,7 +100,7 @@ def _is_older(version: str | None, floor: str | None) -> bool:
 def _too_old(context: RuleContext, who: str, floor: str | None, said: Events) -> Finding:
     has = context.driver.version
     read = (shown(context, "driver.version", f"driver {has}"),) if has else ()
-    fix = _newer_or_another(context, said, floor)
+    fix = _newer_or_another(context, floor)
     needs = f"driver {floor}" if floor else "a newer driver"
     evidence = (*said, *read)
     return finding(context, "driver-too-old", evidence, fix=fix, who=who, needs=needs)
@@ -136,27 +134,10 @@ def _newest_of(context: RuleContext) -> tuple[str, str]:
     return max(found, key=lambda row: parsed(row[1]), default=("", "0"))
 
 
-TRITONS_CUDA = "12.0"
-"""Triton assembles by a ptxas of CUDA 12 from 2.1 on, which came with torch 2.1."""
-
-
-def _of_tritons_assembler(context: RuleContext) -> Events:
-    """Kernels of Triton that a driver of CUDA 11 cannot load, whatever CUDA torch has."""
-    first = context.catalog.driver_floor(TRITONS_CUDA, _family(context))
-    older = _is_older(context.torch.version or "0", "2.1")
-    if older or not _is_older(context.driver.version, first):
-        return ()
-    said = events(context, "triton-image-invalid")
-    return tuple(replace(one, values={**one.values, "cuda": TRITONS_CUDA}) for one in said)
-
-
-def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> Fix:
-    """A newer driver; or what this one serves: an image, a torch, a program's build."""
+def _newer_or_another(context: RuleContext, floor: str | None) -> Fix:
+    """A newer driver, or a torch that this one serves."""
     newer = drivers.driver(context, f"Update the driver to {floor or 'the newest'}", floor)
     build, driver = context.resolution.build, context.driver
-    if any(event.kind == "image-needs-newer-driver" for event in said):
-        text = f"Use an image for an older CUDA; or on the host: {newer.text}"
-        return Fix(text=text, min_driver=floor)
     stays = context.decision is not None and context.decision.how == "kept"
     if build is None or build.backend == "cpu" or stays or not (driver.version or driver.cuda):
         return newer
@@ -166,27 +147,12 @@ def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> 
     serves = kernels is None or all(serving(context, gpu) for gpu in gpus(context))
     or_newer = newer.text[:1].lower() + newer.text[1:]
     update = paste.other(or_newer, *newer.commands) if serves else ()
-    torchs = any("found" in event.values for event in said)
-    if context.torch == Torch() and is_report(context) and not torchs:
-        other = paste.other(f"for torch: {torch}", *paste.install_commands(context))
-        text = f"Use the program's build for an older CUDA; or: {newer.text}"
-        return Fix(text=text, alternatives=(*other, *update), min_driver=newer.min_driver)
     return Fix(
         text=f"Install {torch}: it works with your driver, no driver update needed",
         commands=paste.install_commands(context),
         alternatives=(*paste.by_hand(context), *update),
         min_driver=floor,
     )
-
-
-def floor_for_the_other_host(context: RuleContext) -> Findings:
-    """A GPU was named, no driver: what driver this torch needs there."""
-    needed = cuda_needed(context.torch)
-    if context.other_host and needed and not context.driver.version:
-        least = context.catalog.driver_floor(needed, _family(context)) or _newest_of(context)[1]
-        fix = Fix(text="Check it with `--driver VERSION`", min_driver=least)
-        said = (shown(context, "gpus", f"CUDA {needed}"),)
-        yield finding(context, "driver-to-expect", said, fix=fix, least=least)
 
 
 NVML_LIBRARY_MISMATCH = 18
@@ -250,7 +216,6 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
 RULES = (
     driver_not_loaded,
     driver_too_old,
-    floor_for_the_other_host,
     nvml_mismatch,
     gpu_init_failed,
     gpu_not_supported_by_driver,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from gpusetup.catalog.jetpack import (
@@ -119,10 +118,8 @@ def _capabilities(kernels: Iterable[str]) -> list[Capability]:
 
 def _said_older(context: RuleContext, said: Event) -> bool:
     """Which side the GPU stands on: by its capability and the kernels, else as the words say."""
-    listed = said.values.get("kernels", "").split()
-    known = _capabilities((*listed, *(context.torch.kernels or ())))
-    stated = re.fullmatch(r"\d+\.\d", said.values.get("capability", ""))
-    own = [Capability.parse(stated[0])] if stated else capabilities(context)
+    listed = (*said.values.get("kernels", "").split(), *(context.torch.kernels or ()))
+    known, own = _capabilities(listed), capabilities(context)
     if known and own:
         return min(own) < max(known)
     return said.values.get("side", "").startswith("old")
@@ -152,19 +149,13 @@ def no_kernel_image(context: RuleContext) -> Findings:
 
 def _by_age(context: RuleContext, known: list[Capability]) -> str:
     """Where the wheel's kernels are not known, the GPU's age says which way it fails."""
-    torch = context.torch
-    version = parsed(torch.version or "99")
+    version = parsed(context.torch.version or "99")
     oldest, newest = Capability(7, 5), Capability(9, 0)  # what every wheel of the last years holds
     for row in context.catalog.older_kernels[::-1]:
         if version < parsed(row.before):
             oldest, newest = row.oldest, row.newest
-    # Before 1.13 a release's default wheels were for CUDA 10.2, which ends with Turing.
-    cuda, ten = cuda_needed(torch), Capability(7, 5)
-    default = version < parsed("1.13")
-    if not known or (default and cuda is None and newest >= max(known) > ten):
+    if not known:
         return "no-kernel-image"
-    if default and parsed(cuda or "99") < parsed("11"):
-        newest = ten
     if max(known) > newest:
         return "arch-too-new-for-wheel"
     return "arch-too-old-for-wheel" if min(known) < oldest else "extension-arch-mismatch"

@@ -11,7 +11,6 @@ from gpusetup.evidence.context import (
     gpus,
     has_nvidia,
     is_report,
-    on,
     packages,
     says_nothing_else,
     value_evidence,
@@ -20,7 +19,6 @@ from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import paste, which
 from gpusetup.model.finding import Evidence, Findings, Severity
-from gpusetup.model.machine import Event
 from gpusetup.model.versions import parsed
 
 
@@ -91,10 +89,7 @@ def torch_outside_target(context: RuleContext) -> Findings:
 def torch_cpu_build(context: RuleContext) -> Findings:
     """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
     torch = context.torch
-    # An installer that took a CUDA build away and put a build without CUDA in its place.
-    uninstalled = events(context, "torch-uninstalled") if not torch.cuda_available else ()
-    replaced = [e for e in uninstalled if "taken" not in e.values and _is_plain(context, e)]
-    said = (*events(context, "torch-not-compiled-with-cuda"), *replaced)
+    said = events(context, "torch-not-compiled-with-cuda")
     # No order: where no source tells the GPU, only a text about CUDA makes one likely.
     asked = said or asked_for_cuda(context) or says_nothing_else(context)
     about_it = is_report(context) and asked
@@ -113,11 +108,6 @@ def torch_cpu_build(context: RuleContext) -> Findings:
 def named(context: RuleContext) -> str:
     """`torch 2.5.1`, or `torch` alone."""
     return f"torch {context.torch.version or ''}".strip()
-
-
-def _is_plain(context: RuleContext, event: Event) -> bool:
-    plain = on(context, "windows") and "+" not in (context.torch.version or "+")
-    return plain or "cpu" in (context.torch.backend, event.values.get("backend"))
 
 
 def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:

@@ -113,24 +113,6 @@ RESOLVERS = (
 )
 
 
-TOOLS = (
-    *rows(
-        "torch-uninstalled",
-        {
-            "uninstalling torch-": r"Found existing installation: torch (?P<old>[\w.]+\+cu\d{2,3})\b",
-            "uninstalled torch-": r"Successfully uninstalled torch-(?P<taken>\d+\.\d+\.\d+)(?![+.\d])(?!.{0,900}?Successfully installed)",
-            "- torch==": r"(?<!\S)- torch==(?P<old>[\w.]+\+cu\d{2,3})\b.{0,400}?\+ torch==",
-        },
-    ),
-    row(
-        "torch-uninstalled",
-        " --> ",
-        r"\bpytorch-(?P<old>\d[\w.]*)-[\w.]*cuda[\w.~]* --> \S{0,60}pytorch-(?P<new>\d[\w.]*)-(?:[\w.]*_)?cpu",
-        backend="cpu",
-    ),
-)
-
-
 TENSORFLOWS = (
     *rows(
         "program-lib-unfound",
@@ -242,7 +224,6 @@ ROWS = (
     *LOADER,
     *WHEELS,
     *RESOLVERS,
-    *TOOLS,
     *TENSORFLOWS,
     *CUPYS,
     *ONNXRUNTIMES,
