@@ -59,9 +59,7 @@ LATER: dict[str, Class] = {
         "torch-cpu-build",
         (
             "Installing collected packages: torch, optimum\n  Attempting uninstall: torch\n    Found existing installation: torch 2.6.0+cu124\n    Uninstalling torch-2.6.0+cu124:\n      Successfully uninstalled torch-2.6.0+cu124\nSuccessfully installed optimum-1.2 torch-2.8.0+cpu\nAssertionError: Torch not compiled with CUDA enabled",
-            "Uninstalled 2 packages in 411ms\nInstalled 2 packages in 1.2s\n - torch==2.7.1+cu128\n + torch==2.7.1+cpu\n",
             " - torch==2.6.0+cu126\n + torch==2.6.0\n - torchvision==0.21.0+cu126\n + torchvision==0.21.0\nPS C:\\w> uv run x.py\nAssertionError: Torch not compiled with CUDA enabled",
-            "The following packages will be UPDATED:\n\nThe following packages will be SUPERSEDED by a higher-priority channel:\n\n  pytorch            pytorch::pytorch-2.3.1-py3.11_cuda12.1~ --> conda-forge::pytorch-2.3.1-cpu_generic_py311h1 \n",
         ),
         (
             "  Attempting uninstall: torch\n    Found existing installation: torch 2.6.0+cpu\n    Uninstalling torch-2.6.0+cpu:\nSuccessfully installed torch-2.6.0+cu124",

@@ -73,16 +73,9 @@ def _without_stubs(context: RuleContext) -> Lines:
 
 
 def drivers_own(context: RuleContext) -> Lines:
-    """What stands before the driver's libcuda goes: a compat folder, or a stale copy."""
-    driver = context.driver
-    path, version = driver.libcuda_path or "", driver.version or ""
+    """A compat folder goes that stands before the driver's libcuda."""
     compat = context.snapshot.container.cuda_compat_path
-    commands = without_folder(context, compat) if compat else ()
-    stale = version and ".so." in path and path[-1:].isdigit() and not path.endswith(version)
-    if stale and not compat and is_a_path(path) and path.count(".") > 2:
-        move = filled("sudo mv {path} {aside}", path=path, aside=f"{path}.stale")
-        commands = (move, *lines("sudo ldconfig"))
-    return commands
+    return without_folder(context, compat) if compat else ()
 
 
 def without_folder(context: RuleContext, folder: str) -> Lines:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
@@ -15,7 +13,7 @@ from gpusetup.fixes import paste
 from gpusetup.fixes.distributions import anew, built_anew
 from gpusetup.messages.fragments import COMPILED_MODULE, LIBRARY, MAYBE, TORCH_LIBRARY, TORCH_SYMBOL
 from gpusetup.messages.row import says
-from gpusetup.model.machine import Event, Events
+from gpusetup.model.machine import Events
 from gpusetup.model.versions import Capability
 
 BUILD_CACHE = "rm -rf ~/.cache/torch_extensions"
@@ -52,25 +50,11 @@ def kernel_messages(context: RuleContext) -> Events:
     return (*events(context, "no-kernel-image"), *cuda_errors(context, 8, 48, 98, 209))
 
 
-def extension_of(context: RuleContext, messages: Events) -> str | None:
-    """The extension that raised it, or that was built for other architectures only."""
-    raised = [event.values.get("module", "") for event in messages]
-    own = [
-        m for m in raised if m.partition(".")[0] not in ("", "torch", "aten", "c10", "functorch")
-    ]
-    installed = events(context, "extension-installed") if not gpus(context) else ()
-    built = [e for e in events(context, "extension-arch") if not _built_for(context, e)]
-    others = [event.values.get("module") or "an extension" for event in (*installed, *built)]
-    return next(iter((*own, *others)), None)
-
-
-def _built_for(context: RuleContext, said: Event) -> bool:
-    """Whether a list such as `7.5 8.6` or `sm_75,sm_86` names every GPU; yes if none is known."""
-    words = re.findall(r"(?<![\w.])(?:sm_\d+|\d+\.\d)(?![\w.])", said.values.get("arches", ""))
-    listed = [Capability.parse(word) for word in words]
-    return not listed or all(
-        any(a.major == c.major and a <= c for a in listed) for c in capabilities(context)
-    )
+def extension_of(messages: Events) -> str | None:
+    """The extension that raised it."""
+    raised = (event.values.get("module", "") for event in messages)
+    torchs = ("", "torch", "aten", "c10", "functorch")
+    return next((name for name in raised if name.partition(".")[0] not in torchs), None)
 
 
 ANEW = "pip install --no-build-isolation --no-cache-dir -e ."
@@ -290,7 +274,7 @@ CAUSES = (
         stage="first-kernel",
         commands=lambda context: (
             *paste.build_for(context),
-            *built_anew(context, extension_of(context, kernel_messages(context))),
+            *built_anew(context, extension_of(kernel_messages(context))),
         ),
         cases=(
             Message(

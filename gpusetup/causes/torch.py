@@ -295,6 +295,17 @@ CAUSES = (
         by_check=True,
         look=(RAISE,),
         see="make torch print the reason",
+        cases=(
+            Message(
+                where=(lambda context: bool(context.torch.cuda_available),),
+                title="A program finds no GPU, though torch sees one elsewhere",
+                text="Ask in both places which Python and which torch answer; if they are the "
+                "same, the program, or what starts it, sets CUDA_VISIBLE_DEVICES: let it name a "
+                "GPU that is there",
+                look=(RAISE,),
+                see="make torch print the reason",
+            ),
+        ),
         likelier=(
             Likelier(
                 cause="wsl-driver",

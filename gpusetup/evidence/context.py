@@ -164,7 +164,6 @@ def asked_for_cuda(context: RuleContext) -> bool:
 # No order: these events are no failures, whatever layer they come from.
 BESIDE_THE_POINT = (
     "requirement-broken",
-    "extension-arch",
     "capability-warning",
     "gpu-computes",
     "hosted-notebook",

@@ -31,7 +31,7 @@ from gpusetup.findings.presence import (
 )
 from gpusetup.fixes import drivers, paste, which
 from gpusetup.model.finding import Finding, Findings, Fix
-from gpusetup.model.machine import Event, Events
+from gpusetup.model.machine import Event, Events, Torch
 from gpusetup.model.versions import parsed
 
 
@@ -100,7 +100,7 @@ def _is_older(version: str | None, floor: str | None) -> bool:
 def _too_old(context: RuleContext, who: str, floor: str | None, said: Events) -> Finding:
     has = context.driver.version
     read = (shown(context, "driver.version", f"driver {has}"),) if has else ()
-    fix = _newer_or_another(context, floor)
+    fix = _newer_or_another(context, said, floor)
     needs = f"driver {floor}" if floor else "a newer driver"
     evidence = (*said, *read)
     return finding(context, "driver-too-old", evidence, fix=fix, who=who, needs=needs)
@@ -134,7 +134,7 @@ def _newest_of(context: RuleContext) -> tuple[str, str]:
     return max(found, key=lambda row: parsed(row[1]), default=("", "0"))
 
 
-def _newer_or_another(context: RuleContext, floor: str | None) -> Fix:
+def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> Fix:
     """A newer driver, or a torch that this one serves."""
     newer = drivers.driver(context, f"Update the driver to {floor or 'the newest'}", floor)
     build, driver = context.resolution.build, context.driver
@@ -147,6 +147,10 @@ def _newer_or_another(context: RuleContext, floor: str | None) -> Fix:
     serves = kernels is None or all(serving(context, gpu) for gpu in gpus(context))
     or_newer = newer.text[:1].lower() + newer.text[1:]
     update = paste.other(or_newer, *newer.commands) if serves else ()
+    torchs = any("found" in event.values for event in said)
+    if context.torch == Torch() and is_report(context) and not torchs:
+        text = f"Use the program's build for an older CUDA; or: {newer.text}"
+        return Fix(text=text, alternatives=update, min_driver=newer.min_driver)
     return Fix(
         text=f"Install {torch}: it works with your driver, no driver update needed",
         commands=paste.install_commands(context),

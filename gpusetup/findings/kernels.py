@@ -139,11 +139,11 @@ def no_kernel_image(context: RuleContext) -> Findings:
     )
     if not said or lacks or events(context, "gpu-not-in-wheel"):
         return  # torch lacks it: the other rule says so
-    module, known = extension_of(context, said), capabilities(context)
+    module, known = extension_of(said), capabilities(context)
     cause = "extension-arch-mismatch" if module or (kernels and known) else _by_age(context, known)
     gpu = which.names(context) if known else "this GPU"
     who = module or named(context) if cause == "arch-too-new-for-wheel" else module
-    seen = (*said, *events(context, "extension-arch"), *_seen(context))
+    seen = (*said, *_seen(context))
     yield finding(context, cause, seen, who=who or "an extension", gpu=gpu)
 
 

@@ -41,6 +41,7 @@ def finding(
     context: RuleContext,
     cause: str,
     said: Iterable[Event],
+    /,
     *,
     message: Message | None = None,
     fix: Fix | None = None,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.record import Message
-from gpusetup.causes.torch import HALVES_DO_NOT_FIT, RAISE, conda_and_pip
+from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
@@ -124,15 +123,6 @@ def foreign_wheel(context: RuleContext) -> Findings:
         yield finding(context, cause, said, who=named(context))
 
 
-SEES_ONE_ELSEWHERE = Message(
-    title="A program finds no GPU, though torch sees one elsewhere",
-    text="Ask in both places which Python and which torch answer; where they are the same, the "
-    "program, or what starts it, sets CUDA_VISIBLE_DEVICES: let it name a GPU that is there",
-    look=(RAISE,),
-    see="make torch print the reason",
-)
-
-
 def torch_sees_no_gpu(context: RuleContext) -> Findings:
     """torch itself, or a program above it, says that CUDA is not available."""
     torch = context.torch
@@ -143,16 +133,7 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
         said = (shown(context, "torch.cuda_available", "torch.cuda.is_available(): False"),)
     if not said or has_nvidia(context) is False:
         return
-    asked = all(event.values.get("asked") for event in said)
-    # No order: that a program chooses its devices is a guess until an exception says it.
-    hides = "CUDA_VISIBLE_DEVICES" in context.snapshot.environment or any(
-        "error: " in (event.text or "").lower() for event in said
-    )
-    if torch.cuda_available:
-        cause = "cuda-visible-devices-hidden" if hides and not asked else "torch-sees-no-gpu"
-        yield finding(context, cause, said, message=SEES_ONE_ELSEWHERE)
-    else:
-        yield finding(context, "torch-sees-no-gpu", said)
+    yield finding(context, "torch-sees-no-gpu", said)
 
 
 RULES = (

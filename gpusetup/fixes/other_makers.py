@@ -47,7 +47,7 @@ def amd(context: RuleContext) -> Fix:
             f"{gfx or 'this GPU'}: {relative}take a build that AMD or the distribution makes for "
             "it; otherwise the CPU build works. If the processor's own graphics come first in the "
             "list, set HIP_VISIBLE_DEVICES to the card's number",
-            commands=(override,) if named and not windows else (),
+            commands=(override,) if named and on(context, "linux") else (),
             looks=looks,
         )
     # Whether the torch of a text is ROCm's: by its version, or by a message of HIP.

@@ -35,15 +35,6 @@ COMPANIONS = (
 )
 
 
-NOT_BUILT = (
-    row(
-        "extension-installed",
-        "pip",
-        r"\bpip3? install (?:-\S{1,40} ){0,4}(?P<module>(?:mamba[-_]ssm|causal[-_]conv1d|flash[-_]attn|sageattention|exllamav[23]|auto[-_]gptq|autoawq|gsplat|nerfacc|pytorch3d|natten|spconv(?:-cu\d{2,3})?|torch[-_](?:scatter|sparse|cluster)|mmcv(?:-full)?))(?=[ =<>\[]|$)(?=.{0,1100}?no kernel image is available)",
-    ),
-)
-
-
 IMPORTS = (
     row(
         "backport-in-the-way",
@@ -214,13 +205,7 @@ SEES_NO_GPU = (
 
 ROWS = (
     *COMPANIONS,
-    *NOT_BUILT,
     *IMPORTS,
-    row(
-        "extension-arch",
-        "arch flags",
-        r"(?<![\w-])(?P<module>(?!torchvision)[a-z][\w-]{1,40}) arch flags (?P<arches>\d\.\d(?:, \d\.\d){0,12})",
-    ),
     *LOADER,
     *WHEELS,
     *RESOLVERS,
