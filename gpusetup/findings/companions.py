@@ -21,6 +21,7 @@ from gpusetup.evidence.context import (
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Findings, Fix
+from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line
 from gpusetup.readings.packages import FAMILY, normalised
 
@@ -75,6 +76,8 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
             "from the same place, or build it for the release that the command prints",
             commands=(paste.pip(context, "uninstall", "-y", name), paste.ask_torch(context)),
         )
+    which = paste.command(context, paste.python(context), "-c", WHICH_COPY)
+    look = "check first which copy of torch Python imports (PYTHONNOUSERSITE=1 leaves out ~/.local)"
     way = paste.install_torch(context, f"Install torch and {name} together. ")
     row, build = context.catalog.release_of(torch.version or ""), paste.chosen(context)
     own = row and (row.torchvision if name == "torchvision" else row.torchaudio)
@@ -86,7 +89,10 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
         exact = ("--no-deps", "--force-reinstall", *index, f"{name}=={own}{label}")
         text = f"Install the {name} that belongs to this torch, from the index torch came from"
         way = Fix(text=text, commands=(paste.pip(context, "install", *exact),))
-    return way
+    return replace(way, looks=paste.look(look, which))
+
+
+WHICH_COPY = "import torch; print(torch.__version__, torch.__file__)"
 
 
 def pairs(context: RuleContext) -> Findings:

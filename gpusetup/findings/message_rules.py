@@ -52,7 +52,8 @@ def finding(
     """The finding of a record, by what was said and what the machine shows; where the message lacks
     a text, the record's is said."""
     record = RECORDS[cause]
-    known = tuple(replace(one, values={**values, **one.values}) for one in said)
+    told = {name: value for name, value in values.items() if value}
+    known = tuple(replace(one, values={**told, **one.values}) for one in said)
     message, met = case_of(context, message or record, known)
     if not message.text:
         message = replace(message, text=record.text)
