@@ -73,9 +73,16 @@ def _without_stubs(context: RuleContext) -> Lines:
 
 
 def drivers_own(context: RuleContext) -> Lines:
-    """A compat folder goes that stands before the driver's libcuda."""
+    """What stands before the driver's libcuda goes: a compat folder, or a stale copy."""
+    driver = context.driver
+    path, version = driver.libcuda_path or "", driver.version or ""
     compat = context.snapshot.container.cuda_compat_path
-    return without_folder(context, compat) if compat else ()
+    commands = without_folder(context, compat) if compat else ()
+    stale = version and ".so." in path and path[-1:].isdigit() and not path.endswith(version)
+    if stale and not compat and is_a_path(path) and path.count(".") > 2:
+        move = filled("sudo mv {path} {aside}", path=path, aside=f"{path}.stale")
+        commands = (move, *lines("sudo ldconfig"))
+    return commands
 
 
 def without_folder(context: RuleContext, folder: str) -> Lines:

@@ -21,6 +21,7 @@ from gpusetup.evidence.places import not_asked_for
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.findings.presence import NVML_UNKNOWN, says_only_no_smi
 from gpusetup.model.finding import Findings
+from gpusetup.model.machine import Events
 
 
 def wsl_driver(context: RuleContext) -> Findings:
@@ -67,7 +68,7 @@ NOTHING = ("", "-1", "none", "void", "NoDevFiles")
 
 def container_no_gpu(context: RuleContext) -> Findings:
     """A container that was started without its host's GPU."""
-    said = events(context, "container-no-gpu")
+    said = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
     if not context.other_host and (said or _given_none(context)):
         kind = shown(context, "container.kind", f"container: {context.snapshot.container.kind}")
         seen = said or (*events(context, *BLIND, *IN_VAIN), kind)
@@ -98,6 +99,15 @@ def _given_none(context: RuleContext) -> bool:
     meant = named not in NOTHING and machine.pci_devices is None
     made_for_it = in_vain and (bare or events(context, "gpu-image"))
     return bool(nvidia_on_pci(context) or blind or meant or made_for_it)
+
+
+def _blind_beside_a_driver(context: RuleContext) -> Events:
+    """A program that finds no driver, in a text whose nvidia-smi shows that the host's works."""
+    in_wsl = context.os.wsl and not in_container(context)
+    if in_wsl or not driver_answers(context):
+        return ()
+    blind = BLIND if context.snapshot.container.nvidia_requested is False else BLIND[:1]
+    return events(context, *blind) if is_report(context) else ()
 
 
 def cuda_visible_devices_hidden(context: RuleContext) -> Findings:

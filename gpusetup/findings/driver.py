@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
+from gpusetup.causes.record import Message
 from gpusetup.evidence.context import (
     RuleContext,
     answering,
@@ -53,6 +54,18 @@ def driver_not_loaded(context: RuleContext) -> Findings:
         yield finding(context, "driver-not-loaded", evidence)
 
 
+CALLED_TOO_OLD = Message(
+    title="Something calls driver {driver} too old, but it is new enough",
+    plain="Something calls the driver too old, but it is new enough",
+    text="Keep the driver and torch. Another libcuda may come before the driver's own (a compat or "
+    "stubs folder in LD_LIBRARY_PATH, or an image's), the driver may have been updated without a "
+    "reboot, or another library here may be built for a newer CUDA than torch: the traceback names "
+    "it",
+    look=("ldconfig -p | grep libcuda",),
+    see="find the libcuda in use",
+)
+
+
 INSUFFICIENT_DRIVER = 35
 """cudaErrorInsufficientDriver."""
 
@@ -68,6 +81,8 @@ def driver_too_old(context: RuleContext) -> Findings:
         return
     asked = [(event, _asked_by(context, event)) for event in said]
     unmet = [one for one in asked if not one[1] or _is_older(driver.version or "0", one[1])]
+    if said and not unmet:
+        yield finding(context, "cuda-init-failed", said, message=CALLED_TOO_OLD)
     told = next((floor for _, floor in unmet if floor), None)
     cuda = cuda_needed(torch) or _above(said)
     floor = told or (context.catalog.driver_floor(cuda, _family(context)) if cuda else None)

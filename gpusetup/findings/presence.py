@@ -10,6 +10,7 @@ from gpusetup.causes.lenders import lender_of
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
+    cuda_errors,
     cuda_needed,
     driver_answers,
     events,
@@ -22,6 +23,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import other_makers, paste, which
+from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.machine import Event, Events
 from gpusetup.resolver.held import vendors_of
@@ -142,7 +144,7 @@ def serves_its_maker(context: RuleContext) -> bool:
 
 def no_nvidia_gpu(context: RuleContext) -> Findings:
     """No NVIDIA GPU: and who made the one that is there. A note where no program wanted CUDA."""
-    if not (_apple(context) or _is_absent(context)):
+    if _in_use(context) or not (_apple(context) or _is_absent(context)):
         return
     cause, fix = _of_whom(context)
     machine = context.snapshot
@@ -154,6 +156,12 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     said = (*events(context, *LOOKED_FOR_CUDA)[:3], shown(context, *about))
     passing = events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
     yield finding(context, cause, said, fix=fix, severity=Severity.NOTE if passing else None)
+
+
+def _in_use(context: RuleContext) -> bool:
+    """Whether the maker's own backend runs in a text, and nothing asks for CUDA or lacks it."""
+    ran = events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS)
+    return bool(ran and not events(context, *LOOKED_FOR_CUDA[1:]))
 
 
 def _is_absent(context: RuleContext) -> bool:
