@@ -16,6 +16,7 @@ from gpusetup.evidence.context import (
     is_cuda_build,
     is_report,
     nvidia_on_pci,
+    whole_number,
 )
 from gpusetup.evidence.places import not_asked_for
 from gpusetup.findings.message_rules import finding, seen, shown
@@ -104,10 +105,19 @@ def _given_none(context: RuleContext) -> bool:
 def _blind_beside_a_driver(context: RuleContext) -> Events:
     """A program that finds no driver, in a text whose nvidia-smi shows that the host's works."""
     in_wsl = context.os.wsl and not in_container(context)
-    if in_wsl or not driver_answers(context):
+    # No order: TensorFlow says so of its own libraries as well, in a container or not.
+    if in_wsl or not driver_answers(context) or events(context, *OTHERWISE):
         return ()
     blind = BLIND if context.snapshot.container.nvidia_requested is False else BLIND[:1]
     return events(context, *blind) if is_report(context) else ()
+
+
+OTHERWISE = (
+    "program-lib-missing",
+    "driver-not-loaded",
+    "nvml-mismatch",
+    "container-driver-capability-missing",
+)
 
 
 def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
@@ -127,8 +137,15 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
     # No order: the memory of a GPU that is hidden is not asked for.
     if listed and all(gpu.visible is False for gpu in listed):
         return not events(context, "out-of-memory")
-    nothing = value.split(",")[0].strip() in NOTHING
-    return nothing and bool(listed or has_nvidia(context) or asked_for_cuda(context))
+    first = value.split(",")[0].strip()
+    if first in NOTHING:
+        return bool(listed or has_nvidia(context) or asked_for_cuda(context))
+    # CUDA stops at the first entry that names no GPU; nvidia-smi lists all of them all the same.
+    index = whole_number(first)
+    known = [name for gpu in listed for name in (gpu.uuid or "", *gpu.mig_instances)]
+    nameless = first[:4] in ("GPU-", "MIG-") and not any(name.startswith(first) for name in known)
+    wrong = nameless if index is None else index >= len(listed)
+    return bool(listed and wrong and asked_for_cuda(context))
 
 
 def container_nvml_lost(context: RuleContext) -> Findings:

@@ -82,11 +82,12 @@ def interpreter(context: RuleContext) -> Findings:
     here = [r for r in context.catalog.builds if (r.os, r.machine) == (os.family, os.machine)]
     libc, tag = os.libc or "", python_tag(context.snapshot)
     least = min((row.glibc for row in here if row.glibc), key=parsed, default="0")
-    what = f"{os.family} on {os.machine}" if os.family and os.machine and not here else ""
-    if musl or libc.startswith("musl"):
-        what = "this system: a musl libc"
-    if what:
-        said = musl or (shown(context, "os.libc", what),)
+    text = what = f"{os.family} on {os.machine}"
+    by_libc = musl or libc.startswith("musl")
+    if by_libc:
+        text, what = libc, "this system: a musl libc"
+    if by_libc or (os.family and os.machine and not here):
+        said = musl or (shown(context, "os.libc", text),)
         yield finding(context, "no-wheel-for-platform", said, what=what, asked="torch")
     elif here and tag and not any(tag in row.pythons for row in here):
         yield seen(context, "python-no-wheel", "python.version", f"Python {tag}", asked="torch")

@@ -144,11 +144,13 @@ def _why(context: RuleContext, event: Event, asked: str) -> str:
         return "wrong-index"
     listed = re.split(r"[,\s]+", event.values.get("versions", ""))
     offered = sorted(parsed(one.partition("+")[0]) for one in listed if one[:1].isdigit())
-    if _rows(context, torch, where) and not here:
+    number, intel = parsed(version or "0"), os.family == "macos" and parsed("2.2.2")
+    last_on_intel = offered[-1:] == [intel] and number > offered[-1]
+    if last_on_intel or (_rows(context, torch, where) and not here):
         return "no-wheel-for-platform"
     # A release inside the range of those offered was never made with that label or number; files of
     # older or newer ones only: the Python (or the platform) is another one's.
-    inside = offered and offered[0] <= parsed(version or "0") <= offered[-1]
+    inside = offered and offered[0] <= number <= offered[-1]
     return "wrong-index" if inside else "python-no-wheel"
 
 

@@ -110,7 +110,8 @@ def driver(context: RuleContext, text: str, floor: str | None = None) -> Fix:
         )
     if not commands:
         text = f"{text}. Download it from {DRIVER_SITE}"
-    then = "reboot; afterwards `nvidia-smi` lists the GPU"
+    anew = starts_anew(context, want)
+    then = "reboot; afterwards `nvidia-smi` lists the GPU" if anew else LOAD
     if on(context, "windows"):
         then = "restart where its installer asks for that"
     elif commands and asks_for_a_key(family, want):
@@ -119,13 +120,26 @@ def driver(context: RuleContext, text: str, floor: str | None = None) -> Fix:
             f"reboot: the firmware asks for the new key (Enroll MOK) with the password {whose}. "
             "Afterwards `nvidia-smi` lists the GPU"
         )
+    start = lines("sudo reboot") if anew else lines("sudo modprobe nvidia", "nvidia-smi")
     return Fix(
         text=f"{text}, then {then}",
-        commands=(*commands, *lines("sudo reboot")) if commands else (),
+        commands=(*commands, *start) if commands else (),
         min_driver=floor,
         needs_root=True,
-        needs_reboot=True,
+        needs_reboot=anew,
     )
+
+
+LOAD = "load it (or reboot); `nvidia-smi` lists the GPU"
+
+
+def starts_anew(context: RuleContext, want: Wanted) -> bool:
+    """Whether only a start of the machine loads what was installed: a module that is loaded now
+    stands in its way, a key is asked for, or an update brings another kernel."""
+    driver, family = context.driver, distribution(context) or ""
+    held = any(device.driver for device in nvidia_on_pci(context))
+    loaded = held or driver.module_loaded or driver.nouveau_loaded
+    return bool(loaded or family == "arch" or asks_for_a_key(family, want))
 
 
 def elsewhere(context: RuleContext) -> str | None:
