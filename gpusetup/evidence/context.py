@@ -164,7 +164,6 @@ def asked_for_cuda(context: RuleContext) -> bool:
 # No order: these events are no failures, whatever layer they come from.
 BESIDE_THE_POINT = (
     "requirement-broken",
-    "extension-arch",
     "capability-warning",
     "gpu-computes",
     "hosted-notebook",
@@ -173,7 +172,6 @@ BESIDE_THE_POINT = (
     "shared-node",
     "backend-runs",
     "ran-first",
-    "torch-uninstalled",
     "program-failed",
 )
 """Events that explain no failure by themselves."""
