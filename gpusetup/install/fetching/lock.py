@@ -22,7 +22,6 @@ from gpusetup.install.credentials import split_login
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, file_name
 from gpusetup.install.job import Job
 from gpusetup.install.settings.environment import (
-    apart_from_guard,
     as_links,
     asking_environment,
     parse_toml,
@@ -124,15 +123,14 @@ def _changes(job: Job, target: Target, question: Question) -> dict[str, str]:
 
 def _asked(job: Job, target: Target, question: Question, words: Sequence[str]) -> Output:
     """uv's answer of a target; its error as ours."""
-    layout, guard = target.layout, apart_from_guard(Path.cwd())
+    layout = target.layout
     options: tuple[str, ...] = ("--no-build", "--python", layout.python)
     environment = asking_environment(job.environ, Path.home(), layout.prefix)
     if job.wheels:
         links = as_links(job.wheels[0].source)
-        options += ("--no-sources", "--no-index", "--find-links", links, "--offline")
-        guard = ("--no-config",)
+        options += ("--no-config", "--no-sources", "--no-index", "--find-links", links, "--offline")
         environment.pop("UV_FIND_LINKS", None)
-    argv = (job.uv, *guard, "pip", words[0], *options, *words[1:])
+    argv = (job.uv, "pip", words[0], *options, *words[1:])
     output = ask_uv(argv, question, environment)
     job.log.command(argv)
     job.log.output(replace(output, stdout="" if output.ok else output.stdout))

@@ -166,19 +166,12 @@ def indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def _lines_of_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
     """What uv itself says of its indexes, asked for nothing; with no environment, as it comes."""
-    argv = (uv_program(), *apart_from_guard(Path.cwd()), "pip", "compile", "--emit-index-url")
-    argv += ("--no-header", "--quiet", "--offline", "--python", sys.executable)
+    argv: tuple[str, ...] = (uv_program(), "pip", "compile", "--emit-index-url", "--no-header")
+    argv += ("--quiet", "--offline", "--python", sys.executable)
     if not environment:
         argv += ("--no-config",)
     said = run((*argv, "-"), timeout=ASK_SECONDS, environment=environment, stdin="\n")
     return tuple(re.findall(r"(?m)^--(?:extra-)?index-url \S+", said.stdout))
-
-
-def apart_from_guard(folder: Path) -> tuple[str, ...]:
-    """The option with which uv reads the settings of this folder but for a `uv.toml` that the guard
-    wrote here or above: that one is for other installers."""
-    held = next((one for one in (folder, *folder.parents) if is_guard(one / "uv.toml")), None)
-    return ("--directory", str(held.parent)) if held else ()
 
 
 def in_image_build() -> bool:
@@ -189,19 +182,6 @@ def in_image_build() -> bool:
         or "BUILDAH_ISOLATION" in os.environ
         or Path("/kaniko/executor").exists()
     )
-
-
-MARK = "# gpusetup guard"
-"""How the lines begin that stand around what the guard wrote."""
-
-
-def is_guard(path: Path) -> bool:
-    """Whether the guard wrote a file, and nobody else: it is for other installers than us."""
-    try:
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    except (OSError, ValueError):
-        return False
-    return text.startswith(MARK) and text.rstrip().rpartition("\n")[2] == f"{MARK}: to here"
 
 
 def parse_toml(text: str) -> dict[str, Any]:
