@@ -50,7 +50,6 @@ from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.language import Screen
 from gpusetup.render.progress import fetching
-from gpusetup.resolver.companions import pinned_in_words
 from gpusetup.system.system import System
 
 Done = tuple[InstallAnswer, str, bool]
@@ -186,7 +185,7 @@ def _plan_screen(plan: Plan, answer: InstallAnswer) -> Screen:
         answer,
         told,
         screens.downloads(plan.wheels, plan.before),
-        warnings=(*plan.warnings, *screens.in_use(plan.used_by)),
+        warnings=screens.in_use(plan.used_by),
         notes=plan.notes,
     )
 
@@ -283,6 +282,5 @@ def _described(
         "backend": build.backend if comes else None,
         "fallback": screens.fallback(task.fallbacks),
     }
-    broken = pinned_in_words(machine, build) if task.decision.moves else ()
-    notes, system = (*broken, *task.all_notes), machine.os.family or OWN_SYSTEM
-    return answer, screens.plan_screen(answer, told, notes=notes, system=system)
+    system = machine.os.family or OWN_SYSTEM
+    return answer, screens.plan_screen(answer, told, notes=task.all_notes, system=system)

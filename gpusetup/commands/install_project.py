@@ -19,7 +19,7 @@ from gpusetup.install.credentials import without_credentials
 from gpusetup.install.project import markers_of, parsed_project, pin, versions_named
 from gpusetup.install.request import question_of, resolved
 from gpusetup.install.switching.files import write_safely
-from gpusetup.installers.options import chosen_build, family_of
+from gpusetup.installers.options import chosen_build
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
@@ -51,7 +51,7 @@ def edit_project(options: Namespace, out: Console) -> int:
             hint=f"`uv add {' '.join(asked.packages)}` adds the rest",
         )
     build, root = chosen_build(resolved(question)), without_credentials(request.root)
-    pins = family_of(build, {*asked.family, *before})
+    pins = build.family({*asked.family, *before})
     pin(document, pins, index_url(build.backend, root), markers_of(build, catalog))
     changed = tomlkit.dumps(document)
     if root != request.root:

@@ -18,10 +18,9 @@ from gpusetup.install.packages import requested_packages
 from gpusetup.install.request import index_root_of
 from gpusetup.install.settings.environment import asking_environment, indexes
 from gpusetup.install.together import choose_together, refusal
-from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import Request, Resolution
+from gpusetup.model.resolution import FAMILY, Request, Resolution
 from gpusetup.probe.unfinished import unfinished
 from gpusetup.render.console import Console
 from gpusetup.render.formats import (
@@ -30,7 +29,7 @@ from gpusetup.render.formats import (
     requirements,
 )
 from gpusetup.resolver import check_request, resolve, to_answer
-from gpusetup.resolver.companions import environment_of, pinned, pinned_in_words
+from gpusetup.resolver.companions import beside_in_words, environment_of, pinned
 from gpusetup.resolver.described import Description, described
 from gpusetup.resolver.joint import Asked, Joint, by_name, by_table, name_of
 from gpusetup.resolver.least import Decision
@@ -85,7 +84,7 @@ def answer(options: Namespace, out: Console) -> int:
         if build is not None and snapshot.python.executable:
             # What of the environment must move with torch, and what is to be said of it.
             packages += [one.name for one in pinned(snapshot, build) if one.can_follow]
-            notes = (*resolution.notes, *pinned_in_words(snapshot, build))
+            notes = (*resolution.notes, *beside_in_words(snapshot, build, catalog))
             resolution = replace(resolution, notes=notes)
         found = replace(to_answer(resolution, snapshot, tuple(packages)), newest=newest)
     from gpusetup.render.resolution import resolution_text

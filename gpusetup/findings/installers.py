@@ -15,9 +15,9 @@ from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
-from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.resolution import FAMILY, TorchBuild
 from gpusetup.model.versions import parsed
-from gpusetup.readings.packages import FAMILY, normalised
+from gpusetup.readings.packages import normalised
 from gpusetup.resolver.situation import python_tag
 
 KINDS = (

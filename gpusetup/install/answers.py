@@ -11,7 +11,6 @@ from gpusetup.install.packages import RequestedPackages, torch_family
 from gpusetup.install.plan import Plan
 from gpusetup.install.target.find import Target
 from gpusetup.install.target.layout import distributions
-from gpusetup.installers.options import family_of
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.resolution import Resolution
 from gpusetup.probe.unfinished import unfinished
@@ -62,5 +61,5 @@ def versions_after(resolution: Resolution, asked: RequestedPackages) -> dict[str
     """The torch family as a resolution would install it, by the catalog."""
     build = resolution.build
     label = f"+{build.backend}" if build and build.labelled else ""
-    family = family_of(build, asked.family) if build else {}
+    family = build.family(asked.family) if build else {}
     return {name: f"{version}{label}" for name, version in family.items()}

@@ -16,19 +16,17 @@ from gpusetup.install.refusals import (
     upgrade_line,
 )
 from gpusetup.install.request import Question
-from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import Choice, Offer, Resolution, TorchBuild
+from gpusetup.model.resolution import FAMILY, Choice, Offer, Resolution, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver import check_request
 from gpusetup.resolver.companions import (
+    beside_in_words,
     family_there,
     installed,
     left_behind,
-    left_in_words,
     pinned,
-    versions_of,
 )
 from gpusetup.resolver.described import for_host
 from gpusetup.resolver.held import concluded
@@ -87,7 +85,7 @@ class Task(Frozen):
         offer, catalog = self.newest, load_catalog()
         guess = concluded(self.machine, catalog)
         moves = self.decision.moves
-        stays = left_in_words(self.machine, self.build, catalog) if moves else ()
+        stays = beside_in_words(self.machine, self.build, catalog) if moves else ()
         newer = f"torch {offer.torch} from {offer.backend} fits too" if offer else None
         return (
             *((guess,) if guess else ()),
@@ -183,7 +181,7 @@ def what_comes(question: Question, decision: Decision, *, repairs: bool) -> Requ
         return replace(asked, family=family, followers=followers)
     behind = left_behind(machine, build.torch, build.backend, catalog)
     behind = tuple(name for name in behind if repairs or name in asked.named)
-    there, known = installed(machine), versions_of(build)
+    there, known = installed(machine), build.family()
     missing = tuple(n for n in asked.family if n != "torch" and n not in there)
     for name in (*missing, *(name for name in behind if name in asked.named)):
         if name not in known:

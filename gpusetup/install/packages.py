@@ -11,8 +11,8 @@ from packaging.utils import canonicalize_name
 
 from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
-from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import own_word
 
 if TYPE_CHECKING:

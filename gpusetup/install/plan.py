@@ -32,8 +32,6 @@ class Plan(Frozen):
     steps: tuple[Step, ...] = ()
     before: Mapping[str, str] = {}
     after: Mapping[str, str] = {}
-    warnings: tuple[str, ...] = ()
-    """What is installed and would no longer find what it requires."""
     used_by: tuple[User, ...] = ()
     """Programs that have torch of the target loaded."""
     notes: tuple[str, ...] = ()

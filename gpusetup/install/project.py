@@ -18,8 +18,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from gpusetup.catalog.builds import Catalog
 from gpusetup.errors import BadInput, Unsatisfiable
-from gpusetup.installers.options import FAMILY
-from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.resolution import FAMILY, TorchBuild
 
 PLATFORMS = {
     "sys_platform == 'linux' and platform_machine == 'x86_64'": ("linux", "x86_64"),

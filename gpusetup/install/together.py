@@ -26,10 +26,9 @@ from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.settings.environment import asking_environment, parse_toml, uv_program
 from gpusetup.install.target.find import Target
-from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import HeldBack, JointPackage, Request, TorchBuild
+from gpusetup.model.resolution import FAMILY, HeldBack, JointPackage, Request, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.joint import (
     Asked,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpusetup.installers.options import FAMILY, chosen_build, pins
-from gpusetup.model.resolution import JointPackage, Resolution
+from gpusetup.installers.options import chosen_build, pins
+from gpusetup.model.resolution import FAMILY, JointPackage, Resolution
 from gpusetup.render.language import plain
 
 Packages = tuple[JointPackage, ...]

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpusetup.install.credentials import without_credentials, without_logins
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text
 from gpusetup.install.target.in_use import User
-from gpusetup.installers.options import FAMILY
 from gpusetup.model.documents import InstallAnswer
-from gpusetup.model.resolution import Choice
+from gpusetup.model.resolution import FAMILY, Choice
 from gpusetup.model.shell import OWN_SYSTEM, shell_line
 from gpusetup.render.language import (
     BUT,

@@ -23,9 +23,8 @@ from gpusetup.catalog.companions import usual_major
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Driver, Snapshot
-from gpusetup.model.resolution import HeldBack, JointPackage, Request, TorchBuild
+from gpusetup.model.resolution import FAMILY, HeldBack, JointPackage, Request, TorchBuild
 from gpusetup.model.versions import allows, parsed
-from gpusetup.resolver.companions import FAMILY
 from gpusetup.resolver.constraints import fits, in_scope, preference
 from gpusetup.resolver.decide import nothing_fits, resolve
 from gpusetup.resolver.situation import Situation, situation_of
