@@ -17,7 +17,6 @@ from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import by_conda, describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
 from gpusetup.install.job import new_job
-from gpusetup.install.log import Log
 from gpusetup.install.make_plan import free_bytes, plan_task
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove, prove
@@ -57,12 +56,12 @@ Done = tuple[InstallAnswer, str, bool]
 
 
 class Session:
-    """One run of `install`: what was asked, where it is shown, and its log."""
+    """One run of `install`: what was asked, and where it is shown."""
 
-    def __init__(self, options: Namespace, out: Console, log: Log) -> None:
+    def __init__(self, options: Namespace, out: Console) -> None:
         self.options, self.out = options, out
         self.request = request_of(options)
-        self.job = new_job(log, out.talk, partial(fetching, out.talk))
+        self.job = new_job(out.talk, partial(fetching, out.talk))
 
     def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> int:
         """Show what will be done, ask, do it; the exit code."""
@@ -232,14 +231,12 @@ def undo(session: Session) -> int:
         before=journal.after,
         after=journal.before,
         steps=(),
-        log=str(job.log.path),
     )
     told = {"undo": undo_changes(journal), "change": None}
     screen = screens.plan_screen(planned, told, warnings=screens.in_use(users))
 
     def undone() -> Done:
         change.undo(job, layout)
-        job.log.line(f"undone: {told['undo']}")
         answer = replace(planned, state="restored")
         return answer, screens.end_screen(answer, "undone"), True
 

@@ -33,7 +33,6 @@ def plan_answer(
         steps=planned if outcome is None else tuple(job.done),
         verdict=outcome.verdict if outcome else None,
         receipt=outcome.receipt if outcome else None,
-        log=str(job.log.path),
         why=" ".join(filter(None, (*said, plan.why))) or None,
         newest=task.newest if task else None,
     )
@@ -51,7 +50,6 @@ def unchanged_answer(
         after=family,
         steps=(),
         verdict=verdict,
-        log=str(job.log.path),
         why=task.why,
         newest=task.newest,
     )

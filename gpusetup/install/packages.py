@@ -128,18 +128,15 @@ def requested_packages(
         if asked.marker and environment and not asked.marker.evaluate(dict(environment)):
             left_out.append(without_logins(word))
             continue
-        if asked.url and without_logins(asked.url) != asked.url:  # it would stand in receipts
+        if asked.url:
             raise UsageError(
-                f"{asked.name} is asked for by an address with a user name or a password in it",
-                hint="put them into ~/.netrc, and name the address without them",
+                f"{asked.name} is asked for by an address",
+                hint="`gpusetup install` first, then `uv pip install` it; torch's own wheel comes "
+                "by `--torch VERSION`, `--backend`, or a mirror: `--index URL`",
             )
         if name in FAMILY:
-            if asked.url or asked.extras:
-                what = (
-                    "its wheel is found out here" if asked.url else "its extras are not installed"
-                )
-                hint = "`--torch VERSION`, `--backend`, or a mirror by `--index URL`"
-                raise UsageError(f"{without_logins(word)!r}: its {what}", hint=hint)
+            if asked.extras:
+                raise UsageError(f"{word!r}: the extras of torch's family are not installed")
             family.add(name)
             named.append(name)
         else:

@@ -69,11 +69,6 @@ def choose_together(
     return Joint(
         build=found.build,
         packages=search.packages(found),
-        hashes={
-            name: one.hashes
-            for name, one in found.packages.items()
-            if labelled(name, one.version, found.build) == one.version
-        },
         held_back=held,
         refused=tuple(one for one in held if found.late.get(one.package, 0) > YEAR),
         notes=tuple(search.notes()),
@@ -89,7 +84,6 @@ class Locked(Frozen):
     version: str
     index: str | None = None
     """None: uv takes it from a folder of this machine."""
-    hashes: tuple[str, ...] = ()
     published: str | None = None
     """`2026-11-02`; None: the index does not say."""
 
@@ -101,7 +95,6 @@ def locked_of(row: Mapping[str, Any]) -> Locked:
     return Locked(
         version=row.get("version", ""),
         index=None if is_here else without_credentials(row.get("index", "")),
-        hashes=tuple(one["hashes"]["sha256"] for one in wheels if "hashes" in one),
         published=min(times).date().isoformat() if times else None,
     )
 
@@ -171,7 +164,7 @@ class Search:
         """Each package that may come in any version by itself, at its newest release for this
         Python and system."""
         words = map(Requirement, self.asked.words)
-        free = [word.name for word in words if not (word.specifier or word.url)]
+        free = [word.name for word in words if not word.specifier]
         question = Question(family=(), index=self.root, others=tuple(map(name_of, free)))
         found = self._said(question, (*COMPILE, "--no-deps")) if free else {}
         return {} if isinstance(found, str) else found
@@ -385,6 +378,6 @@ def _exact(asked: RequestedPackages, joint: Joint) -> RequestedPackages:
     for word in asked.packages:
         said, version = Requirement(word), versions.get(name_of(word))
         extras = f"[{','.join(sorted(said.extras))}]" if said.extras else ""
-        words.append(f"{said.name}{extras}=={version}" if version and not said.url else word)
+        words.append(f"{said.name}{extras}=={version}" if version else word)
     family = tuple(name for name in FAMILY if name in {*asked.family, *versions})
     return replace(asked, family=family, packages=tuple(words))

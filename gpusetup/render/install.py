@@ -118,7 +118,6 @@ def end_screen(
         "why": answer.why if answer.state == "unchanged" else None,
         "undo": undo and f"`{undo}`",
         "receipt": answer.receipt,
-        "log": answer.log,
     }
     first = verdict(mark, said, f": {answer.target} has {versions(answer.after)}")
     return Screen((first, *proof, *facts(told), *(remark("note", line) for line in notes)))

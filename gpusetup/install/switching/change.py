@@ -266,7 +266,6 @@ class Change:
         """Put the previous state back; a Ctrl-C waits until it is done."""
         if self.journal.phase != "staging":
             job.talk("Restoring the previous state ...")
-        job.log.line("put back")
         hint = "fix that, then run `gpusetup install` again; nothing is lost until then"
         with uninterrupted(), blocked_by_files("Cannot restore the previous state", hint):
             self.put_back()

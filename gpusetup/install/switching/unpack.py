@@ -65,8 +65,7 @@ def unpacked(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     from the index if our cache has changed."""
     try:
         return _unpack(job, plan, layout)
-    except Differs as problem:
-        job.log.line(f"{problem.message}; once more, from the index")
+    except Differs:
         environment = asking_environment(job.environ, Path.home())
         names = tuple(wheel.name for wheel in plan.wheels)
         run_step(job, Step(argv=(job.uv, "cache", "clean", *names), title=""), environment)
