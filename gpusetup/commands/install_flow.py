@@ -133,7 +133,7 @@ def install(session: Session) -> int:
         return answer, screens.end_screen(answer, undo=undo), outcome.kept
 
     planned = plan_answer(job, plan, task)
-    return session.carry_out(planned, _plan_screen(plan, planned), done)
+    return session.carry_out(planned, _plan_screen(plan, task, planned), done)
 
 
 def _read(session: Session) -> tuple[Target, Snapshot]:
@@ -172,10 +172,10 @@ def _unchanged(
     return 0
 
 
-def _plan_screen(plan: Plan, answer: InstallAnswer) -> Screen:
+def _plan_screen(plan: Plan, task: Task, answer: InstallAnswer) -> Screen:
     told = {
-        "packages": without_logins(", ".join(plan.packages)),
-        "stays": ", ".join(plan.pinned),
+        "packages": without_logins(", ".join((*task.asked.packages, *task.asked.followers))),
+        "stays": ", ".join(task.asked.pinned),
         "created": "the environment is new" if plan.venv else None,
         "fallback": screens.fallback(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
@@ -248,14 +248,15 @@ def undo(session: Session) -> int:
 
 def _download(session: Session, target: Target, task: Task) -> int:
     """Fetch all that a new environment needs into a folder; change nothing."""
-    job, plan = session.job, plan_download(session.job, target, task)
-    planned = plan_answer(job, plan, None)
+    job = session.job
+    task, plan = plan_download(job, target, task)
+    planned = plan_answer(job, plan, task)
 
     def done() -> Done:
         text = fetch_into_folder(job, plan)
-        return plan_answer(job, plan, None), f"{text}\n", True
+        return planned, f"{text}\n", True
 
-    return session.carry_out(planned, _plan_screen(plan, planned), done)
+    return session.carry_out(planned, _plan_screen(plan, task, planned), done)
 
 
 def show_described(options: Namespace, out: Console) -> int:

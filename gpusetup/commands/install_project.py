@@ -15,7 +15,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import gather
 from gpusetup.commands.install_flow import agreed, request_of
 from gpusetup.errors import UsageError
-from gpusetup.install.credentials import without_credentials
+from gpusetup.install.credentials import without_logins
 from gpusetup.install.project import markers_of, parsed_project, pin, versions_named
 from gpusetup.install.request import question_of, resolved
 from gpusetup.install.switching.files import write_safely
@@ -50,7 +50,7 @@ def edit_project(options: Namespace, out: Console) -> int:
             f"`--project` pins the torch family only, not {', '.join(asked.packages)}",
             hint=f"`uv add {' '.join(asked.packages)}` adds the rest",
         )
-    build, root = chosen_build(resolved(question)), without_credentials(request.root)
+    build, root = chosen_build(resolved(question)), without_logins(request.root)
     pins = build.family({*asked.family, *before})
     pin(document, pins, index_url(build.backend, root), markers_of(build, catalog))
     changed = tomlkit.dumps(document)

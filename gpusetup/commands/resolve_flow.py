@@ -13,7 +13,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import gather, system_for
 from gpusetup.diagnosis.request import chosen_request, decision_for
 from gpusetup.errors import Unsatisfiable
-from gpusetup.install.credentials import without_credentials
+from gpusetup.install.credentials import without_logins
 from gpusetup.install.packages import requested_packages
 from gpusetup.install.request import index_root_of
 from gpusetup.install.settings.environment import asking_environment, indexes
@@ -39,7 +39,7 @@ from gpusetup.resolver.offer import at_root, newest_of
 
 def answer(options: Namespace, out: Console) -> int:
     root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
-    shown = without_credentials(root)
+    shown = without_logins(root)
     catalog = load_catalog()
     request = Request(
         torch=options.torch,
@@ -132,7 +132,7 @@ def _notes(
         *resolution.notes,
         branch,
         age_note(resolution.catalog_as_of, date.today().isoformat()),
-        hidden if root != without_credentials(root) else None,
+        hidden if root != without_logins(root) else None,
     )
     return tuple(filter(None, said))
 
@@ -154,7 +154,7 @@ def _together(
         joint = by_table(asked)
     else:
         places = (root, *indexes(asking_environment(os.environ, Path.home())))
-        shown = ", ".join(map(without_credentials, places))
+        shown = ", ".join(map(without_logins, places))
         out.talk(f"asked: {shown} (`--offline` uses no network)")
         joint = choose_together(asked, root)
     exact = replace(asked.request, torch=f"=={joint.build.torch}", backend=joint.build.backend)

@@ -18,12 +18,10 @@ from gpusetup.probe.unfinished import unfinished
 State = Literal["installed", "restored", "planned"]
 
 
-def plan_answer(
-    job: Job, plan: Plan, task: Task | None, outcome: Outcome | None = None
-) -> InstallAnswer:
+def plan_answer(job: Job, plan: Plan, task: Task, outcome: Outcome | None = None) -> InstallAnswer:
     """A plan that is shown, or that was executed with this outcome."""
     state: State = "planned" if outcome is None else "installed" if outcome.kept else "restored"
-    said = unfinished(task.machine) if task and outcome is None else ()
+    said = unfinished(task.machine) if outcome is None else ()
     planned = tuple(DoneStep(argv=step.argv) for step in plan.steps)
     return InstallAnswer(
         state=state,
@@ -33,8 +31,8 @@ def plan_answer(
         steps=planned if outcome is None else tuple(job.done),
         verdict=outcome.verdict if outcome else None,
         receipt=outcome.receipt if outcome else None,
-        why=" ".join(filter(None, (*said, plan.why))) or None,
-        newest=task.newest if task else None,
+        why=" ".join(filter(None, (*said, task.why))) or None,
+        newest=task.newest,
     )
 
 

@@ -24,11 +24,6 @@ class Plan(Frozen):
     fallbacks: tuple[Choice, ...] = ()
     """What is left to fall back to."""
     wheels: tuple[Wheel, ...] = ()
-    packages: tuple[str, ...] = ()
-    pinned: tuple[str, ...] = ()
-    """What stays as it is, while the packages are chosen."""
-    why: str | None = None
-    """Why this torch comes, or stays."""
     steps: tuple[Step, ...] = ()
     before: Mapping[str, str] = {}
     after: Mapping[str, str] = {}
@@ -37,7 +32,3 @@ class Plan(Frozen):
     notes: tuple[str, ...] = ()
     device: str = "auto"
     """What verify is told to prove."""
-
-    @property
-    def backend(self) -> str:
-        return self.choice.backend

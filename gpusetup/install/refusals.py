@@ -15,7 +15,6 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.install.request import InstallRequest, Question
 from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Offer
 from gpusetup.model.shell import shell_line
 from gpusetup.resolver.decide import nothing_fits
 from gpusetup.resolver.held import concluded
@@ -102,15 +101,6 @@ def options_of(request: InstallRequest, *names: str) -> tuple[str, ...]:
     each = ((name, value if isinstance(value, tuple) else (value,)) for name, value in given)
     rows = ((OPTIONS[name], one) for name, values in each for one in values)
     return tuple(word for row in rows if row[1] not in (None, "auto") for word in row)
-
-
-def upgrade_line(question: Question, offer: Offer) -> str:
-    """The command that takes the newest, with every word that it was chosen by."""
-    request = question.request
-    newer = ("--torch", offer.torch) if question.wanted.torch else ("--upgrade",)
-    target, host = (options_of(request, *names) for names in (TARGET, ("backend", *HOST)))
-    words = ("gpusetup", "install", *target, *newer, *host)
-    return shell_line(words, question.machine.os.family)
 
 
 def own_environment(question: Question, decision: Decision) -> str:

@@ -19,7 +19,7 @@ from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Unreached, Unsatisfiable
 from gpusetup.install.complaints import complaint
-from gpusetup.install.credentials import without_credentials, without_logins
+from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.fetching.lock import COMPILE, NAME, Question, ask_uv
 from gpusetup.install.job import Job
@@ -82,19 +82,15 @@ class Locked(Frozen):
     """One package of an answer."""
 
     version: str
-    index: str | None = None
-    """None: uv takes it from a folder of this machine."""
     published: str | None = None
     """`2026-11-02`; None: the index does not say."""
 
 
 def locked_of(row: Mapping[str, Any]) -> Locked:
     wheels = row.get("wheels", ())
-    is_here = wheels and all(str(one.get("url", "file:")).startswith("file:") for one in wheels)
     times = [when for one in wheels if isinstance(when := one.get("upload-time"), datetime)]
     return Locked(
         version=row.get("version", ""),
-        index=None if is_here else without_credentials(row.get("index", "")),
         published=min(times).date().isoformat() if times else None,
     )
 
@@ -215,19 +211,19 @@ class Search:
 
     def packages(self, found: Set) -> tuple[JointPackage, ...]:
         """The whole set: torch's family, what was asked for, then the rest by name."""
-        order = {name: place for place, name in enumerate((*FAMILY, *self.asked.names))}
-        build, table = found.build, companion_table()
+        build, table, names = found.build, companion_table(), self.asked.names
         return tuple(
             JointPackage(
                 name=name,
                 version=labelled(name, one.version, build),
-                index_url=index_url(build.backend) if name in FAMILY else one.index,
+                index_url=index_url(build.backend) if name in FAMILY else None,
                 declared=(project := table.project(name)) is None or project.declares,
-                asked=name in self.asked.names,
+                asked=name in names,
                 extras=extras_of(self.asked.words, name),
             )
             for name, one in sorted(
-                found.packages.items(), key=lambda row: (order.get(row[0], 99), row[0])
+                found.packages.items(),
+                key=lambda row: (row[0] not in FAMILY, row[0] not in names, row[0]),
             )
         )
 
@@ -238,7 +234,7 @@ class Search:
         words, name, first = self.asked.words, self.asked.names[0], self.tried[0]
         plain = self.ask(first.build, words, limited=False)
         known = companion_table().project(name)
-        other = f"or instead: {known.way_out()}" if known else "check the spelling"
+        other = f"or instead: {known.alternative}" if known else "check the spelling"
         build_it = f"`uv pip install --no-build-isolation {name}` builds it"
         way = "leave one of them out, or name another version"
         if len(words) == 1:

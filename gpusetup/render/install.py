@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpusetup.install.credentials import without_credentials, without_logins
+from gpusetup.install.credentials import without_logins
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text
 from gpusetup.install.target.in_use import User
 from gpusetup.model.documents import InstallAnswer
@@ -88,7 +88,7 @@ def downloads(wheels: Sequence[Wheel], before: Mapping[str, str]) -> Iterable[st
 
 def _source(wheel: Wheel) -> str:
     if wheel.source == TORCH_INDEX:
-        return without_credentials(wheel.url).rpartition("/")[0]
+        return without_logins(wheel.url).rpartition("/")[0]
     return "your default index" if wheel.source == DEFAULT_INDEX else wheel.source
 
 
