@@ -11,12 +11,11 @@ from typing import Any
 
 from gpusetup.commands.common import gather
 from gpusetup.errors import Blocked
-from gpusetup.install.answers import plan_answer, unchanged_answer
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import by_conda, describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
-from gpusetup.install.job import new_job
+from gpusetup.install.job import Job, Outcome, new_job
 from gpusetup.install.make_plan import free_bytes, plan_task
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove, prove
@@ -39,11 +38,13 @@ from gpusetup.install.target.find import (
 )
 from gpusetup.install.target.in_use import users_of
 from gpusetup.install.together import with_set
-from gpusetup.model.documents import InstallAnswer
+from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.probe.target import choose_target
+from gpusetup.probe.unfinished import unfinished
 from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
@@ -167,9 +168,41 @@ def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dic
 def _unchanged(
     session: Session, target: Target, task: Task, verdict: dict[str, Any] | None = None
 ) -> int:
-    answer = unchanged_answer(session.job, target, task, verdict)
+    installed = target.installed
+    family = {name: installed[name] for name in FAMILY if name in installed}
+    answer = InstallAnswer(
+        state="unchanged",
+        target=target.layout.prefix,
+        before=family,
+        after=family,
+        steps=(),
+        verdict=verdict,
+        why=task.why,
+        newest=task.newest,
+    )
     session.out.answer(answer, screens.end_screen(answer, notes=task.notes))
     return 0
+
+
+def plan_answer(job: Job, plan: Plan, task: Task, outcome: Outcome | None = None) -> InstallAnswer:
+    """A plan that is shown, or that was executed with this outcome."""
+    said = unfinished(task.machine) if outcome is None else ()
+    planned = tuple(DoneStep(argv=step.argv) for step in plan.steps)
+    answer = InstallAnswer(
+        state="planned",
+        target=plan.target,
+        before=plan.before,
+        after=plan.after,
+        steps=planned if outcome is None else tuple(job.done),
+        why=" ".join(filter(None, (*said, task.why))) or None,
+        newest=task.newest,
+    )
+    if outcome is None:
+        return answer
+    answer = replace(answer, verdict=outcome.verdict, receipt=outcome.receipt)
+    if outcome.kept:
+        return replace(answer, state="installed")
+    return replace(answer, state="restored", after=plan.before)
 
 
 def _plan_screen(plan: Plan, task: Task, answer: InstallAnswer) -> Screen:

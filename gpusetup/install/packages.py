@@ -4,8 +4,7 @@ probably stands for."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from packaging.utils import canonicalize_name
 
@@ -14,9 +13,6 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import own_word
-
-if TYPE_CHECKING:
-    from gpusetup.install.target.layout import Distribution
 
 NO_PACKAGES = {
     r"(doctor|resolve|install|verify|plan|tune|monitor)": r"did you mean `gpusetup \1`?",
@@ -161,8 +157,3 @@ def requested_packages(
 
 EXACT = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
 """What `torch==2.5.1` says more than `--torch 2.5.1`."""
-
-
-def torch_family(installed: Iterable[Distribution]) -> dict[str, str]:
-    """The torch family among what is installed."""
-    return {one.name: one.version for one in installed if one.name in FAMILY}

@@ -21,7 +21,6 @@ from gpusetup.install.credentials import split_login
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, file_name
 from gpusetup.install.job import Job
 from gpusetup.install.settings.environment import (
-    as_links,
     asking_environment,
     parse_toml,
 )
@@ -124,7 +123,7 @@ def _asked(job: Job, target: Target, question: Question, words: Sequence[str]) -
     options: tuple[str, ...] = ("--no-build", "--python", layout.python)
     environment = asking_environment(job.environ, Path.home(), layout.prefix)
     if job.wheels:
-        links = as_links(job.wheels[0].source)
+        links = Path(job.wheels[0].source).as_uri()
         options += ("--no-config", "--no-sources", "--no-index", "--find-links", links, "--offline")
         environment.pop("UV_FIND_LINKS", None)
     argv = (job.uv, "pip", words[0], *options, *words[1:])

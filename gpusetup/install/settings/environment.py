@@ -135,26 +135,12 @@ def of_pip(pip: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, 
 
 
 def _place(place: str) -> str:
-    """One of pip's `find-links` as uv takes it; "" for a folder that is not there, which pip passes
-    over, and at which uv ends."""
+    """One of pip's `find-links` as uv takes it, which ends a path at a comma and at a `#`; "" for a
+    folder that is not there, which pip passes over, and at which uv ends."""
     if "://" in place:
         return place.replace(",", "%2C")
-    path = os.path.expanduser(place)
-    return as_links(path) if os.path.exists(path) else ""
-
-
-def as_links(folder: str) -> str:
-    """A folder as `--find-links` takes it: uv ends a path at a comma and at a `#`, not a URL that
-    has them quoted.
-
-    >>> as_links("/a/b")
-    '/a/b'
-    >>> as_links("/a,b#c")
-    'file:///a%2Cb%23c'
-    """
-    if not {*folder} & {*",#"}:
-        return folder
-    return Path(folder).absolute().as_uri()
+    path = Path(os.path.expanduser(place)).absolute()
+    return path.as_uri() if path.exists() else ""
 
 
 def indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
