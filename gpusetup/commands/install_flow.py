@@ -34,9 +34,9 @@ from gpusetup.install.target.find import (
     check_target,
     layout_of,
     read_target,
+    users_of,
     venv_to_make,
 )
-from gpusetup.install.target.in_use import users_of
 from gpusetup.install.together import with_set
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace

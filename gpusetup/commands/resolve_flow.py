@@ -16,7 +16,7 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.packages import requested_packages
 from gpusetup.install.request import index_root_of
-from gpusetup.install.settings.environment import asking_environment, indexes
+from gpusetup.install.settings import asking_environment, indexes
 from gpusetup.install.together import choose_together, refusal
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch

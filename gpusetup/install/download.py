@@ -16,7 +16,7 @@ from gpusetup.install.fetching.wheels import Wheel, size_text, wheel_at
 from gpusetup.install.job import Job
 from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
-from gpusetup.install.settings.environment import asking_environment, certificates, indexes
+from gpusetup.install.settings import asking_environment, certificates, indexes
 from gpusetup.install.switching.files import no_link, write_safely
 from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import replace

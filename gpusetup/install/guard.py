@@ -17,8 +17,7 @@ from packaging.version import InvalidVersion, Version
 from gpusetup import named_file
 from gpusetup.catalog.companion_table import companion_table, takes_torch
 from gpusetup.errors import Blocked, Unsatisfiable
-from gpusetup.install.settings.pip_config import NAME as PIP
-from gpusetup.install.settings.pip_config import pip_settings
+from gpusetup.install.settings import PIP, pip_settings
 from gpusetup.install.switching.files import write_safely
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.install.fetching.wheels import Wheel
-from gpusetup.install.settings.environment import in_image_build, uv_program
+from gpusetup.install.settings import in_image_build, uv_program
 from gpusetup.install.switching.lock import launched
 from gpusetup.model.documents import DoneStep
 from gpusetup.model.finding import Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpusetup.install.fetching.wheels import Wheel
-from gpusetup.install.target.in_use import User
+from gpusetup.install.target.find import User
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.resolution import Choice

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from functools import cache, cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from gpusetup.install.decide import Task, decide
 from gpusetup.install.fetching.lock import COMPILE, NAME, Question, ask_uv
 from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.settings.environment import asking_environment, parse_toml, uv_program
+from gpusetup.install.settings import asking_environment, parse_toml, uv_program
 from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
@@ -113,7 +113,7 @@ class Search:
     once."""
 
     def __init__(self, asked: Asked, root: str) -> None:
-        self.asked, self.root, self.tried = asked, root, list[Set]()
+        self.asked, self.root = asked, root
         platform, more = platform_of(asked.machine)
         python = (python_tag(asked.machine) or USUAL_PYTHON).rstrip("t")
         self.environment = {**asking_environment(os.environ, Path.home()), **more}
@@ -172,34 +172,29 @@ class Search:
 
     # --- what is taken ----------------------------------------------------------------------------
 
-    def sets(self, builds: Iterable[TorchBuild]) -> Iterator[Set]:
-        """The set of each torch that has one."""
-        known: set[str] = set()
-        for build in builds:
-            if build.torch not in known:
-                found = self.ask(build, self.asked.words)
-                self.tried.append(found)
-                if not found.reason:
-                    known.add(build.torch)
-                    yield found
-
     def found(self, prefer: TorchBuild | None, behind_days: int) -> Set:
         """The first torch with which all is at most so many days behind its newest; `prefer` is
         tried first, then, with any such days, the next newer ones, then all from the newest on.
         Else that with the fewest releases of years ago, then with the fewest that are behind."""
-        sets: list[Set] = []
-        for one in self.sets(self._order(prefer, behind_days)):
-            if max(one.late.values(), default=0) <= behind_days:
+        sets: dict[str, Set] = {}
+        tried: list[Set] = []
+        for build in self._order(prefer, behind_days):
+            if build.torch in sets:
+                continue
+            one = self.ask(build, self.asked.words)
+            tried.append(one)
+            if not one.reason and max(one.late.values(), default=0) <= behind_days:
                 return one
-            sets.append(one)
+            if not one.reason:
+                sets[build.torch] = one
         if not sets:
-            raise self._none()
+            raise self._none(tried[0])
 
         def rank(one: Set) -> tuple[int, ...]:
             days = one.late.values()
             return sum(d > YEAR for d in days), len(days), sum(days)
 
-        return min(sets, key=rank)
+        return min(sets.values(), key=rank)
 
     def _order(self, prefer: TorchBuild | None, behind_days: int) -> Iterator[TorchBuild]:
         if prefer:
@@ -229,9 +224,9 @@ class Search:
 
     # --- why, and why not -------------------------------------------------------------------------
 
-    def _none(self) -> Unsatisfiable:
+    def _none(self, first: Set) -> Unsatisfiable:
         """Why nothing goes together: our table, else uv in its own words."""
-        words, name, first = self.asked.words, self.asked.names[0], self.tried[0]
+        words, name = self.asked.words, self.asked.names[0]
         plain = self.ask(first.build, words, limited=False)
         known = companion_table().project(name)
         other = f"or instead: {known.alternative}" if known else "check the spelling"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text
-from gpusetup.install.target.in_use import User
+from gpusetup.install.target.find import User
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.resolution import FAMILY, Choice
 from gpusetup.model.shell import OWN_SYSTEM, shell_line

@@ -20,7 +20,7 @@ from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import split_login
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, file_name
 from gpusetup.install.job import Job
-from gpusetup.install.settings.environment import (
+from gpusetup.install.settings import (
     asking_environment,
     parse_toml,
 )

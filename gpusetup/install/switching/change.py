@@ -23,7 +23,7 @@ from gpusetup.install.complaints import complaint
 from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
-from gpusetup.install.settings.environment import asking_environment
+from gpusetup.install.settings import asking_environment
 from gpusetup.install.switching.files import flush, remove
 from gpusetup.install.switching.journal import (
     JOURNAL,

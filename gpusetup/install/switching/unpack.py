@@ -22,7 +22,7 @@ from gpusetup.install.fetching.lock import lock_text
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.job import Job, run_step
 from gpusetup.install.plan import Plan
-from gpusetup.install.settings.environment import FETCHING, asking_environment
+from gpusetup.install.settings import FETCHING, asking_environment
 from gpusetup.install.switching.files import remove
 from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target.layout import LIBRARIES, Layout

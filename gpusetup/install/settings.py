@@ -12,11 +12,11 @@ import shutil
 import stat
 import sys
 from collections.abc import Mapping
+from configparser import Error, RawConfigParser
 from pathlib import Path
 from typing import Any
 
-from gpusetup.errors import Blocked
-from gpusetup.install.settings.pip_config import pip_settings
+from gpusetup.errors import BadInput, Blocked
 from gpusetup.system.processes import run
 
 LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
@@ -105,6 +105,55 @@ def asking_environment(
     ours["UV_CACHE_DIR"] = str(own_cache(environ))
     asked = {**LIMITS, **kept, **ours}
     return {**of_pip(pip_settings(environ, home, prefix), asked), **asked}
+
+
+# --- pip's settings -------------------------------------------------------------------------------
+
+KEYS = (
+    *("index-url", "extra-index-url", "find-links", "trusted-host"),
+    *("cert", "proxy", "keyring-provider", "constraint"),
+)
+"""The settings that count (https://pip.pypa.io/en/stable/cli/pip_install/#options)."""
+PIP = "pip.ini" if sys.platform == "win32" else "pip.conf"
+
+
+def pip_settings(
+    environ: Mapping[str, str], home: Path, prefix: str | None = None
+) -> dict[str, str]:
+    """What counts of pip's files and variables (`KEYS`): `[install]` of any file counts more than
+    `[global]` of any other, and a variable more than both. `BadInput` for a file that is no
+    configuration: without it, packages would come from elsewhere."""
+    parser = RawConfigParser(strict=False)
+    parser.optionxform = lambda name: name.lower().replace("_", "-")  # type: ignore[assignment]
+    for path in filter(Path.is_file, _files(environ, home, prefix)):
+        try:
+            parser.read(path, encoding="utf-8-sig")
+        except (Error, UnicodeDecodeError):  # its words may quote a password
+            raise BadInput(
+                f"{path} is not a pip configuration",
+                hint="fix it (`pip config debug` shows what pip reads), or set "
+                f"PIP_CONFIG_FILE={os.devnull}",
+            ) from None
+    found = {
+        key: environ.get(f"PIP_{key.upper().replace('-', '_')}")
+        or parser.get("install", key, fallback="")
+        or parser.get("global", key, fallback="")
+        for key in KEYS
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _files(environ: Mapping[str, str], home: Path, prefix: str | None) -> tuple[Path, ...]:
+    """The files that pip reads, the one that counts most last: the machine's, the user's, the
+    environment's own, the one that a variable names."""
+    named = environ.get("PIP_CONFIG_FILE")
+    if named == os.devnull:
+        return ()
+    config = environ.get("APPDATA") or environ.get("XDG_CONFIG_HOME") or home / ".config"
+    machine = Path(environ.get("PROGRAMDATA", "/etc"), *(("pip",) if os.name == "nt" else ()), PIP)
+    files = (machine, home / ".pip" / PIP, Path(config, "pip", PIP))
+    own = (Path(prefix, PIP),) if prefix else ()
+    return (*files, *own, *((Path(named),) if named else ()))
 
 
 # --- pip's settings for uv -----------------------------------------------------------------------
