@@ -13,9 +13,9 @@ from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event
-from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.resolution import FAMILY, TorchBuild
 from gpusetup.model.versions import parsed
-from gpusetup.readings.packages import FAMILY, normalised
+from gpusetup.readings.packages import normalised
 
 KINDS = (
     *("python-no-wheel", "no-wheel-for-platform", "wrong-index", "conda-not-found"),
