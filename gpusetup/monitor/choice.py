@@ -13,7 +13,7 @@ SHORTEST = len("GPU-")
 
 
 def named_places(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
-    """The places of the GPUs that `--gpu` names: `0`, `0:1` (MIG), or the start of a UUID.
+    """The places of the GPUs that `--gpu` names: `0`, or the start of a UUID.
 
     >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-ab"))
     >>> named_places(("1", "gpu-aa", "1"), two)
@@ -25,15 +25,15 @@ def named_places(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, 
 
 def _place(name: str, gpus: Sequence[GpuSample]) -> int:
     low = name.lower()
-    by_uuid = low if len(low) > 4 and low.startswith(("gpu-", "mig-")) else None
+    by_uuid = low if len(low) > 4 and low.startswith("gpu-") else None
     hits = [
         place
         for place, gpu in enumerate(gpus)
-        if name == gpu.label or (by_uuid and (gpu.uuid or "").lower().startswith(by_uuid))
+        if name == str(gpu.index) or (by_uuid and (gpu.uuid or "").lower().startswith(by_uuid))
     ]
     if len(hits) == 1:
         return hits[0]
-    there = ", ".join(f"{gpu.label} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
+    there = ", ".join(f"{gpu.index} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
     problem = "Several GPUs are" if hits else "No GPU is"
     raise UsageError(f"{problem} called {name!r}", hint=f"there are: {there}")
 
@@ -50,7 +50,7 @@ def visible_places(
     said, everything = f"{VARIABLE}={variable}", tuple(range(len(gpus)))
     entries = [entry.strip().lower() for entry in variable.split(",")]
     numbers = [entry for entry in entries if entry.isdecimal()]
-    if numbers and not pci_order and len({gpu.name for gpu in gpus if gpu.mig_index is None}) > 1:
+    if numbers and not pci_order and len({gpu.name for gpu in gpus}) > 1:
         return everything, f"{said} counts in CUDA's order, unknown here: watching every GPU"
     uuids = tuple(entry for entry in entries if len(entry) > SHORTEST)
     places = tuple(
@@ -59,6 +59,6 @@ def visible_places(
         if str(gpu.index) in numbers or (gpu.uuid or "").lower().startswith(uuids)
     )
     if not places:
-        return everything, f"{said} hides every GPU from CUDA: watching all the same"
-    labels = ", ".join(gpus[place].label for place in places)
+        return everything, f"{said} names no GPU here: watching every GPU"
+    labels = ", ".join(str(gpus[place].index) for place in places)
     return places, f"{said}: watching GPU {labels}"

@@ -62,7 +62,6 @@ HUNG = 40.0  # s: a stretch without progress of this length is a hang
 HUNG_UNTOLD = 120.0  # s: the same, where nobody told how the run ended
 RESTS = 20.0  # %: of a core, all processes together: they wait
 FELL = 1.5  # times: the power before it, where work stopped
-FEW_SMS = 30.0  # %: of the multiprocessors have work: kernels are small
 BRIEF = 10.0  # samples: fewer say little about a run
 SPINS = 95.0  # %: utilisation of a card that waits in a collective
 APART_POWER = 30.0  # points: power shares of busy GPUs differ by this much

@@ -34,12 +34,6 @@ def spins(s: Seen) -> bool:
 
 
 @Sign
-def few_multiprocessors(s: Seen) -> bool:
-    """Few of its multiprocessors have work."""
-    return below(s.work.sm_active, marks.FEW_SMS)
-
-
-@Sign
 def gaps(s: Seen) -> bool:
     """It is quiet again and again."""
     apart = s.work.utilization_p95 - s.work.utilization_p5 >= 2 * marks.APART

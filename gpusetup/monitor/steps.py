@@ -135,8 +135,8 @@ STEPS: dict[str, Step] = {
         "Watch longer: nothing ran on the GPU in the first {run.seconds:.0f} s; it may still be "
         "loading or fetching"),
     "ask-the-driver": Step(
-        "See what the driver tells of this card. With MIG, ask DCGM (`dcgmi dmon -e "
-        "1001,1002,1004,1005`), keep it as a file, and `gpusetup monitor --replay FILE` judges it",
+        "See what the driver tells of this card. With MIG only DCGM tells how busy an instance is: "
+        "`dcgmi dmon -e 1001,1002,1004,1005`",
         "nvidia-smi -q -d UTILIZATION"),
     "look-at-the-link": Step(
         "Look at the link: it carries {gpu.link_limit:MB/s} one way, and 16 lanes carry at least "

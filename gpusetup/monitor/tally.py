@@ -185,7 +185,7 @@ class Gpu:
     def __init__(self, tally: GpuTally) -> None:
         self.rows = tally.kept.all()
         self.tally, self.first, self.latest = tally, tally.first, tally.latest
-        self.label, self.name = self.first.label, self.first.name
+        self.label, self.name = str(self.first.index), self.first.name
         self.samples, self.lost_at = tally.kept.count, tally.lost_at
         self.lost_since = tally.lost_since
         gpus = [row.gpu for row in self.rows]
@@ -288,7 +288,6 @@ class Gpu:
         work, first = self.parts.work, self.first
         return GpuSummary(
             index=first.index,
-            mig_index=first.mig_index,
             name=first.name,
             uuid=first.uuid,
             samples=self.samples,
@@ -339,16 +338,16 @@ class Tally:
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
         self.kept = Kept[Sample]()
-        self.gpus: dict[str, GpuTally] = {}
+        self.gpus: dict[int, GpuTally] = {}
         for sample in samples:
             self.add(sample)
 
     def add(self, sample: Sample) -> None:
         self.kept.add(sample)
         for gpu in sample.gpus:
-            if gpu.label not in self.gpus:
-                self.gpus[gpu.label] = GpuTally(gpu)
-            self.gpus[gpu.label].add(gpu, sample)
+            if gpu.index not in self.gpus:
+                self.gpus[gpu.index] = GpuTally(gpu)
+            self.gpus[gpu.index].add(gpu, sample)
 
     @property
     def samples(self) -> int:

@@ -172,10 +172,7 @@ CASES: tuple[Case, ...] = (
     Case("launch-bound", "core", s.core_full & partly,
          WORKED + " while one process used {work.busiest_cpu:.0f} % of a core and no loader was "
          "behind", small),
-    Case("launch-bound", "kernels", s.busy & s.light, SMALL, small),
-    Case("launch-bound", "multiprocessors", s.busy & s.few_multiprocessors & ~s.memory_bus_full,
-         RAN + ", but only {work.sm_active:.0f} % of the multiprocessors had work", small),
-    Case("launch-bound", "kernels", partly & s.light & ~(s.gaps | main_waits), SMALL, small),
+    Case("launch-bound", "kernels", s.light & (s.busy | ~(s.gaps | main_waits)), SMALL, small),
     # the pattern, where nobody saw a cause
     Case("bursty", "unknown", partly & s.gaps, BURSTS, unseen),
     Case("bursty", "short-pieces", partly, BURSTS, unseen),
