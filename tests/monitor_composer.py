@@ -199,7 +199,6 @@ def _host(host: Host, tree: Tree | None, at: float, dice: random.Random) -> Host
         disk_read_bytes_per_second=None if host.reads is None else near(told(host.reads, at), dice),
         disk_write_bytes_per_second=told(host.writes, at),
         network_receive_bytes_per_second=near(told(host.network, at), dice),
-        network_send_bytes_per_second=2e5,
     )
 
 

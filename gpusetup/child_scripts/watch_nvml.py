@@ -10,7 +10,7 @@ Else, each time:
         "utilization_percent": 97, "memory_busy_percent": 41, "memory_used_bytes": 31138512896,
         "memory_total_bytes": 48305799168, "temperature_celsius": 71, "power_watts": 342.8,
         "power_limit_watts": 350.0, "clock_sm_mhz": 2490, "clock_sm_max_mhz": 2520,
-        "clock_memory_mhz": 9001, "throttle_reasons": ["sw_power_cap"],
+        "throttle_reasons": ["sw_power_cap"],
         "processes": [{"pid": 4711, "name": "python", "memory_bytes": 31000000000,
                        "kind": "compute", "sm_percent": 96}],
         "lost": false, "problem": null}]}
@@ -71,7 +71,6 @@ OFTEN: Fields = (
     *of_probe("utilization_percent temperature_celsius power_watts throttle_reasons"),
     ("memory_busy_percent", lambda n, h: int(n.nvmlDeviceGetUtilizationRates(h).memory)),
     ("clock_sm_mhz", lambda n, h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),
-    ("clock_memory_mhz", lambda n, h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM)),
     ("counters", counted),
 )
 SELDOM: Fields = (

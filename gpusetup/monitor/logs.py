@@ -32,7 +32,6 @@ NAMES = {
     "power_limit_max_watts": "power.max_limit",
     "clock_sm_mhz": "clocks.sm clocks.current.sm clocks.gr clocks.current.graphics",
     "clock_sm_max_mhz": "clocks.max.sm clocks.max.gr",
-    "clock_memory_mhz": "clocks.mem clocks.current.memory",
     "name": "name gpu_name",
     "uuid": "uuid gpu_uuid",
 }

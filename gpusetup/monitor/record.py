@@ -1,4 +1,4 @@
-"""What a run leaves behind: JSON lines; and reading it back."""
+"""What a run leaves behind, read back."""
 
 from __future__ import annotations
 
@@ -7,35 +7,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from io import TextIOWrapper
 from itertools import chain
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
-from gpusetup.model.codec import from_plain, to_json
+from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.monitor import logs
 from gpusetup.monitor.values import Sample, Summary
-from gpusetup.system.refused import refused
-
-
-def opened(path: str) -> TextIO:
-    try:
-        return Path(path).open("w", encoding="utf-8", newline="")
-    except OSError as problem:
-        raise refused(problem, f"Cannot write {path}", "name another file") from problem
-
-
-class JsonLines:
-    """One document a line, written at once so that a reader sees it now."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def sample(self, document: Sample | Summary) -> None:
-        self._file.write(to_json(document) + "\n")
-        self._file.flush()
-
 
 LINES_APART = 256
 """After how many lines it is told how far the reading is."""

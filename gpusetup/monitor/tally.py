@@ -133,7 +133,6 @@ class GpuTally:
     def __init__(self, first: GpuSample) -> None:
         self.first = self.latest = first
         self.kept = Kept[Moment]()
-        self.peaks: dict[str, float] = {}
         self.pauses: list[tuple[float, float]] = []
         """Since when, and for how many seconds."""
         self.quiet_since: float | None = None
@@ -145,9 +144,6 @@ class GpuTally:
     def add(self, gpu: GpuSample, sample: Sample) -> None:
         moment = Moment(gpu, sample)
         self.kept.add(moment)
-        for name in GPU_FIELDS:
-            if (value := getattr(gpu, name)) is not None:
-                self.peaks[name] = max(value, self.peaks.get(name, value))
         if gpu.lost and self.lost_at is None:
             self.lost_since = sample.seconds
         self.lost_at = (self.lost_at or sample.at) if gpu.lost else None
@@ -186,8 +182,7 @@ class Gpu:
         self.rows = tally.kept.all()
         self.tally, self.first, self.latest = tally, tally.first, tally.latest
         self.label, self.name = str(self.first.index), self.first.name
-        self.samples, self.lost_at = tally.kept.count, tally.lost_at
-        self.lost_since = tally.lost_since
+        self.lost_at, self.lost_since = tally.lost_at, tally.lost_since
         gpus = [row.gpu for row in self.rows]
         used = [gpu.utilization_percent for gpu in gpus]
         heat = [one for gpu in gpus if (one := gpu.temperature_celsius) is not None]
@@ -290,15 +285,12 @@ class Gpu:
             index=first.index,
             name=first.name,
             uuid=first.uuid,
-            samples=self.samples,
+            samples=self.tally.kept.count,
             memory_total_bytes=self.latest.memory_total_bytes or first.memory_total_bytes,
             throttled={k: round(v / 100, 4) for k, v in (work.reasons if work else {}).items()},
             working_share=round((work.samples if work else 0) / len(self.rows), 4),
             lost_at=self.lost_at,
-            **{
-                name: spread((getattr(row.gpu, name) for row in self.rows), peak)
-                for name, peak in self.tally.peaks.items()
-            },
+            **{name: spread(getattr(row.gpu, name) for row in self.rows) for name in GPU_FIELDS},
         )
 
 
@@ -324,13 +316,12 @@ def warm_up(body: Sequence[Moment]) -> int:
     return full * size if less and whole else 0
 
 
-def spread(values: Iterable[float | None], peak: float = 0.0) -> Spread | None:
-    """`peak`: what was seen at most, also in samples that are not kept."""
+def spread(values: Iterable[float | None]) -> Spread | None:
     told = [float(value) for value in values if value is not None]
     if not told:
         return None
     p5, p95 = (percentile(told, share) for share in (5, 95))
-    return Spread(mean=round(fmean(told), 2), p5=p5, p95=p95, peak=max(*told, peak))
+    return Spread(mean=round(fmean(told), 2), p5=p5, p95=p95, peak=max(told))
 
 
 class Tally:

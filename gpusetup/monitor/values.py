@@ -70,7 +70,6 @@ class GpuSample(Frozen):
     """Over all links of the GPU."""
     clock_sm_mhz: Count = None
     clock_sm_max_mhz: Count = None
-    clock_memory_mhz: Count = None
     throttle_reasons: tuple[str, ...] | None = None
     processes: tuple[ProcessUse, ...] | None = None
     lost: bool = False
@@ -121,7 +120,6 @@ class HostSample(Frozen):
     disk_read_bytes_per_second: Figure = None
     disk_write_bytes_per_second: Figure = None
     network_receive_bytes_per_second: Figure = None
-    network_send_bytes_per_second: Figure = None
 
 
 class Sample(Frozen):
