@@ -18,8 +18,9 @@ class Run:
     ) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
         self.gpus = tuple(map(Gpu, tally.gpus.values()))
-        trees, samples = tally.trees(), tally.kept.all()
-        hosts = [sample.host for sample in samples if sample.host is not None]
+        rows = self.gpus[0].rows if self.gpus else []
+        trees = [row.tree for row in rows if row.tree is not None]
+        hosts = [row.host for row in rows if row.host is not None]
         self.cores = trees[-1].cores if trees else None
         self.host_cores = next((host.cores for host in reversed(hosts) if host.cores), None)
         self.cpu = mean(tree.cpu_percent for tree in trees)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.programs import is_display
@@ -20,7 +20,6 @@ from gpusetup.monitor.values import (
     ProcessUse,
     Sample,
     Spread,
-    TreeSample,
 )
 from gpusetup.monitor.work import (
     Moment,
@@ -48,17 +47,14 @@ GPU_FIELDS = (
 START, WORK, PAUSE = "start", "work", "pause"
 
 
-Row = TypeVar("Row")
-
-
-class Kept(Generic[Row]):
+class Kept:
     """Every first, second, fourth … row of what comes, and the last one."""
 
     def __init__(self) -> None:
-        self._rows: list[Row] = []
+        self._rows: list[Moment] = []
         self.count, self._every = 0, 1
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Moment) -> None:
         if self.count % self._every == 0:
             self._rows.append(row)
         self.last = row
@@ -66,7 +62,7 @@ class Kept(Generic[Row]):
         if len(self._rows) >= MOST:
             self._rows, self._every = self._rows[::2], self._every * 2
 
-    def all(self) -> list[Row]:
+    def all(self) -> list[Moment]:
         there = not self.count or self._rows[-1] is self.last
         return self._rows if there else [*self._rows, self.last]
 
@@ -132,7 +128,7 @@ class GpuTally:
 
     def __init__(self, first: GpuSample) -> None:
         self.first = self.latest = first
-        self.kept = Kept[Moment]()
+        self.kept = Kept()
         self.pauses: list[tuple[float, float]] = []
         """Since when, and for how many seconds."""
         self.quiet_since: float | None = None
@@ -328,25 +324,14 @@ class Tally:
     """Everything about one run."""
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
-        self.kept = Kept[Sample]()
+        self.samples, self.seconds = 0, 0.0
         self.gpus: dict[int, GpuTally] = {}
         for sample in samples:
             self.add(sample)
 
     def add(self, sample: Sample) -> None:
-        self.kept.add(sample)
+        self.samples, self.seconds = self.samples + 1, sample.seconds
         for gpu in sample.gpus:
             if gpu.index not in self.gpus:
                 self.gpus[gpu.index] = GpuTally(gpu)
             self.gpus[gpu.index].add(gpu, sample)
-
-    @property
-    def samples(self) -> int:
-        return self.kept.count
-
-    @property
-    def seconds(self) -> float:
-        return self.kept.last.seconds if self.kept.count else 0.0
-
-    def trees(self) -> list[TreeSample]:
-        return [sample.tree for sample in self.kept.all() if sample.tree is not None]
