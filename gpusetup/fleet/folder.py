@@ -227,16 +227,12 @@ def _from_node_check(raw: bytes, what: str) -> Node:
     )
 
 
-def _from_run(raw: bytes, what: str) -> Node:
-    return Node(problem=from_json(raw, _Run, what=what).problem)
-
-
 READERS: dict[str, Callable[[bytes, str], Node]] = {
     "gpusetup.snapshot": _from_snapshot,
     "gpusetup.doctor": _from_snapshot,
     "gpusetup.verify": _from_verify,
     "gpusetup.node-check": _from_node_check,
-    "gpusetup.run": _from_run,
+    "gpusetup.run": lambda raw, what: Node(problem=from_json(raw, _Run, what=what).problem),
 }
 """Schema -> how it is read."""
 

@@ -9,7 +9,7 @@ import contextlib
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from gpusetup.model.units import MIB
@@ -56,16 +56,14 @@ def headings(line: str) -> list[str]:
 def samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
     """Rows of one moment together: a GPU that is there already begins the next. If the log tells
     no time, `interval` seconds lie between."""
-    start: float | None = None
+    start: datetime | None = None
     for count, rows in enumerate(_moments(lines)):
-        at = moment(next(iter(rows.values())).get("timestamp", ""))
-        start = at if start is None else start
-        seconds = count * interval if at is None or start is None else max(0.0, at - start)
-        yield Sample(
-            at=in_words(seconds if at is None else at),
-            seconds=round(seconds, 3),
-            gpus=tuple(GpuSample(index=index, **_told(rows[index])) for index in sorted(rows)),
-        )
+        at = next(iter(rows.values())).get("timestamp", "")
+        now = moment(at)
+        start = start or now
+        seconds = (now - start).total_seconds() if now and start else count * interval
+        gpus = tuple(GpuSample(index=index, **_told(rows[index])) for index in sorted(rows))
+        yield Sample(at=at, seconds=max(0.0, seconds), gpus=gpus)
 
 
 def _moments(lines: Iterable[str]) -> Iterator[dict[int, Row]]:
@@ -120,22 +118,11 @@ def throttle(row: Row) -> tuple[str, ...] | None:
     return tuple(name for _, name in THROTTLE_BITS if name in on) if found else None
 
 
-def moment(text: str) -> float | None:
-    """Seconds of a clock.
-
+def moment(text: str) -> datetime | None:
+    """
     >>> moment("2026/11/20 06:03:41.500"), moment("x")
-    (1795154621.5, None)
+    (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), None)
     """
     with contextlib.suppress(ValueError):
-        told = datetime.fromisoformat(text.replace("/", "-").replace("Z", "+00:00"))
-        return (told if told.tzinfo else told.replace(tzinfo=timezone.utc)).timestamp()
+        return datetime.fromisoformat(text.replace("/", "-")).replace(tzinfo=None)
     return None
-
-
-def in_words(at: float) -> str:
-    """
-    >>> in_words(0.25)
-    '1970-01-01T00:00:00.250Z'
-    """
-    told = datetime.fromtimestamp(min(max(at, 0.0), 4e9), timezone.utc)
-    return told.isoformat(timespec="milliseconds").replace("+00:00", "Z")

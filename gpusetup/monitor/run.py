@@ -34,6 +34,10 @@ class Run:
         )
         """Percent of the machine's memory that was in use, at most."""
         self.command, self.exit = command, exit_code
+        self.kind, self.nodes = kind_of(command), nodes_of(command)
+        """The kind of its program, by its command alone; on how many machines it runs."""
+        self.launched = is_launched(command) or (self.ranks or 0) > 1
+        """A launcher started its ranks."""
 
     @cached_property
     def at_work(self) -> tuple[Gpu, ...]:
@@ -43,21 +47,6 @@ class Run:
     def works(self) -> tuple[Work, ...]:
         """What the GPUs at work did."""
         return tuple(work for gpu in self.at_work if (work := considered(gpu)))
-
-    @cached_property
-    def kind(self) -> str:
-        """Of the program, by its command alone."""
-        return kind_of(self.command)
-
-    @cached_property
-    def nodes(self) -> int:
-        """On how many machines a launcher started it."""
-        return nodes_of(self.command)
-
-    @cached_property
-    def launched(self) -> bool:
-        """A launcher started its ranks."""
-        return is_launched(self.command) or (self.ranks or 0) > 1
 
     def kind_on(self, gpu: Gpu) -> str:
         """Of the program, by its command or by the names of the processes on a GPU."""

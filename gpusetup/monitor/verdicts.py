@@ -121,11 +121,10 @@ CASES: tuple[Case, ...] = (
          "{seen.together} GPUs of one job show {work.utilization:.0f} % utilisation but touch no "
          "memory and move nothing: they wait in a collective", waits_where),
     Case("communication-bound", "links",
-         s.several & s.links_carry & partly & ~(s.workers_full | s.gaps), LINKS, fewer_bytes),
+         s.several & ((s.links_carry & partly & ~(s.workers_full | s.gaps))
+                      | (s.busy & s.links_rule & ~s.memory_bus_full)), LINKS, fewer_bytes),
     Case("communication-bound", "without NCCL",
          s.several & s.links_carry & partly & s.without_nccl, LINKS, ("exchange-with-nccl",)),
-    Case("communication-bound", "links",
-         s.several & s.busy & s.links_rule & ~s.memory_bus_full, LINKS, fewer_bytes),
     Case("communication-bound", "collectives",
          s.several & s.spins & s.light & s.collectives,
          IN_COLLECTIVES, fewer_bytes),
