@@ -148,8 +148,6 @@ FOR_ONE_RUN = (
 IN_WINDOWS = "under System, Environment Variables"
 PROFILES = {
     "windows": IN_WINDOWS,
-    "macos": "in ~/.zshrc (or where the variable is set)",
-    "linux": "in ~/.bashrc (or where the variable is set)",
     None: f"in ~/.bashrc; in Windows, which lacks `export` and `unset`, {IN_WINDOWS}",
 }
 
@@ -161,12 +159,5 @@ def _holds(context: RuleContext, fix: Fix) -> str:
         return ""
     if lender_of(context):
         return ". It holds until the session ends; set it before torch is imported"
-    family = context.os.family
-    if context.snapshot.failing.program == "ollama" and family != "windows":
-        return (
-            ". Where ollama runs as a service, no shell's variables reach it: write them as "
-            '`Environment="NAME=value"` below `[Service]` by `sudo systemctl edit ollama`, then '
-            "`sudo systemctl restart ollama`"
-        )
-    where = PROFILES.get(family, PROFILES["linux"])
+    where = PROFILES.get(context.os.family, "in your shell's profile (or where it is set)")
     return f". (This shell only. To keep it, set it {where} and open a new shell.)"
