@@ -148,6 +148,8 @@ FOR_ONE_RUN = (
 IN_WINDOWS = "under System, Environment Variables"
 PROFILES = {
     "windows": IN_WINDOWS,
+    "macos": "in ~/.zshrc (or where the variable is set)",
+    "linux": "in ~/.bashrc (or where the variable is set)",
     None: f"in ~/.bashrc; in Windows, which lacks `export` and `unset`, {IN_WINDOWS}",
 }
 
@@ -159,5 +161,5 @@ def _holds(context: RuleContext, fix: Fix) -> str:
         return ""
     if lender_of(context):
         return ". It holds until the session ends; set it before torch is imported"
-    where = PROFILES.get(context.os.family, "in your shell's profile (or where it is set)")
+    where = PROFILES.get(context.os.family, PROFILES["linux"])
     return f". (This shell only. To keep it, set it {where} and open a new shell.)"
