@@ -6,14 +6,13 @@ from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
 from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.causes.sources import WHEELS
-from gpusetup.evidence.context import RuleContext, events, is_report, packages, readings
+from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import (
     in_a_container_without,
     in_a_hosted_notebook,
     lists_none_in_wsl,
     torch_was_not_shown_on_windows,
 )
-from gpusetup.evidence.plausible import is_a_path
 from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
@@ -29,19 +28,7 @@ def _recover(context: RuleContext) -> Lines:
 
 
 def _install(context: RuleContext, _: str) -> Fix:
-    """The way, and the Python on PATH that has a torch, where there is one."""
-    if context.os.jetson:
-        return jetson_fix(context)
-    way = paste.install_torch(context)
-    others = [
-        one for one in readings(context, "python.others") if one.value and is_a_path(one.source)
-    ]
-    asks = [
-        paste.command(context, "gpusetup", "doctor", "--python", one.source) for one in others[:1]
-    ]
-    return replace(
-        way, looks=(*way.looks, *paste.look("see whether another Python's works", *asks))
-    )
+    return jetson_fix(context) if context.os.jetson else paste.install_torch(context)
 
 
 def _anew(context: RuleContext, _: str) -> Fix:
