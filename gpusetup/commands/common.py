@@ -199,8 +199,7 @@ def read_listed(options: argparse.Namespace, out: Console) -> None:
             "with the file as it is",
         )
     if listed.hashed:
-        said = "what is chosen may be another file; `--format requirements` has its own"
-        out.talk(f"the hashes of {listed.hashed} are not taken: {said}")
+        out.talk(f"the hashes of {listed.hashed} are not taken: another file may be chosen")
     for note in listed.notes:
         out.talk(note)
     options.packages = [*options.packages, *listed.words]

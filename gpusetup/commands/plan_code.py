@@ -24,7 +24,6 @@ SECONDS = 120.0
 
 def run_code(options: Namespace, out: Console, place: Place) -> int:
     """Trace, decide, show. What the code raised is shown in full under `-v`."""
-    from gpusetup.plan.answer import as_document
     from gpusetup.plan.code import CodeFailed, best_batch, plan_of
     from gpusetup.render.plan import plan_text
 
@@ -36,7 +35,7 @@ def run_code(options: Namespace, out: Console, place: Place) -> int:
         out.debug(problem.trace)
         raise
     answer = plan_of(found, asked, best_batch(found, asked))
-    out.answer(as_document(answer), lambda: plan_text(answer))
+    out.answer(answer, lambda: plan_text(answer))
     return 0 if answer.fits else Unsatisfiable.exit_code
 
 

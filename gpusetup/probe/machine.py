@@ -14,8 +14,7 @@ from gpusetup.probe.guarded import guarded_set
 from gpusetup.probe.host import read_cpu, read_os, read_toolkit
 from gpusetup.probe.memory import read_disks, read_memory
 from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify
-from gpusetup.probe.python import read_other_torches, read_python
-from gpusetup.probe.target import Target, choose_target
+from gpusetup.probe.target import Target, choose_target, read_python
 from gpusetup.probe.torch import asked_itself, read_torch
 from gpusetup.probe.unfinished import unfinished_install
 from gpusetup.readings.environment import kept
@@ -66,9 +65,6 @@ def read_machine(
             torch = merged((torch, missing("torch", "import torch", DRIVER_IS_SILENT)))
         else:
             torch = asked_itself(system, target, torch)
-    others = (
-        () if torch.torch.installed else tuple(read_other_torches(system, python.python.others))
-    )
     own = Snapshot(
         conda=Conda(prefix=_conda(system, target)),
         cpu=read_cpu(system),
@@ -83,9 +79,8 @@ def read_machine(
             *guarded_set(system, target),
         ),
     )
-    elsewhere = Snapshot(readings=others)
     toolkit = toolkit_call.result()
-    return merged((gpu, chosen, python, elsewhere, torch, found_os, container, toolkit, own))
+    return merged((gpu, chosen, python, torch, found_os, container, toolkit, own))
 
 
 DRIVER_IS_SILENT = "not asked: the driver did not answer, and torch would wait for it"
