@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from triage_words import ELSEWHERE, FAILS, HELP, MINE, TITLE
 
 from gpusetup.causes.table import ROWS
-from gpusetup.messages.search import flat_of, search
+from gpusetup.messages.search import matches, text_of
 
 LIVE = re.compile(
     r"(?m)^[ \t]*(?:Traceback \(most recent call last\)|File \".+\", line \d+|[$] \S|>>> |PS [A-Z]:"
@@ -101,7 +101,8 @@ def is_sentence(line: str) -> bool:
 def begin_of_message(line: str) -> int | None:
     """Where in a line the first message of a program begins."""
     found = [one.start() for one in (NAMED.search(line),) if one]
-    found += [one.first for one in search(flat_of([line]), ROWS)]
+    text = text_of([line])
+    found += [first for one in ROWS for first, *_ in matches(text, one)]
     return min(found, default=None)
 
 

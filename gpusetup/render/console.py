@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from gpusetup.errors import GpuSetupError, UsageError
-from gpusetup.model.marks import APART, TURNING
+from gpusetup.model.marks import TURNING
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.language import Screen, plain, remark
 from gpusetup.render.terminal import terminal_of
@@ -36,7 +36,7 @@ ASCII = {
 
 
 _OBEYED = (
-    rf"(?m)(?P<colour>\x1b\[[\d;]*m)|(?!{APART})[\x00-\x08\x0b-\x1f\x7f-\x9f{TURNING}]"
+    rf"(?m)(?P<colour>\x1b\[[\d;]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f{TURNING}]"
     r"|^[^\S\n]*::|##\["
 )
 """What a terminal obeys (colours apart), and how a CI runner's commands begin on a line."""
