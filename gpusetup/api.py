@@ -69,7 +69,6 @@ def diagnose(
     *,
     python: str | Path | None = None,
     torch: str | None = None,
-    deep: bool = False,
     gpu: Sequence[str] = (),
     driver: str | None = None,
     timeout: float | None = None,

@@ -131,9 +131,7 @@ def patience_of(options: argparse.Namespace) -> float:
     return getattr(options, "timeout", None) or LIMIT_SECONDS
 
 
-def gather(
-    options: argparse.Namespace, out: Console, *, deep: bool = False, need_target: bool = False
-) -> Snapshot:
+def gather(options: argparse.Namespace, out: Console, *, need_target: bool = False) -> Snapshot:
     """The machine that the options name: an example, a file, or this one.
 
     `need_target`: a machine without a target interpreter ends the command (`Blocked`, exit 3);
@@ -157,7 +155,6 @@ def gather(
             system_for(out),
             named=python,
             need_target=need_target,
-            deep=deep,
             notify=out.talk,
             limit=patience_of(options),
         )
