@@ -195,9 +195,6 @@ def read_listed(options: argparse.Namespace, out: Console) -> None:
             hint="torch first, by `gpusetup install`; then `uv pip install --require-hashes -r` "
             "with the file as it is",
         )
-    if listed.hashed:
-        said = "what is chosen may be another file; `--format requirements` has its own"
-        out.talk(f"the hashes of {listed.hashed} are not taken: {said}")
     for note in listed.notes:
         out.talk(note)
     options.packages = [*options.packages, *listed.words]

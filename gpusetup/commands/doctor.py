@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 SUMMARY = (
     "Finds what is wrong with PyTorch and the GPU of this machine, and how to fix it. Reads only, "
-    "and does not import torch (`gpusetup verify` tests it). Exit 0: healthy; 1: something is wrong, "
-    "or cannot be judged."
+    "and does not import torch: `gpusetup verify` tests it. Exit 0: healthy; 1: something is "
+    "wrong, or cannot be judged."
 )
 EXAMPLES = (
     "gpusetup doctor",

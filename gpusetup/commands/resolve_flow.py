@@ -74,7 +74,7 @@ def answer(options: Namespace, out: Console) -> int:
         if resolution.build is None:
             hint = "`gpusetup resolve` without `--format` says why"
             raise Unsatisfiable("No torch build fits", hint=hint)
-        out.text(requirements(resolution, chosen, joint.hashes if joint else {}))
+        out.text(requirements(resolution, chosen))
         return 0
     if joint:
         named = (requirement(one) for one in chosen if one.asked and one.name not in FAMILY)

@@ -70,11 +70,6 @@ def choose_together(
     return Joint(
         build=found.build,
         packages=search.packages(found),
-        hashes={
-            name: one.hashes
-            for name, one in found.packages.items()
-            if labelled(name, one.version, found.build) == one.version
-        },
         held_back=held,
         refused=tuple(one for one in held if found.late.get(one.package, 0) > YEAR),
         notes=tuple(search.notes()),
@@ -90,7 +85,6 @@ class Locked(Frozen):
     version: str
     index: str | None = None
     """None: uv takes it from a folder of this machine."""
-    hashes: tuple[str, ...] = ()
     published: str | None = None
     """`2026-11-02`; None: the index does not say."""
 
@@ -102,7 +96,6 @@ def locked_of(row: Mapping[str, Any]) -> Locked:
     return Locked(
         version=row.get("version", ""),
         index=None if is_here else without_credentials(row.get("index", "")),
-        hashes=tuple(one["hashes"]["sha256"] for one in wheels if "hashes" in one),
         published=min(times).date().isoformat() if times else None,
     )
 

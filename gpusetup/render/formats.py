@@ -5,8 +5,6 @@ Where torch comes from its own index, nothing else does: a mix lets a newer CPU 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from gpusetup.installers.options import FAMILY, chosen_build, pins
 from gpusetup.model.resolution import JointPackage, Resolution
 from gpusetup.render.language import plain
@@ -28,18 +26,15 @@ def requirement(one: JointPackage) -> str:
 
 
 ONE_INDEX = "# Only torch's own index: a second one would let a newer CPU build win."
-NO_HASHES = "# No hashes: those of torch's own index are not known here, and pip takes all or none."
 PAGES = "# Only torch's family is looked for on these pages: no second index is asked for the rest."
 
 
-def requirements(
-    resolution: Resolution, packages: Packages, hashes: Mapping[str, tuple[str, ...]]
-) -> str:
+def requirements(resolution: Resolution, packages: Packages) -> str:
     """A requirements file for `pip install -r`, `uv pip install -r` and `uv pip compile`.
 
     For torch alone one index serves the whole file: its own carries what torch needs as well. A
-    set has each package at its exact version, and hashes for all of them or for none: pip takes
-    either. A second index would be searched for every package; a page of one package's is not.
+    set has each package at its exact version. A second index would be searched for every package;
+    a page of one package's is not.
     """
     build, index = chosen_build(resolution), resolution.index_url or ""
     gpus = ", ".join(served.gpu for served in resolution.served)
@@ -49,10 +44,5 @@ def requirements(
     if not packages:
         rows = (first, ONE_INDEX, f"--index-url {index}", *pins(build, FAMILY), "")
         return "\n".join(rows)
-    hashed = all(hashes.get(one.name) for one in packages)
-    lines = [first, *(() if hashed else (NO_HASHES,)), PAGES]
-    lines += [f"--find-links {index.rstrip('/')}/{name}/" for name in family(packages)]
-    for one in packages:
-        marks = hashes.get(one.name, ()) if hashed else ()
-        lines.append(" ".join((requirement(one), *(f"--hash=sha256:{mark}" for mark in marks))))
-    return "\n".join((*lines, ""))
+    pages = (f"--find-links {index.rstrip('/')}/{name}/" for name in family(packages))
+    return "\n".join((first, PAGES, *pages, *map(requirement, packages), ""))

@@ -4,7 +4,7 @@ Pure: our table of companions is one more constraint on builds."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -68,7 +68,6 @@ class Joint(Frozen):
 
     build: TorchBuild
     packages: tuple[JointPackage, ...]
-    hashes: Mapping[str, tuple[str, ...]] = {}
     """Package -> sha256 of its wheels, if the index names them."""
     held_back: tuple[HeldBack, ...] = ()
     refused: tuple[HeldBack, ...] = ()
