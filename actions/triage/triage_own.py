@@ -101,8 +101,8 @@ def is_sentence(line: str) -> bool:
 def begin_of_message(line: str) -> int | None:
     """Where in a line the first message of a program begins."""
     found = [one.start() for one in (NAMED.search(line),) if one]
-    text = text_of([line])
-    found += [first for one in ROWS for first, *_ in matches(text, one)]
+    said = text_of([line])
+    found += [first for row in ROWS for first, _, _ in matches(said, row)]
     return min(found, default=None)
 
 

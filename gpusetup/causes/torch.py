@@ -66,7 +66,7 @@ def _anew(context: RuleContext, _: str) -> Fix:
     install = paste.install_commands(context, removed=True) if build else way.commands
     return replace(
         way,
-        text=f"Remove what is left of it. {way.text}",
+        text=f"Remove every torch that is there. {way.text}",
         commands=(*remove, *install),
         alternatives=paste.by_hand(context, *remove),
     )

@@ -34,7 +34,7 @@ def refuse_trouble_elsewhere(
         return
     if not is_request:
         raise elsewhere(found, machine)
-    talk(f"First: {found.title} ({found.id}). torch does not fix that.")
+    talk(f"First: {found.title} ({found.id}). Installing torch does not fix that.")
 
 
 def elsewhere(found: Finding, machine: Snapshot) -> Unsatisfiable:
@@ -50,7 +50,7 @@ def elsewhere(found: Finding, machine: Snapshot) -> Unsatisfiable:
         else ("; `gpusetup install --upgrade`, `--torch` or `--backend` change torch all the same")
     )
     return Unsatisfiable(
-        f"The trouble is not torch: {found.title} ({found.id}); {stays}",
+        f"{found.title} ({found.id}). Installing torch does not fix that; {stays}",
         hint=f"{text}`gpusetup doctor` says more{also}",
     )
 
