@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.errors import UsageError
 from gpusetup.model.machine import Snapshot
@@ -13,9 +13,6 @@ from gpusetup.render.console import Console
 from gpusetup.render.language import Screen, facts
 from gpusetup.render.terminal import terminal_of
 from gpusetup.verify import streams
-
-if TYPE_CHECKING:
-    from gpusetup.system.system import System
 
 
 class _ListMachines(argparse.Action):
@@ -150,9 +147,10 @@ def gather(options: argparse.Namespace, out: Console, *, need_target: bool = Fal
         machine = machine_named(named)
     else:
         from gpusetup.probe.machine import read_machine
+        from gpusetup.system.system import System
 
         machine = read_machine(
-            system_for(out),
+            System(),
             named=python,
             need_target=need_target,
             notify=out.talk,
@@ -171,14 +169,6 @@ def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
     named = (f"VIRTUAL_ENV names {one}, which is no environment" for one in gone)
     for sentence in (*named, *(() if ended else unfinished(machine))):
         out.talk(sentence)
-
-
-def system_for(out: Console) -> System:
-    """This machine; under `-v` every question to it is shown."""
-    from gpusetup.system.system import System
-    from gpusetup.system.told import ToldSystem
-
-    return ToldSystem(out.debug) if out.verbose else System()
 
 
 def read_listed(options: argparse.Namespace, out: Console) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpusetup.catalog.builds import INDEX_ROOT, with_catalog
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.common import gather, system_for
+from gpusetup.commands.common import gather
 from gpusetup.diagnosis.request import chosen_request, decision_for
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.credentials import without_credentials
@@ -36,6 +36,7 @@ from gpusetup.resolver.joint import Asked, Joint, by_name, by_table, name_of
 from gpusetup.resolver.least import Decision
 from gpusetup.resolver.notes import age_note
 from gpusetup.resolver.offer import at_root, newest_of
+from gpusetup.system.system import System
 
 
 def answer(options: Namespace, out: Console) -> int:
@@ -101,7 +102,7 @@ def _machine(options: Namespace, given: Description, out: Console) -> Snapshot:
         return gather(options, out)
     from gpusetup.probe.host import read_os
 
-    return read_os(system_for(out))
+    return read_os(System())
 
 
 def _decision(asked: Asked, *, is_described: bool) -> Decision:
