@@ -14,7 +14,7 @@ from test_rules_said import text
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor import document
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.render.markdown import LONGEST, WHAT_IT_IS, doctor_markdown
+from gpusetup.render.markdown import WHAT_IT_IS, doctor_markdown
 from gpusetup.render.text import doctor_screen
 from gpusetup.report.read import read_report
 
@@ -39,7 +39,7 @@ def test_a_reply_says_all_that_the_screen_says_above_the_machine(machine: Snapsh
     screen = doctor_screen(answer).lines
     said = screen[: [*map(str, screen)].index("This machine")]
     told = bare(doctor_markdown(answer))
-    assert [row for row in said if bare(row[:LONGEST]) not in told] == []
+    assert [row for row in said if bare(row) not in told] == []
 
 
 def bare(text: str) -> str:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from textwrap import fill
 from typing import TYPE_CHECKING
 
-from gpusetup.render.language import Row, Screen, facts, plain
+from gpusetup.render.language import Screen, facts, plain
 from gpusetup.render.text import judged, machine_facts
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer
 
 COLUMNS = 100
-LONGEST = 900
-"""Characters of a line that are repeated."""
 READ = ("system", "driver", "GPU", "torch", "Python")
 """Rows of the machine that a reply repeats."""
 WHAT_IT_IS = (
@@ -40,22 +37,9 @@ def doctor_markdown(answer: DoctorAnswer) -> str:
     """The cause, all that the screen says of it, and what to report if that does not help."""
     told = machine_facts(answer)
     read = facts({name: told[name] for name in READ if told[name] != "unknown"}, 0)
-    rows = Screen((*judged(answer).lines, "", *read)).lines
-    block = fenced(map(_broken, rows), "text")
+    screen = Screen((*judged(answer).lines, "", *read)).shown(width=COLUMNS, colour=False)
+    block = fenced(screen.splitlines(), "text")
     return "\n".join((f"**{answer.cause}**", "", *block, "", WHAT_IT_IS, "", _asks_for(answer), ""))
-
-
-def _broken(row: Row) -> str:
-    """A line as a page shows it without scrolling; what is typed stays as it is."""
-    if row.whole:
-        return row
-    return fill(
-        row[:LONGEST],
-        COLUMNS,
-        subsequent_indent=" " * row.hang,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _asks_for(answer: DoctorAnswer) -> str:

@@ -22,7 +22,9 @@ from gpusetup.render.language import (
     DIM,
     GOOD,
     HEADING,
+    RED,
     WARNING,
+    YELLOW,
     Row,
     Screen,
     command,
@@ -84,12 +86,12 @@ def cells(gpu: GpuSample) -> dict[str, Cell]:
     held = " ".join(one for one in gpu.throttle_reasons or () if one != "gpu_idle")
     return {
         "GPU": (gpu.label, ""),
-        "util": ("lost", "red") if gpu.lost else (measured(gpu.utilization_percent, "%"), ""),
-        "memory": (memory(used, total), "yellow" if full else ""),
-        "heat": (measured(gpu.temperature_celsius, "°C"), "red" if hot else ""),
+        "util": ("lost", RED) if gpu.lost else (measured(gpu.utilization_percent, "%"), ""),
+        "memory": (memory(used, total), YELLOW if full else ""),
+        "heat": (measured(gpu.temperature_celsius, "°C"), RED if hot else ""),
         "power": (watts if limit is None else f"{watts.split()[0]}/{limit:.0f} W", ""),
         "SM clock": (measured(gpu.clock_sm_mhz, "MHz"), ""),
-        "held down by": (held or gpu.problem or "", "yellow"),
+        "held down by": (held or gpu.problem or "", YELLOW),
         "name": (gpu.name or "-", ""),
     }
 
