@@ -82,7 +82,7 @@ def run(options: Namespace, out: Console) -> int:
     else:
         from gpusetup.render.text import doctor_screen
 
-        out.answer(answer, lambda: doctor_screen(answer))
+        out.answer(answer, doctor_screen)
     return exit_code(diagnosis, strict=options.strict)
 
 
@@ -102,11 +102,9 @@ def _tell(wanted: str, out: Console) -> int:
 
     if wanted != EVERY:
         known = as_known(record(wanted))
-        out.answer(FindingAnswer(finding=known), explained(known))
-    else:
-        rows = tuple(map(as_known, records()))
-        out.answer(FindingsAnswer(findings=rows), listed(rows))
-    return 0
+        return out.answer(FindingAnswer(finding=known), explained(known))
+    rows = tuple(map(as_known, records()))
+    return out.answer(FindingsAnswer(findings=rows), listed(rows))
 
 
 # --- the answer, for a report of a thread too ----------------------------------------------------

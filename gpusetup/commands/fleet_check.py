@@ -6,7 +6,6 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 
 from gpusetup.commands.common import add_shared
-from gpusetup.errors import Unsatisfiable
 from gpusetup.render.console import Console
 
 SUMMARY = (
@@ -40,8 +39,8 @@ def run(options: Namespace, out: Console) -> int:
     record = read_node(System(), limit)
     answer = checked(name_of_node(), record, expected, load_catalog())
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
-    out.answer(answer, Screen((Row(state, f": {answer.reason}", hang=2),)))
-    return 0 if answer.ok else Unsatisfiable.exit_code
+    screen = Screen((Row(state, f": {answer.reason}", hang=2),))
+    return out.answer(answer, screen, yes=answer.ok)
 
 
 def expected_of(name: str | None) -> Mapping[str, str]:

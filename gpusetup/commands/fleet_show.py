@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpusetup.commands.common import add_shared
-from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.errors import UsageError
 from gpusetup.fleet.folder import Records, read_folder
 from gpusetup.fleet.judge import Judge
 from gpusetup.fleet.show import answer
@@ -63,10 +63,9 @@ def shown(
     records = _read(options.folder, judge)
     records = replace(records, nodes=tuple(held_against(profile, one) for one in records.nodes))
     found = replace(answer(records, nodes), not_asked=not_asked)
-    out.answer(found, fleet_screen(found))
     states = {node.status for node in found.nodes}
     bad = states - {"ok"} if options.strict else states & {"failed"}
-    return Unsatisfiable.exit_code if bad else 0
+    return out.answer(found, fleet_screen, yes=not bad)
 
 
 def _read(folder: str, judge: Judge) -> Records:

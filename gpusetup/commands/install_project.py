@@ -77,5 +77,4 @@ def edit_project(options: Namespace, out: Console) -> int:
                 return 1
         write_project(path, changed)
         answer = replace(answer, state="installed")
-    out.answer(answer, project_screen(answer))
-    return 0
+    return out.answer(answer, project_screen)

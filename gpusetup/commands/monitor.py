@@ -177,8 +177,7 @@ def _once(source: Nvml, options: Namespace, out: Console) -> int:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
     from gpusetup.render.monitor import once
 
-    out.answer(sample, lambda: once(sample))
-    return 0
+    return out.answer(sample, once)
 
 
 def _replay(options: Namespace, out: Console) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.commands.common import add_shared, gather
-from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.errors import UsageError
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
@@ -150,8 +150,7 @@ def run(options: Namespace, out: Console) -> int:
 
         place = place_of(options, out)
         served = serve_plan(serving(vars(options), place), place.gpu)
-        out.answer(served, lambda: serve_text(served))
-        return 0 if served.fits else Unsatisfiable.exit_code
+        return out.answer(served, serve_text, yes=served.fits)
     if options.code:
         from gpusetup.commands.plan_code import run_code
 
@@ -170,11 +169,10 @@ def run_one(options: Namespace, out: Console, asked: Asked) -> int:
         job, trainer = decision.job, asked.question.trainer or ""
         plan = Plan(trainer=trainer, job=job, recipe=decision.shown.recipe)
         out.text(document(found, plan, text=not job.shape.no_decoder))
-    else:
-        from gpusetup.render.plan import plan_text
+        return 0
+    from gpusetup.render.plan import plan_text
 
-        out.answer(as_document(found), lambda: plan_text(found))
-    return 0 if found.fits else Unsatisfiable.exit_code
+    return out.answer(as_document(found), lambda _: plan_text(found), yes=found.fits)
 
 
 def run_cells(options: Namespace, out: Console) -> int:
@@ -184,8 +182,7 @@ def run_cells(options: Namespace, out: Console) -> int:
 
     gpus = load_catalog().gpus
     found = tuple(plans(Path(options.cells), gpus, predict=options.predict))
-    out.answer(PlanCellsAnswer(cells=found))
-    return 0
+    return out.answer(PlanCellsAnswer(cells=found))
 
 
 def asked_of(options: Namespace, out: Console) -> Asked:

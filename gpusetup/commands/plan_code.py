@@ -36,8 +36,7 @@ def run_code(options: Namespace, out: Console, place: Place) -> int:
         out.debug(problem.trace)
         raise
     answer = plan_of(found, asked, best_batch(found, asked))
-    out.answer(as_document(answer), lambda: plan_text(answer))
-    return 0 if answer.fits else Unsatisfiable.exit_code
+    return out.answer(as_document(answer), plan_text(answer), yes=answer.fits)
 
 
 def asked_of(options: Namespace, place: Place) -> CodeAsked:

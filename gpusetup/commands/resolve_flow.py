@@ -6,6 +6,7 @@ import os
 import re
 from argparse import Namespace
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from gpusetup.catalog.builds import INDEX_ROOT, with_catalog
@@ -92,8 +93,8 @@ def answer(options: Namespace, out: Console) -> int:
     from gpusetup.render.resolution import resolution_text
 
     how = {"installer": options.installer or "uv", "explain": options.explain}
-    out.answer(found, lambda: resolution_text(found, snapshot, **how))
-    return 0 if found.torch else Unsatisfiable.exit_code
+    screen = partial(resolution_text, snapshot=snapshot, **how)
+    return out.answer(found, screen, yes=found.torch)
 
 
 def _machine(options: Namespace, given: Description, out: Console) -> Snapshot:

@@ -11,9 +11,9 @@ import codecs
 import re
 import sys
 from collections.abc import Callable
-from typing import TextIO
+from typing import TextIO, TypeVar
 
-from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
 from gpusetup.model.marks import TURNING
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.language import Screen, plain, remark
@@ -95,6 +95,9 @@ def told(problem: GpuSetupError) -> tuple[str, str | None]:
     return shared(problem.message), shared(problem.hint) if problem.hint else problem.hint
 
 
+Document = TypeVar("Document")
+
+
 class Console:
     """The two streams of one run, and how answers are written."""
 
@@ -107,15 +110,18 @@ class Console:
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="nearest")
 
-    def answer(self, document: object, text: str | Callable[[], str] | None = None) -> None:
+    def answer(
+        self, document: Document, text: str | Callable[[Document], str] = "", *, yes: object = True
+    ) -> int:
         """Give the answer: the JSON document under `--json`, else the text, which may be a function
-        that makes it: what nobody reads is not rendered."""
-        if self.json or text is None:
+        that makes it of the document; the exit code of `yes` or no."""
+        if self.json or not text:
             from gpusetup.model.codec import to_json
 
             self.json_text(to_json(document) + "\n")
         else:
-            self.text(text if isinstance(text, str) else text())
+            self.text(text if isinstance(text, str) else text(document))
+        return 0 if yes else Unsatisfiable.exit_code
 
     def text(self, text: str) -> None:
         """Write an answer's text to stdout or to `--output FILE`."""
