@@ -135,7 +135,7 @@ def _until_ended(source: Nvml, options: Namespace, recording: Recording) -> int:
     if found is None:
         raise UsageError(f"No process {options.pid} can be seen", hint="`--pid` names one")
     tree, command = found
-    with recording.live(command), suppress(KeyboardInterrupt):
+    with recording.live(), suppress(KeyboardInterrupt):
         length, late = options.seconds, _late(options)
         recording.take(watching(source, recording.out.talk, seconds=length, late=late, tree=tree))
     recording.finish(source=SOURCE, command=command, aside=False)
@@ -188,7 +188,7 @@ def _replay(options: Namespace, out: Console) -> int:
     with Recording(out) as recording, ExitStack() as screen:
         told = None
         if options.demo:
-            screen.enter_context(recording.live(DEMO_COMMAND))
+            screen.enter_context(recording.live())
         read = recorded(
             options.replay,
             options.interval,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from gpusetup.monitor import record
 from gpusetup.monitor.summary import summarise
@@ -40,7 +41,7 @@ class Recording(ExitStack):
             self._sinks.append(self._json.sample)
 
     @contextmanager
-    def live(self, command: tuple[str, ...] | None = None) -> Iterator[None]:
+    def live(self) -> Iterator[None]:
         """Show every sample: JSON lines, a screen on a terminal, plain lines elsewhere."""
         self.stream()
         if self._json is not None:
@@ -49,12 +50,13 @@ class Recording(ExitStack):
             self._sinks.append(put_line)
             yield
         else:
-            from gpusetup.render.monitor import live_screen
+            from gpusetup.render.monitor import draw, live_screen
 
-            with live_screen(self.tally, color=self.out.color, command=command) as screen:
-                self._sinks.append(screen.sample)
+            with live_screen(color=self.out.color) as screen:
+                drawn = partial(draw, screen)
+                self._sinks.append(drawn)
                 yield
-                self._sinks.remove(screen.sample)
+                self._sinks.remove(drawn)
 
     def take(self, samples: Iterable[Sample]) -> None:
         for sample in samples:

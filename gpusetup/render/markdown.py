@@ -20,6 +20,10 @@ WHAT_IT_IS = (
     "package index yet: `pip install .` in a clone of its repository installs it. All other "
     "commands above work without it."
 )
+NEXT = (
+    "If it still fails, post the whole error and the output of `gpusetup snapshot`, or of "
+    "`python -m torch.utils.collect_env` and `nvidia-smi`."
+)
 
 
 def fenced(lines: Iterable[str], language: str = "") -> list[str]:
@@ -39,19 +43,4 @@ def doctor_markdown(answer: DoctorAnswer) -> str:
     read = facts({name: told[name] for name in READ if told[name] != "unknown"}, 0)
     screen = Screen((*judged(answer).lines, "", *read)).shown(width=COLUMNS, colour=False)
     block = fenced(screen.splitlines(), "text")
-    return "\n".join((f"**{answer.cause}**", "", *block, "", WHAT_IT_IS, "", _asks_for(answer), ""))
-
-
-def _asks_for(answer: DoctorAnswer) -> str:
-    """What to report next: the machine's own record, or from afar what shows as much."""
-    still = "If it still fails" if answer.cause == "ok" else "If that does not help"
-    machine = answer.snapshot
-    if machine.origin != "report":
-        return f"{still}, post the output of `gpusetup snapshot`."
-    if answer.cause == "unknown":
-        first = f", and the output of `{answer.next_reading}`, or of `gpusetup snapshot`"
-        return f"Please post the whole error{first if answer.next_reading else ''}."
-    lacks = ["`python -m torch.utils.collect_env`"] * (machine.torch.version is None)
-    lacks += ["`nvidia-smi`"] * (machine.driver.version is None)
-    whole = "`gpusetup snapshot`" + (f", or of {' and '.join(lacks)}" if lacks else "")
-    return f"{still}, post the whole error and the output of {whole}."
+    return "\n".join((f"**{answer.cause}**", "", *block, "", WHAT_IT_IS, "", NEXT, ""))

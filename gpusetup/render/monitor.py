@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from gpusetup.model.units import GIB
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH
 from gpusetup.monitor.seen import loaders_in_words
-from gpusetup.monitor.summary import summarise
-from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import (
     GpuSample,
     GpuSummary,
@@ -140,36 +138,9 @@ def once(sample: Sample) -> Screen:
 
 # --- the live screen ------------------------------------------------------------------------------
 
-JUDGED_EVERY_SECONDS = 10.0
-"""The verdict so far costs some milliseconds."""
-
-
-class LiveScreen:
-    """Shows every sample until Ctrl-C."""
-
-    def __init__(self, tally: Tally, live: Live, *, command: tuple[str, ...] | None) -> None:
-        self._tally, self._live, self._command = tally, live, command
-        self._so_far: Summary | None = None
-        self._judged_at = -JUDGED_EVERY_SECONDS
-
-    def sample(self, sample: Sample) -> None:
-        """Draw it; of the rows no more is shown than fits."""
-        from rich.text import Text
-
-        if sample.seconds - self._judged_at >= JUDGED_EVERY_SECONDS and self._tally.samples > 2:
-            self._judged_at = sample.seconds
-            self._so_far = summarise(self._tally, command=self._command)
-        rich = self._live.console
-        screen = Screen((*above(sample, self._so_far), *once(sample).lines))
-        shown = screen.shown(width=rich.width, colour=not rich.no_color)
-        text = Text.from_ansi(shown, no_wrap=True, overflow="ellipsis")
-        self._live.update(text, refresh=True)
-
 
 @contextmanager
-def live_screen(
-    tally: Tally, *, color: bool, command: tuple[str, ...] | None
-) -> Iterator[LiveScreen]:
+def live_screen(*, color: bool) -> Iterator[Live]:
     """The terminal's other screen, which is given back at the end."""
     from rich.console import Console
     from rich.live import Live
@@ -183,23 +154,19 @@ def live_screen(
         redirect_stderr=False,
     )
     with live:
-        yield LiveScreen(tally, live, command=command)
+        yield live
 
 
-def above(sample: Sample, so_far: Summary | None) -> Iterator[Row]:
-    """The time, the verdict so far, and the command."""
+def draw(live: Live, sample: Sample) -> None:
+    """Show a sample; of the rows no more is shown than fits."""
+    from rich.text import Text
+
     when = f"  {sample.at[11:19]}  {duration(sample.seconds)}  Ctrl-C ends it, with the verdict"
-    yield Row(("gpusetup monitor", HEADING), (when, DIM))
-    if so_far is None:
-        yield Row(("so far: too few samples", DIM))
-    else:
-        name = "/".join(filter(None, (so_far.verdict or "none", so_far.cause)))
-        style = GOOD if so_far.verdict == "good" else WARNING
-        yield Row(("so far: ", DIM), (name, style), f"  {so_far.evidence}")
-        if so_far.next:
-            yield Row((f"  next: {so_far.next.text}", DIM))
-    if sample.tree is not None:
-        yield Row(tree_line(sample.tree))
+    above = [Row(("gpusetup monitor", HEADING), (when, DIM))]
+    above += [Row(tree_line(sample.tree))] if sample.tree is not None else []
+    rich = live.console
+    shown = Screen((*above, *once(sample).lines)).shown(width=rich.width, colour=not rich.no_color)
+    live.update(Text.from_ansi(shown, no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
 # --- the end --------------------------------------------------------------------------------------
