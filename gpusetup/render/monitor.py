@@ -94,17 +94,10 @@ def cells(gpu: GpuSample) -> dict[str, Cell]:
     }
 
 
-WIDTHS = {"util": 5, "memory": 18, "heat": 6, "power": 9, "SM clock": 9, "held down by": 0}
-"""Columns of a line, each this wide."""
-
-
 def sample_lines(sample: Sample) -> str:
     """One line a GPU, and one for the command: what stands where there is no terminal."""
-    rows = []
-    for gpu in sample.gpus:
-        known = cells(gpu)
-        told = [f"{known[name][0]:>{width}}" for name, width in WIDTHS.items()]
-        rows.append(f"GPU {gpu.label}  {'lost' if gpu.lost else '  '.join(told)}".rstrip())
+    each = ("  ".join(f"{text:>9}" for text, _ in cells(gpu).values()) for gpu in sample.gpus)
+    rows = [f"GPU {line.strip()}" for line in each]
     rows += [tree_line(sample.tree)] if sample.tree is not None else []
     return "".join(f"{sample.at[11:19]}  {plain(row)}\n" for row in rows)
 
