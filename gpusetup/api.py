@@ -144,7 +144,6 @@ class PlanQuestion(TypedDict, total=False):
     tp: int
     pp: int
     cp: int
-    ep: int
     max_context: bool
     max_batch: bool
     gpus_needed: bool

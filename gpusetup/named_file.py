@@ -35,7 +35,7 @@ def shipped(name: str | Path) -> bytes:
 
 def opened(path: str | Path) -> BinaryIO:
     """A regular file, to be read in parts. Raises OSError, and BadInput for anything else."""
-    file = open(path, "rb", opener=_at_once)  # noqa: SIM115
+    file = open(path, "rb", opener=at_once)  # noqa: SIM115
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
     file.close()
@@ -104,6 +104,6 @@ def is_endless(file: BinaryIO) -> bool:
     return not (os.path.exists(os.devnull) and found.st_rdev == os.stat(os.devnull).st_rdev)  # noqa: PTH110, PTH116
 
 
-def _at_once(path: str, flags: int) -> int:
+def at_once(path: str, flags: int) -> int:
     """Opens without waiting for whoever should write into a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -53,12 +53,12 @@ PLAN_WORDS = (
 """Settings of a published run that are options of `plan`, by the same name or by these."""
 PLAN_LEFT = (
     "adapter_dtype", "attention", "compile", "encoders", "fused_kernels", "gradient_dtype",
-    "kept_inputs", "load_whole", "lora_dropout", "lora_targets", "loss", "reentrant",
+    "kept_inputs", "lora_dropout", "lora_targets", "loss", "reentrant",
     "reshard", "selective", "sequence_parallel", "shard", "step", "upcast_rest",
 )  # fmt: skip
 """Settings that no option says any more: both editions are asked without them."""
 PLAN_OPTIONS = {"accumulation": "accumulate", "tensor_parallel": "tp", "pipeline_parallel": "pp",
-                "context_parallel": "cp", "expert_parallel": "ep"}  # fmt: skip
+                "context_parallel": "cp"}  # fmt: skip
 PLAN_SAID = {("amp", "no"): ["--amp", "none"], ("accumulate", "yes"): ["--accumulate", "2"],
              ("accumulate", "no"): ["--accumulate", "1"],
              ("checkpointing", "no"): ["--no-checkpointing"]}  # fmt: skip

@@ -41,6 +41,8 @@ LEFT = {
     "kept_inputs", "lora_dropout", "lora_targets", "reference", "repeat_kv", "reshard", "varied",
 }  # fmt: skip
 """Settings that the model does not tell apart."""
+UNASKED = ("expert_parallel=", "load_whole=", "trained_layers=")
+"""Settings that cannot be said."""
 LOSSES = {"eager-32": "eager", "eager-16": "eager-old", "half": "in-graph", "dpo": "eager",
           "in-place-shifted": "in-graph", **SAME_LOSS}  # fmt: skip
 
@@ -70,7 +72,8 @@ def met(path: Path = PUBLISHED) -> list[Met]:
         for row in csv.DictReader(file):
             above |= {name: text for name, text in row.items() if text or name == "gib"}
             said = {name: text.removeprefix("-") for name, text in above.items()}
-            found += [] if said.get("asked") else [judged(said)]
+            asked = not (said.get("asked") or any(word in said["how"] for word in UNASKED))
+            found += [judged(said)] if asked else []
     return found
 
 
@@ -133,11 +136,11 @@ def settings(said: dict[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {
         name: NAMED[name](text) if name in NAMED else value_of(text) for name, text in said.items()
     }
-    values |= {"selective": said["selective"]} if "selective" in said else {}
+    values |= {"selective": said["selective"] == "op"} if "selective" in said else {}
     if "checkpointing" not in values:
         return values
     return (
-        {"selective": None} | values | {"checkpointing": said["checkpointing"] in ("yes", "full")}
+        {"selective": False} | values | {"checkpointing": said["checkpointing"] in ("yes", "full")}
     )
 
 

@@ -55,7 +55,6 @@ class Gpu(Frozen):
     nvlink: Any = None
     pcie: float | None = None
     lost_after: float = 1e9
-    sm_active: float | None = None
     link: float = 31.5e9
     """What its PCIe link carries one way, where `pcie` is told."""
     card: Card | None = None
@@ -151,7 +150,6 @@ def _gpu(
         "clock_sm_mhz": round(mhz + dice.gauss(0, 5)),
         "clock_sm_max_mhz": card.mhz,
         "throttle_reasons": tuple(reasons) if use > 0 or reasons else ("gpu_idle",),
-        "sm_active_percent": gpu.sm_active,
         "processes": None if gpu.holders is None else tuple(
             ProcessUse(pid=pid, name=name, kind=kind)  # type: ignore[arg-type]
             for pid, name, kind in gpu.holders
@@ -201,7 +199,6 @@ def _host(host: Host, tree: Tree | None, at: float, dice: random.Random) -> Host
         disk_read_bytes_per_second=None if host.reads is None else near(told(host.reads, at), dice),
         disk_write_bytes_per_second=told(host.writes, at),
         network_receive_bytes_per_second=near(told(host.network, at), dice),
-        network_send_bytes_per_second=2e5,
     )
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from monitor_composer import (
-    A100,
     BIG,
-    H100,
     HOST,
     TRAIN,
-    UNSAID,
     Dice,
     Gpu,
     Host,
@@ -226,20 +223,6 @@ def _(d: Dice) -> Run:
         seconds=90,
     )
 
-
-kind(
-    "small kernels, told by the multiprocessors alone",
-    "launch-bound",
-    "larger-work",
-    "compile-or-graphs",
-)(
-    lambda d: compose(
-        d,
-        [Gpu(use=99, weight=0.25, bus=6, sm_active=d.uniform(6, 18), memory=50)],
-        card=card(d, (A100, H100)),
-        silent=(*UNSAID, "name", "power_limit_watts", "throttle_reasons", "processes"),
-    )
-)
 
 kind(
     "workers wait for a network file system, the disk is quiet", "input-starved", "faster-storage"

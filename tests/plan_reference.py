@@ -40,13 +40,11 @@ def by_default(kind: str) -> dict[str, Any]:
         AutoConfig,
         AutoModelForCausalLM,
         AutoModelForImageTextToText,
-        AutoModelForSequenceClassification,
     )
 
     config = AutoConfig.for_model(kind)
     makers = (
         AutoModelForImageTextToText,
-        *((AutoModelForSequenceClassification,) if kind in ENCODERS else ()),
         AutoModelForCausalLM,
     )
     maker = next(one for one in makers if type(config) in one._model_mapping)
@@ -56,9 +54,6 @@ def by_default(kind: str) -> dict[str, Any]:
     unique = {id(p): p.numel() for p in built.parameters()}
     values = json.loads(config.to_json_string(use_diff=False))
     return {"config": values, "parameters": sum(unique.values())}
-
-
-ENCODERS = ("bert",)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,6 @@ CLASSES: dict[str, Class] = {
         (
             f'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "-1"\nimport torch\n>>> torch.cuda.init()\n{NO_GPUS}',
             f'$env:CUDA_VISIBLE_DEVICES = "-1"\n{NO_GPUS}',
-            f">>> torch.cuda.is_available()\nTrue\n>>> torch.cuda.get_device_name(0)\n'NVIDIA GeForce RTX 3080'\n$ python run.py\n{NO_GPUS}",
         ),
         (
             f"CUDA_VISIBLE_DEVICES=0 python train.py\n{NO_IMAGE}",

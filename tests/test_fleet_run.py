@@ -184,18 +184,6 @@ def test_a_node_that_hangs_one_that_is_gone_and_a_sick_one_are_named(
     assert main(["fleet", "show", str(tmp_path / "records")]) == 1
 
 
-def test_a_profile_is_held_against_every_node(run: Run, tmp_path: Path) -> None:
-    profile = tmp_path / "sound.json"
-    facts = {"links.active": "9 x InfiniBand"}
-    sound_node = {"schema": "gpusetup.node-check/1", "ok": True, "reason": "", "facts": facts}
-    profile.write_text(json.dumps(sound_node))
-    node_python.record(tmp_path, "n1", sound())
-    code, answer, _ = run("n1", "--profile", str(profile))
-    assert code == 1
-    (finding,) = [o for o in answer["nodes"][0]["findings"] if o["id"] == "unlike-profile"]
-    assert finding["title"] == "links.active 8 x InfiniBand, expected 9 x InfiniBand"
-
-
 def test_the_plan_is_shown_and_nothing_asked(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -136,7 +136,7 @@ def test_the_receipt_tells_what_came_from_where_and_no_secret(
     assert receipt["schema"] == "gpusetup.receipt/1"
     assert receipt["after"] == said.answer["after"]
     assert receipt["wheels"][0]["url"].startswith(f"{world.index.index_root}/cpu/torch/torch-")
-    everything = said.out + said.err + text + Path(said.answer["log"]).read_text()
+    everything = said.out + said.err + text
     assert "geheim" not in everything
     assert str(world.folder / "home") not in text
 
@@ -177,7 +177,7 @@ USAGE = {
     "no package": (("--yes", "--venv", "e", "a b c"), "'a b c' is no package"),
     "two versions": (("--yes", "--venv", "e", "torch==2.1", "--torch", "2.2"), "both name"),
     "a version for a companion": (("--yes", "--venv", "e", "torchvision==1"), "follow torch's"),
-    "a wheel of one's own": (("--yes", "--venv", "e", "torch @ https://x/y.whl"), "found out here"),
+    "a wheel of one's own": (("--yes", "--venv", "e", "torch @ https://x/y.whl"), "by an address"),
     "extras": (("--yes", "--venv", "e", "torch[opt]"), "its extras are not installed"),
     "no such backend": (("--yes", "--venv", "e", "--backend", "cu999"), "cu999"),
     "no URL": (("--yes", "--venv", "e", "--index", "here"), "no http or https URL"),
@@ -203,7 +203,6 @@ def test_an_error_under_json_is_one_document(world: World, install: Install) -> 
     said = install("--venv", "env", *WANTED, *YES, "--json")
     assert said.exit == said.answer["exit"] == 3
     assert said.answer["schema"] == "gpusetup.error/1"
-    assert "log: " in said.answer["hint"]
 
 
 def test_ctrl_c_in_a_long_download_ends_it_soon(world: World) -> None:

@@ -187,8 +187,6 @@ def test_the_proof_is_of_the_very_torch_that_was_installed(
     world.add_torch("cpu")
     said = install("--python", str(venv), *WANTED[:-1], "--json")
     assert said.exit == 1, said.err
-    log = Path(said.answer["log"]).read_text()
-    assert f"--device cpu --expect torch=={TORCH}+cpu" in log
 
 
 def test_a_wheel_for_another_machine_is_not_taken(

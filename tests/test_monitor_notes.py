@@ -1,4 +1,4 @@
-"""What a record shows beside its verdict, and logs that tell of the machine and of instances."""
+"""What a record shows beside its verdict."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from each_row import each
 from monitor_composer import A100, RTX4090, TRAIN, Gpu, Run, Tree, compose, pausing
 
 from gpusetup.model.frozen import replace
-from gpusetup.monitor import logs
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.values import ProcessUse, Sample, Summary
+from gpusetup.monitor.values import ProcessUse, Summary
 
 TREE = Tree(main=70, workers=4, each=20)
 
@@ -69,15 +68,3 @@ def test_a_lowered_limit_is_raised_to_what_the_card_is_rated_at() -> None:
     told = judged(compose(random.Random(1), [gpu, gpu, Gpu(use=96)], card=A100))
     assert told.next is not None
     assert told.next.command == "sudo nvidia-smi -i 0 -pl 400"
-
-
-def read(lines: list[str]) -> list[Sample]:
-    return list(logs.samples(logs.read(lines), 1.0))
-
-
-def test_instances_are_read_from_dcgm() -> None:
-    lines = ["#Entity   GRACT  SMACT  DRAMA", "ID"]
-    lines += ["GPU-I 0   0.970  0.820  0.400", "GPU-I 3   0.960  0.810  0.410"] * 20
-    taken = read(lines)
-    assert [gpu.label for gpu in taken[0].gpus] == ["0:0", "0:3"] and len(taken) == 20
-    assert summarise(Tally(taken)).verdict == "good"

@@ -14,7 +14,6 @@ import pytest
 import standin
 from standin.machine import WithDriver, bus
 
-from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.errors import BadInput
 from gpusetup.fleet.node_check import NodeCheckAnswer, checked
@@ -66,7 +65,7 @@ class WithLog(WithDriver):
 
 def answer(system: System, profile: str = "", limit: float = 60) -> NodeCheckAnswer:
     expected = read(profile, "profile.json") if profile else {}
-    return checked("n1", read_node(system, limit), expected, load_catalog())
+    return checked("n1", read_node(system, limit), expected)
 
 
 def test_a_sound_node_is_ok_and_says_what_it_is(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ NAMED = "--model qwen3-4b --context 4096 --batch 16 --gpu-mem 80GiB --gpus 8"
 HERE = Path(__file__).parent
 GROUPS: dict[str, tuple[str, ...]] = {
     f"{PLAIN} 2048 --batch 4": (
-        "", "--checkpointing", "--checkpointing op", "--checkpointing 2", "attention=eager",
+        "", "--checkpointing", "--checkpointing selective", "attention=eager",
         "fused_kernels=yes", "compile=yes", "--dtype fp32 --amp bf16", "--accumulate 4",
-        "--offload checkpoints --checkpointing", "trained_layers=4", "loss=fused",
+        "--offload checkpoints --checkpointing", "loss=fused",
         "loss=hf", "loss=eager-old", "--lora 16",
         "--lora 16 trained_embeddings=yes",
     ),
@@ -39,7 +39,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     f"{MANY} --batch 16": (
         "", "--strategy zero1",
         "--strategy zero2", "--strategy zero2 --offload optimizer", "--strategy zero3",
-        "--strategy zero3 load_whole=yes", "--strategy fsdp", "--strategy shard-grad-op",
+        "--strategy fsdp", "--strategy shard-grad-op",
         "--strategy fsdp1 --lora 16", "--strategy hsdp --gpus 16", "--strategy fsdp --sp 4",
         "--strategy fsdp --tp 4", "--strategy fsdp --tp 4 sequence_parallel=yes",
         "--strategy fsdp --cp 2", "--strategy zero1 --pp 4 --accumulate 2",
@@ -55,7 +55,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "--batch 8 --gpu-mem 80GiB": (
         "--model bert-large --context 512", "--model vit-large", "--model t5-base --context 512",
         "--model whisper-small --context 448", "--model gpt2 --context 1024",
-        "--model mixtral-8x7b --context 512 --gpus 8 --strategy ddp --ep 8 --amp bf16 --lora 8",
+        "--model mixtral-8x7b --context 512 --gpus 8 --strategy ddp --amp bf16 --lora 8",
         "--model gemma-2-9b --context 1024 --trainer hf --gpus 8 --strategy fsdp",
         "--model qwen2.5-vl-7b --context 1024 --lora 8 --quantize nf4",
         "--model cogvideox-5b --trainer finetrainers --lora 64 --batch 1",

@@ -25,7 +25,7 @@ from gpusetup.plan.code import (
     plan_of,
     sizes_of,
 )
-from gpusetup.plan.place import sized_gpu
+from gpusetup.plan.place import place_of
 from gpusetup.render.plan import plan_text
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
@@ -195,7 +195,7 @@ def found_trace() -> Trace:
 
 def asked(size: float, **how: Any) -> CodeAsked:
     request = CodeRequest(code="train:build", batch=8, amp="bf16", **how)
-    return CodeAsked(request=request, place=sized_gpu(round(size * GIB)))
+    return CodeAsked(request=request, place=place_of(None, round(size * GIB)))
 
 
 @pytest.mark.parametrize("size", [24, 14.5, 8])

@@ -33,7 +33,7 @@ QWEN3_8B = {
 USUAL_KINDS = (
     "llama", "qwen2", "qwen3", "gemma", "gemma2", "gpt2", "gpt_neox", "mixtral", "qwen3_moe",
     "opt", "bloom", "falcon", "mpt", "starcoder2", "olmo2", "olmoe", "cohere", "glm4",
-    "deepseek_v3", "gpt_oss", "bert", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava",
+    "gpt_oss", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava",
 )  # fmt: skip
 
 

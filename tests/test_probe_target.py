@@ -10,8 +10,7 @@ import pytest
 from tapes import system
 
 from gpusetup.errors import BadInput, Blocked
-from gpusetup.probe.python import read_python
-from gpusetup.probe.target import choose_target
+from gpusetup.probe.target import choose_target, read_python
 from gpusetup.system.system import System
 
 OWN = {
@@ -148,23 +147,3 @@ def test_only_an_interpreter_outside_of_environments_can_be_externally_managed()
     assert read_python(machine, choose_target(machine)).python.externally_managed is True
     inside = system(OWN_FILES, facts={**OWN, "externally_managed": None})
     assert read_python(inside, choose_target(inside)).python.externally_managed is False
-
-
-def test_other_interpreters_are_named_once_and_without_shims() -> None:
-    files = {
-        **OWN_FILES,
-        "/usr/bin/python3.12": "",
-        "/usr/bin/python3-config": "",
-        "/usr/local/bin/python3.14t": "",
-        "/h/shims/python3": "",
-        "/mnt/c/Py/python.exe": "",
-        "/opt/own/bin/python3": "",
-    }
-    machine = system(
-        files,
-        facts=OWN,
-        links={"/usr/bin/python3": "python3.12", "/usr/bin/python": "python3"},
-        environ={"PATH": "/opt/own/bin:/usr/local/bin:/h/shims:/mnt/c/Py:/usr/bin:/usr/bin:/none"},
-    )
-    python = read_python(machine, choose_target(machine)).python
-    assert python.others == ("/usr/local/bin/python3.14t", "/usr/bin/python3.12")

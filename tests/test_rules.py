@@ -367,7 +367,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
 
 
 NOT_HERE = {
-    "rule-broken", "driver-to-expect", "torch-internal-error", "cuda-call-not-supported",
+    "rule-broken", "torch-internal-error", "cuda-call-not-supported",
     "requirement-broken", "program-without-gpu-support", "program-requirement-missing",
     "program-release-too-old", "program-sees-no-gpu", "program-failed", "gpu-half-busy",
 }  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from installing import needs_linux
 
-from gpusetup.install.settings.pip_config import pip_settings
+from gpusetup.install.settings import pip_settings
 
 pytestmark = needs_linux
 

@@ -77,7 +77,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
 
         monkeypatch.setattr(bench.Bench, "ask", ask)
         (tmp_path / "c.yaml").write_bytes(config)
-        code = cli.main(["tune", *(["c.yaml"] if config else []), what, *words])
+        code = cli.main(["tune", *(["c.yaml"] if config else []), what, "--code", "a:b", *words])
         return code, capsys.readouterr().out
 
     monkeypatch.setattr(measure, "usable_cores", lambda: 4)
@@ -230,7 +230,7 @@ def test_the_search_alone_keeps_what_ran_before_a_ctrl_c(run: Run) -> None:
                 raise KeyboardInterrupt
             return super().answer(mode, job)
 
-    code, out = run(Interrupted(), "--code", "a:b", "--json", config=b"", what="--batch-size")
+    code, out = run(Interrupted(), "--json", config=b"", what="--batch-size")
     said = json.loads(out)
     assert (code, said["batch_size"], said["interrupted"]) == (130, 2, True)
 

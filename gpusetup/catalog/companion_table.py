@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import Capability, allows
 from gpusetup.named_file import shipped
 
@@ -47,14 +48,11 @@ class Project(Frozen):
     source: str = ""
     rows: tuple[Pair, ...] = ()
 
-    def way_out(self, case: str = "", index: str = "") -> str:
-        """What to take in its place. `index`: torch's own, of the backend that is here.
-
-        >>> vllm = companion_table().project("vllm")
-        >>> vllm.way_out("windows"), vllm.way_out("linux")
-        ('run it in WSL 2', 'sglang, or transformers')
-        """
-        return self.instead.get(case, self.alternative).replace("{index}", index)
+    def way_out(self, build: TorchBuild, index: str = "") -> str:
+        """What to take in its place beside a build. `index`: torch's own, of its backend."""
+        cases = (build.os, "CUDA" if build.cuda else "no GPU", "CUDA")
+        found = next((case for case in cases if case in self.instead), "")
+        return self.instead.get(found, self.alternative).replace("{index}", index)
 
     def least_capability(self) -> Capability | None:
         return Capability.parse(self.capability) if self.capability else None

@@ -6,7 +6,7 @@ from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.plausible import is_a_path
 from gpusetup.fixes import paste
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Line, Lines
 
@@ -36,30 +36,26 @@ CAUSES = (
         source="the wheels' metadata",
         by_check=True,
         says=(
-            any_of(
-                {
-                    "torchvision::": r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
-                    "load custom c++ ops": r"Couldn't load custom C\+\+ ops",
-                    "torchvision": r"module 'torchvision' has no attribute 'extension'",
-                    "torchvision were compiled with different cuda": r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions",
-                    "meta kernel directly to the operator": r"register a meta kernel directly to the operator \W?torchvision::",
-                },
-            ),
-            any_of(
+            {
+                "torchvision::": r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
+                "load custom c++ ops": r"Couldn't load custom C\+\+ ops",
+                "torchvision": r"module 'torchvision' has no attribute 'extension'",
+                "torchvision were compiled with different cuda": r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions",
+                "meta kernel directly to the operator": r"register a meta kernel directly to the operator \W?torchvision::",
+            },
+            says(
                 {
                     "undefined symbol": r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
                     "symbol not found": r"dlopen\([^()]{0,200}torchvision[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
                 },
                 unless="Failed to load image Python extension",
             ),
-            says(
-                "torchvision",
-                r"torchvision (?P<torchvision>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
-            ),
-            says(
-                "torchvision",
-                r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
-            ),
+            {
+                "torchvision": r"torchvision (?P<torchvision>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
+            },
+            {
+                "torchvision": r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
+            },
         ),
         examples=(
             "torchvision::nms does not exist error on import",
@@ -85,24 +81,20 @@ CAUSES = (
         source="the wheels' metadata",
         by_check=True,
         says=(
-            any_of(
-                {
-                    "torchaudio were compiled with different cuda": r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions",
-                    "undefined symbol": r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
-                    "_torch_sox": r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)",
-                    "symbol not found": r"dlopen\([^()]{0,200}torchaudio[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
-                    "torchaudio": r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
-                    "could not load this library": r"Could not load this library: \S{0,200}torchaudio\S*",
-                },
-            ),
-            says(
-                "torchaudio",
-                r"torchaudio (?P<torchaudio>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
-            ),
-            says(
-                "torchaudio",
-                r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchaudio/|packages/torchaudio/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
-            ),
+            {
+                "torchaudio were compiled with different cuda": r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions",
+                "undefined symbol": r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
+                "_torch_sox": r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)",
+                "symbol not found": r"dlopen\([^()]{0,200}torchaudio[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
+                "torchaudio": r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
+                "could not load this library": r"Could not load this library: \S{0,200}torchaudio\S*",
+            },
+            {
+                "torchaudio": r"torchaudio (?P<torchaudio>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
+            },
+            {
+                "torchaudio": r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchaudio/|packages/torchaudio/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
+            },
         ),
         examples=(
             "RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions. PyTorch has CUDA version 12.4 whereas TorchAudio has CUDA version 12.1.",
@@ -122,7 +114,6 @@ CAUSES = (
         "together. An installer has replaced one of them.",
         text="Put the guarded versions back; if you meant the change, `gpusetup guard --write` guards the new set",
         proven_by="The installed versions differ from the guard's constraints file or from the receipt",
-        by_check=True,
     ),
     Cause(
         "companion-torch-mismatch",
@@ -144,17 +135,15 @@ CAUSES = (
         proven_by="torch is older than 2.3, and NumPy is 2 or newer",
         source="NumPy 2 migration guide",
         commands=_older_numpy,
-        says=any_of(
-            {
-                "_array_api not found": "",
-                "cannot be run in": r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
-                "numpy.core.multiarray failed to import": "",
-                "may indicate binary incompatibility": r"numpy\.(?:dtype|ufunc|ndarray) size changed",
-                "but this version of numpy is": r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
-                "could not infer dtype of numpy": r"Could not infer dtype of numpy\.\w+",
-                "numpy is not available": r"(?:Error: |processing !!! |error: )Numpy is not available",
-            },
-        ),
+        says={
+            "_array_api not found": "",
+            "cannot be run in": r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
+            "numpy.core.multiarray failed to import": "",
+            "may indicate binary incompatibility": r"numpy\.(?:dtype|ufunc|ndarray) size changed",
+            "but this version of numpy is": r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
+            "could not infer dtype of numpy": r"Could not infer dtype of numpy\.\w+",
+            "numpy is not available": r"(?:Error: |processing !!! |error: )Numpy is not available",
+        },
         examples=(
             "AttributeError: _ARRAY_API not found",
             "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.3 as it may crash.",
@@ -174,14 +163,14 @@ CAUSES = (
         source="pytorch/pytorch#123097",
         commands=lambda context: (conda_install(context, "mkl<2024.1"),),
         says=(
-            any_of(
-                {
-                    "ijit_": r"undefined symbol: (?P<symbol>iJIT_\w+)",
-                    "mkl": r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)",
-                    "mkl_threading_layer": r"MKL_THREADING_LAYER=INTEL is incompatible with",
-                },
-            ),
-            says("mkl", r"undefined symbol: (?P<symbol>mkl_\w+)"),
+            {
+                "ijit_": r"undefined symbol: (?P<symbol>iJIT_\w+)",
+                "mkl": r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)",
+                "mkl_threading_layer": r"MKL_THREADING_LAYER=INTEL is incompatible with",
+            },
+            {
+                "mkl": r"undefined symbol: (?P<symbol>mkl_\w+)",
+            },
         ),
         examples=(
             "libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent",

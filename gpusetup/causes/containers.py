@@ -8,7 +8,7 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import IN_A_CONTAINER, in_windows_itself, no, not_asked_for
 from gpusetup.messages.fragments import IF_ONLY, in_any_order
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import lines
 
@@ -120,15 +120,13 @@ CAUSES = (
         text="Start the container again (`docker restart`, or `kubectl delete pod`, and its name). "
         "To fix it for good: on the host make docker use the cgroupfs driver "
         '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or give the '
-        "devices by name or by CDI",
+        "devices by name or by CDI, or type `sudo nvidia-ctk system create-dev-char-symlinks "
+        "--create-all`",
         proven_by="NVML answers code 999 in a container",
         source="NVIDIA Container Toolkit documentation, troubleshooting",
         stage="running",
         impossible=(in_windows_itself,),
         by_check=True,
-        other=("sudo nvidia-ctk system create-dev-char-symlinks --create-all",),
-        other_title="keep it from coming back: on the host make the links that keep the devices "
-        "known, then start the container again",
         needs_root=True,
         alike={
             "nvidia-smi": (
@@ -137,17 +135,15 @@ CAUSES = (
             )
         },
         says=(
-            any_of(
-                {
-                    "nvml: unknown error": r"(?:initialize )?NVML: Unknown Error",
-                    "nvml unknown error": r"initiali[sz]e NVML unknown error",
-                },
-            ),
+            {
+                "nvml: unknown error": r"(?:initialize )?NVML: Unknown Error",
+                "nvml unknown error": r"initiali[sz]e NVML unknown error",
+            },
             says(
                 "container",
                 in_any_order(LOSES, INSIDE, LATER, within=160),
-                unless=NEVER_HAD,
                 said="in words",
+                unless=NEVER_HAD,
             ),
         ),
         examples=(
@@ -171,12 +167,9 @@ CAUSES = (
             "nvidia-smi",
         ),
         alike={alike.LIBCUDA_IN_IT: ("container-no-gpu",)},
-        says=(
-            says(
-                "nvidia_driver_capabilities",
-                r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",
-            ),
-        ),
+        says={
+            "nvidia_driver_capabilities": r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",
+        },
         examples=("NVIDIA_DRIVER_CAPABILITIES=utility",),
     ),
     Cause(
@@ -217,37 +210,39 @@ CAUSES = (
             )
         },
         says=(
-            any_of(
-                {
-                    "nvidia driver was not detected": "",
-                    "start this container with gpu support": "",
-                    "kernel driver does not appear to be running": r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
-                    "file too short": r"(?P<library>libcuda\.so[.\d]*): file too short",
-                },
-            ),
-            any_of(
+            {
+                "nvidia driver was not detected": "",
+                "start this container with gpu support": "",
+                "kernel driver does not appear to be running": r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
+                "file too short": r"(?P<library>libcuda\.so[.\d]*): file too short",
+            },
+            says(
                 {
                     "nvidia-smi": r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found',
                     "nvidia-smi not found": r"\bnvidia-smi not found\b.{0,600}?\b(?:outside (?:of )?(?:the |my |this )?(?:docker|containers?)|on (?:the|my) host|in (?:other|another) (?:docker )?containers?)\b[^.\n]{0,60}?\bnvidia-smi\b (?:\w+ ){0,2}?(?:runs?|works?)\b",
                 },
                 lacks="nvidia-smi",
             ),
-            says("nvidia-smi", r"executable file .?nvidia-smi.? not found", lacks="nvidia-smi"),
-            any_of(
+            says(
+                "nvidia-smi",
+                r"executable file .?nvidia-smi.? not found",
+                lacks="nvidia-smi",
+            ),
+            says(
                 {
                     "/bin/sh -c": rf"(?:No CUDA GPUs are available|Found no NVIDIA driver|Torch is not able to use GPU|CUDA driver initialization failed|no CUDA-capable device is detected).{{0,900}}?{STEP_FAILED}",
                     "cuda.is_available()": rf"torch\.cuda\.is_available\(\).{{0,700}}?AssertionError.{{0,500}}?{STEP_FAILED}",
                 },
                 step="build",
             ),
-            any_of(
+            says(
                 {
                     "not passed": r"\bGPUs? (?:is |are |was |were )?not passed (?:through )?(?:in)?to (?:the |my |any )?(?:docker )?containers?\b",
                     "reservation": r"\b(?:has|have|with|is|are) (?:no|missing|lacks?|without)(?: the| an?)? (?:NVIDIA |GPU )?(?:GPU )?device reservations?\b",
                 },
                 unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)",
             ),
-            any_of(
+            says(
                 {
                     "--gpu": r"\b(?:forgot|forgotten|omitted|missing|left out)(?: to \w+)?(?: the)? `?--gpus?\b",
                     "nvidia-smi": r"nvidia-smi\b[^.\n]{0,20} (?:works?|runs?|is)\b[^.\n]{0,20}?\bon the host\b.{0,50}?\b(?:in(?:side)?|within) (?:the |a |my )?(?:docker )?container\b.{0,60}?(?:not found|no such file)",
@@ -299,18 +294,20 @@ CAUSES = (
                 r"|(?:无法|不能|没有|未能?|找不到|看不到|缺少)[^\n。，,]{0,12}nvidia\.com/gpu",
                 unless=r"\b(?:if|when|in case|whether|make sure|until|unless)\b|如果|若",
             ),
-            any_of(
-                {
-                    "waiting for nvidia-smi": "",
-                    "insufficient nvidia.com/gpu": "",
-                    "insufficient": r"\d+ Insufficient nvidia\.com/(?P<asked>[\w.-]+)",
-                    "nvidia.com/gpu": r"Allocate failed due to .{0,80}nvidia\.com/gpu",
-                    "no devices found. waiting indefinitely": "",
-                    "nvidia": r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
-                },
-            ),
-            says("nvidia.com/gpu", r"untolerated taint \W{0,2}nvidia\.com/gpu"),
-            says("nvidia.com/gpu", r"exceeded quota.{0,200}nvidia\.com/gpu"),
+            {
+                "waiting for nvidia-smi": "",
+                "insufficient nvidia.com/gpu": "",
+                "insufficient": r"\d+ Insufficient nvidia\.com/(?P<asked>[\w.-]+)",
+                "nvidia.com/gpu": r"Allocate failed due to .{0,80}nvidia\.com/gpu",
+                "no devices found. waiting indefinitely": "",
+                "nvidia": r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
+            },
+            {
+                "nvidia.com/gpu": r"untolerated taint \W{0,2}nvidia\.com/gpu",
+            },
+            {
+                "nvidia.com/gpu": r"exceeded quota.{0,200}nvidia\.com/gpu",
+            },
             *(
                 says("pending", pattern, unless=r"image pull|ImagePull|volume")
                 for pattern in (
@@ -318,7 +315,9 @@ CAUSES = (
                     r"\bGPU.{0,160}?\bpods?\b.{0,200}?\b(?:stays?|stuck|remains?|always) (?:in (?:the |a )?)?[`'\"]?pending\b",
                 )
             ),
-            says("nvidia.com/gpu", r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])"),
+            {
+                "nvidia.com/gpu": r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])",
+            },
             says(
                 "nvidia.com/gpu",
                 r"\b(?:does not|doesn't|do not|not|no longer|never) (?:advertis|list|expos|report|regist|show)\w{0,5} (?:any |the )?(?:resource )?`?nvidia\.com/gpu\b",

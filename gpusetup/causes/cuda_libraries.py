@@ -11,7 +11,7 @@ from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.fixes import paste
 from gpusetup.fixes.distributions import found_below, undeclared_commands
 from gpusetup.messages.fragments import CPU_PART, CUDA_LIBRARY, LINKS_AN_EXTENSION
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines
 from gpusetup.model.versions import parsed
 
@@ -153,22 +153,22 @@ CAUSES = (
                 rf"cannot find (?P<library>-lcuda)\b(?!rt).{{0,160}}?(?:{LINKS_AN_EXTENSION})",
                 by_the="linker",
             ),
-            says(
-                ("be found", "be loaded", "be located", "not found"),
-                r"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) (?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)",
-            ),
-            any_of(
-                {
-                    "could not load library": r"Could not load library (?P<library>libcudnn_\w{2,12}_(?:infer|train)\.so\.8)(?!\. Error)",
-                    "nvrtc-builtins": r"failed to open (?P<library>(?:lib)?nvrtc-builtins[\w.-]{0,30}?(?:\.dll|\.so[.\d]*))",
-                    "nvrtc64_": r"Could not (?:load|find)(?: module)? \W{1,2}(?P<library>nvrtc64_\w{2,12}\.dll)",
-                    "that paddle depends on is not configured": r"third-party dynamic library \((?P<library>[\w.;-]{3,60}?)\) that Paddle depends on is not configured",
-                    "is in your library path": r"Please make sure (?P<library>libcudnn\w*\.so[.\d]*|cu\w{3,30}\.dll) is in your library path",
-                    "could not locate": r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)",
-                    "unable to load any of": r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)",
-                    "failed to load library libonnxruntime": r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
-                },
-            ),
+            {
+                (
+                    "be found",
+                    "be loaded",
+                    "be located",
+                    "not found",
+                ): r"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) (?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)",
+                "could not load library": r"Could not load library (?P<library>libcudnn_\w{2,12}_(?:infer|train)\.so\.8)(?!\. Error)",
+                "nvrtc-builtins": r"failed to open (?P<library>(?:lib)?nvrtc-builtins[\w.-]{0,30}?(?:\.dll|\.so[.\d]*))",
+                "nvrtc64_": r"Could not (?:load|find)(?: module)? \W{1,2}(?P<library>nvrtc64_\w{2,12}\.dll)",
+                "that paddle depends on is not configured": r"third-party dynamic library \((?P<library>[\w.;-]{3,60}?)\) that Paddle depends on is not configured",
+                "is in your library path": r"Please make sure (?P<library>libcudnn\w*\.so[.\d]*|cu\w{3,30}\.dll) is in your library path",
+                "could not locate": r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)",
+                "unable to load any of": r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)",
+                "failed to load library libonnxruntime": r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
+            },
             says(
                 "cannot load cudnn shared library",
                 library="cuDNN",
@@ -183,7 +183,7 @@ CAUSES = (
                 rf"(?<!; )\bdlerror: (?P<library>{CUDA_LIBRARY}\.so[.\d]*): cannot open",
                 unless="Ignore above|could not load dynamic",
             ),
-            any_of(
+            says(
                 {
                     "required library version not found": r"Required library version not found: (?P<library>libbitsandbytes_\w+\.(?:so|dll))",
                     "configured cuda binary not found": r"Configured CUDA binary not found at \S{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
@@ -196,15 +196,17 @@ CAUSES = (
                 module="bitsandbytes",
                 unless=CPU_PART,
             ),
-            any_of(
+            says(
                 {
                     "cuda_setup: warning!": r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found",
                     "cuda setup failed despite gpu being available": "",
                 },
-                unless=OF_LINUX,
                 module="bitsandbytes",
+                unless=OF_LINUX,
             ),
-            says("could not load library", r"Could not load library (?P<library>cu\w+\.dll)"),
+            {
+                "could not load library": r"Could not load library (?P<library>cu\w+\.dll)",
+            },
             says(
                 "could not load library",
                 rf"{WHISPER}.{{0,900}}?{LOADS_CUDNN_8}",
@@ -228,8 +230,8 @@ CAUSES = (
             says(
                 "trygetproviderinfo_cuda",
                 r"TryGetProviderInfo_CUDA\b.{0,300}?LoadLibrary failed with error 126",
-                library="onnxruntime_providers_cuda.dll",
                 lacks="a DLL",
+                library="onnxruntime_providers_cuda.dll",
             ),
             says(
                 "failed to load shared library",
@@ -246,7 +248,7 @@ CAUSES = (
                 r"CuPy failed to load (?P<library>[\w.-]{4,60}\.(?:dll|so[.\d]*))",
                 module="cupy",
             ),
-            any_of(
+            says(
                 {
                     "libnvvm": r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open",
                     "failed to open nvvm": "",

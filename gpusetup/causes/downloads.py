@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import UV
 from gpusetup.messages.fragments import HOST, IF
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 
 NETWORK_WAYS = {
     "certificate": "Look at this machine's clock and its certificates (a proxy that opens TLS "
@@ -45,17 +45,15 @@ CAUSES = (
         not_when="pip-cache-disk-full: the disk cut the file",
         source=UV,
         commands=("pip cache purge",),
-        says=any_of(
-            {
-                "do not match the hashes": r"DO NOT MATCH THE HASHES(?:.{0,260}?(?P<file>[\w.%+-]+\.whl))?",
-                "hash mismatch": r"Hash mismatch for `?(?P<file>[\w.=+-]+)",
-                "condaverificationerror": r"CondaVerificationError: The package for (?P<file>[\w.-]{2,60}) located at",
-                "checksummismatch": r"ChecksumMismatchError",
-                "bad crc-32": rf"{AT_WORK}.{{0,900}}?BadZipFile: Bad CRC-32|BadZipFile: Bad CRC-32 for file '(?:torch|nvidia|triton)",
-                "file is not a zip file": rf"{AT_WORK}.{{0,900}}?BadZipFile: File is not a zip file",
-                "is invalid": r"Wheel '[\w.-]{1,80}' located at [^\n]{3,240}?\.whl is invalid",
-            },
-        ),
+        says={
+            "do not match the hashes": r"DO NOT MATCH THE HASHES(?:.{0,260}?(?P<file>[\w.%+-]+\.whl))?",
+            "hash mismatch": r"Hash mismatch for `?(?P<file>[\w.=+-]+)",
+            "condaverificationerror": r"CondaVerificationError: The package for (?P<file>[\w.-]{2,60}) located at",
+            "checksummismatch": r"ChecksumMismatchError",
+            "bad crc-32": rf"{AT_WORK}.{{0,900}}?BadZipFile: Bad CRC-32|BadZipFile: Bad CRC-32 for file '(?:torch|nvidia|triton)",
+            "file is not a zip file": rf"{AT_WORK}.{{0,900}}?BadZipFile: File is not a zip file",
+            "is invalid": r"Wheel '[\w.-]{1,80}' located at [^\n]{3,240}?\.whl is invalid",
+        },
         examples=(
             "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. torch from torch-2.1.0-cp311-cp311-linux_x86_64.whl",
             "error: Hash mismatch for `torch==2.6.0+cu124`",
@@ -87,20 +85,18 @@ CAUSES = (
             for how, text in NETWORK_WAYS.items()
         ),
         says=(
-            any_of(
-                {
-                    "remote end closed connection": r"\berror: Remote end closed connection without response",
-                    "httpsconnectionpool": rf"HTTPSConnectionPool\(host='{HOST}', port=\d+\): (?P<how>Max retries|Read timed out)",
-                    "condahttperror": r"CondaHTTPError: HTTP (?P<how>\w+)",
-                    "registry.ollama.ai": r"registry\.ollama\.ai.{0,160}?(?:no such host|i/o timeout|connection (?:refused|reset)|TLS handshake|context deadline|server misbehaving|network is unreachable)",
-                },
-            ),
+            {
+                "remote end closed connection": r"\berror: Remote end closed connection without response",
+                "httpsconnectionpool": rf"HTTPSConnectionPool\(host='{HOST}', port=\d+\): (?P<how>Max retries|Read timed out)",
+                "condahttperror": r"CondaHTTPError: HTTP (?P<how>\w+)",
+                "registry.ollama.ai": r"registry\.ollama\.ai.{0,160}?(?:no such host|i/o timeout|connection (?:refused|reset)|TLS handshake|context deadline|server misbehaving|network is unreachable)",
+            },
             says(
                 "certificate",
                 r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|invalid peer certificate|CondaSSLError",
                 how="certificate",
             ),
-            any_of(
+            says(
                 {
                     "timed out": rf"(?:ReadTimeoutError|ConnectTimeoutError|ReadTimeout)\W{{0,3}}(?:HTTPS?ConnectionPool\(host='{HOST}')?.{{0,240}}?timed out",
                     "the read operation timed out": rf"{FETCHING}.{{0,1100}}?The read operation timed out|The read operation timed out.{{0,600}}?{FETCHING}",
@@ -108,7 +104,7 @@ CAUSES = (
                 },
                 how="timeout",
             ),
-            any_of(
+            says(
                 {
                     "cannot open url": r"cannot open URL '\S{0,40}(?:pytorch\.org|nvidia\.com|torch)\S{0,200}'",
                     "newconnectionerror": r"NewConnectionError",
@@ -116,14 +112,14 @@ CAUSES = (
                 },
                 how="connection",
             ),
-            any_of(
+            says(
                 {
                     "proxyerror": r"ProxyError|Cannot connect to proxy|Tunnel connection failed",
                     "wrong_version_number": "",
                 },
                 how="proxy",
             ),
-            any_of(
+            says(
                 {
                     "name resolution": r"Temporary failure in name resolution|NameResolutionError",
                     "getaddrinfo failed": "",
@@ -131,7 +127,7 @@ CAUSES = (
                 },
                 how="name",
             ),
-            any_of(
+            says(
                 {
                     "connection broken": r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(",
                     "connection reset by peer": r"Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer",
@@ -147,8 +143,8 @@ CAUSES = (
             says(
                 (*("timed out", "timing out", "times out"),),
                 r"\b(?:pip3?|uv|conda) (?:keeps |kept |is |was |always )?tim(?:ed|ing|es) out\b|\b(?:downloads?|downloading)\b (?:[^\s.]{1,20} ){0,6}?(?:keeps |kept |is |was |always |just )?tim(?:ed|ing|es) out\b|\btim(?:ed|ing|es) out (?:while |when |during |in )(?:the )?download(?:s|ing)?\b",
-                unless=rf"{IF}(?:pip|uv|conda|the download)",
                 how="timeout",
+                unless=rf"{IF}(?:pip|uv|conda|the download)",
             ),
         ),
         examples=(

@@ -8,7 +8,7 @@ from gpusetup.evidence.context import answering, events
 from gpusetup.evidence.places import gpu_is_listed, in_windows_itself, in_wsl
 from gpusetup.fixes.kernel_module import ENROLL, REBOOT, load_fix, mok_command, with_headers
 from gpusetup.messages.fragments import IF
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.shell import lines
 
 CAUSES = (
@@ -27,7 +27,7 @@ CAUSES = (
         by_check=True,
         way=load_fix,
         says=(
-            any_of(
+            says(
                 {
                     "nvml error: driver not loaded": "",
                     "nvidia-driver-": r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver",
@@ -35,19 +35,17 @@ CAUSES = (
                 },
                 place="host",
             ),
-            any_of(
-                {
-                    "communicate with the nvidia driver": "",
-                    "driver not loaded": r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
-                    "driver is not loaded": r"NVIDIA (?:kernel )?driver is not loaded",
-                    "drivernotloaded": "",
-                    "kernel driver does not appear to be running": r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))",
-                    "the nvidia driver": r"\bnvidia-smi\b.{0,80}?\b(?:could not|couldn['\u2019]?t|cannot|can['\u2019]?t|unable to|not able to) (?:connect|talk|speak) (?:to|with) the NVIDIA driver",
-                    "nvidia-driver-": r"nvidia-driver-\d{3}[\w-]{0,14}\W{1,3}(?:won['\u2019]?t|will not|does(?: not|n['\u2019]?t)|fails to|cannot|can['\u2019]?t) load",
-                    "could not insert": r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
-                    "unable to load the kernel module": r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'",
-                },
-            ),
+            {
+                "communicate with the nvidia driver": "",
+                "driver not loaded": r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
+                "driver is not loaded": r"NVIDIA (?:kernel )?driver is not loaded",
+                "drivernotloaded": "",
+                "kernel driver does not appear to be running": r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))",
+                "the nvidia driver": r"\bnvidia-smi\b.{0,80}?\b(?:could not|couldn['\u2019]?t|cannot|can['\u2019]?t|unable to|not able to) (?:connect|talk|speak) (?:to|with) the NVIDIA driver",
+                "nvidia-driver-": r"nvidia-driver-\d{3}[\w-]{0,14}\W{1,3}(?:won['\u2019]?t|will not|does(?: not|n['\u2019]?t)|fails to|cannot|can['\u2019]?t) load",
+                "could not insert": r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
+                "unable to load the kernel module": r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'",
+            },
         ),
         examples=(
             'docker: error gathering device information while adding custom device "/dev/nvidiactl": no such file or directory',
@@ -91,30 +89,26 @@ CAUSES = (
         needs_root=True,
         needs_reboot=True,
         says=(
-            any_of(
-                {
-                    "/var/lib/dkms/nvidia": (
-                        r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?"
-                        r"/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/"
-                    ),
-                    "dkms autoinstall on": r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia",
-                    "nvidia-dkms-": r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
-                    "building dkms module": r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED",
-                    "dkms module": r"DKMS module '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'? failed to build",
-                    "make[": r"make\[\d\]: \*\*\* \[[^\]]{0,160}/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build[^\]]{0,80}\] \w{2,12} \d",
-                    ": error: ": r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ",
-                    "/var/cache/akmods/nvidia": r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log",
-                    "building and installing nvidia-": r"Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED",
-                    "building kernel modules": r'the step: "Building kernel modules"',
-                    "nvidia kernel module": r"ERROR: Unable to build the NVIDIA kernel module",
-                },
-            ),
+            {
+                "/var/lib/dkms/nvidia": r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?"
+                r"/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/",
+                "dkms autoinstall on": r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia",
+                "nvidia-dkms-": r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
+                "building dkms module": r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED",
+                "dkms module": r"DKMS module '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'? failed to build",
+                "make[": r"make\[\d\]: \*\*\* \[[^\]]{0,160}/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build[^\]]{0,80}\] \w{2,12} \d",
+                ": error: ": r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ",
+                "/var/cache/akmods/nvidia": r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log",
+                "building and installing nvidia-": r"Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED",
+                "building kernel modules": r'the step: "Building kernel modules"',
+                "nvidia kernel module": r"ERROR: Unable to build the NVIDIA kernel module",
+            },
             says(
                 "autoinstall for kernel",
                 r"nvidia\b.{0,600}?dkms:? autoinstall for kernel:? (?P<kernel>[\w.+~-]{3,60}) failed|dkms:? autoinstall for kernel:? (?P<kernel2>[\w.+~-]{3,60}) failed.{0,400}?nvidia",
                 unless=r"amdgpu/|virtualbox|zfs/",
             ),
-            any_of(
+            says(
                 {
                     "the development tool": r"ERROR: Unable to find the development tool \W?\w{2,5}",
                     "not found": r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b",
@@ -129,8 +123,8 @@ CAUSES = (
             says(
                 "kernel headers for kernel",
                 r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found",
-                why="headers",
                 unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]",
+                why="headers",
             ),
             says(
                 "dkms",
@@ -185,14 +179,12 @@ CAUSES = (
         needs_root=True,
         needs_reboot=True,
         says=(
-            any_of(
-                {
-                    "nvidia module": r"\bsecure ?boot\b.{0,300}?\bsigned NVIDIA module (?:is )?(?:fail(?:s|ed|ing)|refus\w{1,4}) to load",
-                    "sig_enforce=1": r"module\.sig_enforce=1.{0,200}?nvidia.{0,60}?(?:reject|refus|not load)",
-                    " reject": r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject",
-                    "signed kernel module failed to load": r"The signed kernel module failed to load",
-                },
-            ),
+            {
+                "nvidia module": r"\bsecure ?boot\b.{0,300}?\bsigned NVIDIA module (?:is )?(?:fail(?:s|ed|ing)|refus\w{1,4}) to load",
+                "sig_enforce=1": r"module\.sig_enforce=1.{0,200}?nvidia.{0,60}?(?:reject|refus|not load)",
+                " reject": r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject",
+                "signed kernel module failed to load": r"The signed kernel module failed to load",
+            },
             says(
                 (
                     *("secure boot", "secureboot", "secure-boot"),

@@ -7,7 +7,7 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import driver_answers, events, in_container
 from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.fixes import drivers
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 
 HERE = Message(
@@ -106,7 +106,6 @@ CAUSES = (
         "load and at the kernel's log",
         proven_by="The driver answered after more than 5 s",
         source='NVIDIA, "Driver Persistence"',
-        by_check=True,
         commands=("sudo systemctl enable --now nvidia-persistenced",),
     ),
     Cause(
@@ -138,13 +137,11 @@ CAUSES = (
                 "remove driver packages from the image",
             ),
         ),
-        says=any_of(
-            {
-                "library version mismatch": r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
-                "nvml/rm version mismatch": "",
-                "does not match dso version": r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
-            },
-        ),
+        says={
+            "library version mismatch": r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
+            "nvml/rm version mismatch": "",
+            "does not match dso version": r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
+        },
         examples=(
             "Failed to initialize NVML: Driver/library version mismatch",
             "NVML: NVML/RM version mismatch",
@@ -241,9 +238,9 @@ CAUSES = (
             says(
                 "black screen",
                 rf"{NEW}\b.{{0,900}}?\b{INSTALLED}.{{0,300}}?black screen|black screen.{{0,300}}?\b{INSTALLED}.{{0,900}}?\b{NEW}\b",
-                unless=r"open(?:-source)? (?:kernel )?modules?|nvidia-open|-open\b|Windows 1[01]",
                 driver="closed",
                 said="in words",
+                unless=r"open(?:-source)? (?:kernel )?modules?|nvidia-open|-open\b|Windows 1[01]",
             ),
         ),
         examples=(

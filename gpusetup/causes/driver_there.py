@@ -7,8 +7,7 @@ from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import RuleContext, answering, events
 from gpusetup.evidence.places import in_wsl
 from gpusetup.messages.fragments import IF_ONLY
-from gpusetup.messages.row import any_of, says
-from gpusetup.model.finding import Severity
+from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines, lines
 from gpusetup.model.versions import parsed
 
@@ -54,25 +53,21 @@ CAUSES = (
         ),
         impossible=(serves_every_torch,),
         by_check=True,
-        says=(
-            any_of(
-                {
-                    "is too old": r"driver on your system is (?P<refused>too old)(?! \(found version \d{7})(?: \(found version (?P<found>\d{4,6})\))?",
-                    "insufficient for": r"CUDA driver version is (?P<refused>insufficient for CUDA runtime version)",
-                    "cudaerrorinsufficientdriver": r"(?P<refused>cudaErrorInsufficientDriver)",
-                    "undefined symbol: cu": r"undefined symbol: (?P<symbol>cu(?:GreenCtx|DevSm|DeviceGetDevResource|TensorMap|Multicast|MemcpyBatch|LaunchKernelEx|KernelGet|Library|StreamGetGreenCtx|StreamBatchMemOp|CtxFromGreenCtx|Coredump|Logs)\w{0,40})",
-                    "graphics driver is unsupported": r"installed NVIDIA graphics driver is unsupported.{0,200}?unsupported driver range: \[0\.0,",
-                    "older than the ptx compiler": r"driver's CUDA version is (?P<driver_cuda>\d+\.\d+) which is older than the PTX compiler version \(?(?P<cuda>\d+\.\d+)",
-                    "cuda initialization failure with error": r"CUDA initialization failure with (?P<refused>error:? 35)\b",
-                    "nvenc api version": r"Driver does not support the required nvenc API version",
-                    "nvidia driver for nvenc": r"minimum required Nvidia driver for nvenc is (?P<needed>\d{3}(?:\.\d{1,3})?)",
-                    "no gpu found in runtime": r"no GPU found in runtime.{0,1100}?CUDA version: (?:11\.\d.{0,120}?driver version: (?:3\d\d|4[0-4]\d)\.|12\.\d.{0,120}?driver version: (?:[34]\d\d|5[01]\d)\.)",
-                    "conflicting with __cuda": r"has constraint __cuda >=(?P<cuda>\d+\.\d+) conflicting with __cuda-(?P<driver_cuda>\d+\.\d+)-",
-                    "minimum required cuda driver version": r"minimum required CUDA driver version is (?P<cuda>\d+\.\d+), but the installed CUDA driver version is (?P<driver_cuda>[1-9]\d*\.\d+)",
-                    "your nvidia driver is too old": r"your nvidia driver is too old or missing",
-                },
-            ),
-        ),
+        says={
+            "is too old": r"driver on your system is (?P<refused>too old)(?! \(found version \d{7})(?: \(found version (?P<found>\d{4,6})\))?",
+            "insufficient for": r"CUDA driver version is (?P<refused>insufficient for CUDA runtime version)",
+            "cudaerrorinsufficientdriver": r"(?P<refused>cudaErrorInsufficientDriver)",
+            "undefined symbol: cu": r"undefined symbol: (?P<symbol>cu(?:GreenCtx|DevSm|DeviceGetDevResource|TensorMap|Multicast|MemcpyBatch|LaunchKernelEx|KernelGet|Library|StreamGetGreenCtx|StreamBatchMemOp|CtxFromGreenCtx|Coredump|Logs)\w{0,40})",
+            "graphics driver is unsupported": r"installed NVIDIA graphics driver is unsupported.{0,200}?unsupported driver range: \[0\.0,",
+            "older than the ptx compiler": r"driver's CUDA version is (?P<driver_cuda>\d+\.\d+) which is older than the PTX compiler version \(?(?P<cuda>\d+\.\d+)",
+            "cuda initialization failure with error": r"CUDA initialization failure with (?P<refused>error:? 35)\b",
+            "nvenc api version": r"Driver does not support the required nvenc API version",
+            "nvidia driver for nvenc": r"minimum required Nvidia driver for nvenc is (?P<needed>\d{3}(?:\.\d{1,3})?)",
+            "no gpu found in runtime": r"no GPU found in runtime.{0,1100}?CUDA version: (?:11\.\d.{0,120}?driver version: (?:3\d\d|4[0-4]\d)\.|12\.\d.{0,120}?driver version: (?:[34]\d\d|5[01]\d)\.)",
+            "conflicting with __cuda": r"has constraint __cuda >=(?P<cuda>\d+\.\d+) conflicting with __cuda-(?P<driver_cuda>\d+\.\d+)-",
+            "minimum required cuda driver version": r"minimum required CUDA driver version is (?P<cuda>\d+\.\d+), but the installed CUDA driver version is (?P<driver_cuda>[1-9]\d*\.\d+)",
+            "your nvidia driver is too old": r"your nvidia driver is too old or missing",
+        },
         examples=(
             "The NVIDIA driver's CUDA version is 11.2 which is older than the PTX compiler version 12.3.107",
             "ImportError: common_ops.abi3.so: undefined symbol: cuGreenCtxStreamCreate",
@@ -90,17 +85,6 @@ CAUSES = (
             "the nvenc API version is 13.0",
             "any Nvidia driver for nvenc will do",
         ),
-    ),
-    Cause(
-        "driver-to-expect",
-        severity=Severity.NOTE,
-        title="torch {torch} on this GPU needs driver {least} or newer on that host",
-        plain="The driver that this torch needs on the other host",
-        means="You gave --gpu but no --driver, so doctor does not judge the driver.",
-        text="Name the driver with `--driver VERSION`",
-        proven_by="torch is a CUDA build, and you gave a GPU with --gpu",
-        source='NVIDIA, "CUDA Compatibility"',
-        by_check=True,
     ),
     Cause(
         "driver-missing",
@@ -182,9 +166,17 @@ CAUSES = (
                 r"sudo prime-select (?P<mode>intel|amd)\b(?!.{0,400}?prime-select (?:nvidia|on-demand))",
                 tool="prime-select",
             ),
-            says("dgpu_disable", r"dgpu_disable\W{1,6}1\b", tool="asus-wmi"),
-            says("bbswitch", r"[0-9a-f:.]{7,12} (?P<mode>OFF)\b", tool="bbswitch"),
-            any_of(
+            says(
+                "dgpu_disable",
+                r"dgpu_disable\W{1,6}1\b",
+                tool="asus-wmi",
+            ),
+            says(
+                "bbswitch",
+                r"[0-9a-f:.]{7,12} (?P<mode>OFF)\b",
+                tool="bbswitch",
+            ),
+            says(
                 {
                     "t nvidia": r"(?<![\w/-])blacklist nvidia(?:[-_]drm|[-_]modeset)?(?= |$)",
                     "install nvidia": r"(?<![\w/-])install nvidia(?:[-_](?:drm|modeset))? /bin/(?:false|true)",
@@ -192,7 +184,10 @@ CAUSES = (
                 tool="modprobe",
                 unless=r"nouveau",
             ),
-            says("alias nvidia off", tool="modprobe"),
+            says(
+                "alias nvidia off",
+                tool="modprobe",
+            ),
             says(
                 "supergfxctl",
                 r"supergfxctl\b[^.\n]{0,12} (?:is|was|says?|shows?|set) (?:in |to )?(?P<mode>Integrated)\b",

@@ -9,7 +9,7 @@ from gpusetup.causes.sources import CPP_EXTENSION
 from gpusetup.fixes import paste
 from gpusetup.fixes.distributions import anew
 from gpusetup.messages.fragments import COMPILED_MODULE, CPU_PART
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 
 CAUSES = (
     Cause(
@@ -58,28 +58,26 @@ CAUSES = (
             ),
         ),
         says=(
-            any_of(
-                {
-                    "not compiled with": r"RuntimeError: Not compiled with (?:CUDA|GPU) support",
-                    "is not defined": r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined",
-                    "not implemented on the cpu": r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU",
-                    "'nonetype' object has no attribute '": r"'NoneType' object has no attribute '(?P<module>causal_conv1d|selective_scan|CameraModelType)\w*'",
-                    "requires the cuda flash attention extensions": r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions",
-                    "dll load failed while importing": r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b",
-                    "is not built correctly": r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly",
-                    "no module named": r"""(?x)
+            {
+                "not compiled with": r"RuntimeError: Not compiled with (?:CUDA|GPU) support",
+                "is not defined": r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined",
+                "not implemented on the cpu": r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU",
+                "'nonetype' object has no attribute '": r"'NoneType' object has no attribute '(?P<module>causal_conv1d|selective_scan|CameraModelType)\w*'",
+                "requires the cuda flash attention extensions": r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions",
+                "dll load failed while importing": r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b",
+                "is not built correctly": r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly",
+                "no module named": r"""(?x)
         No\ module\ named\ ['\"]?
         (?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})
         (?:\.\w{1,40}){0,4}\.(?:_C|_ext|_cuda|_CUDA|core_cc|_kernels|cuda_ext)\b
         """,
-                    "cannot import name": r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})",
-                    "name '_c' is not defined": r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined",
-                    "torch_extensions": r"""(?x)
+                "cannot import name": r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})",
+                "name '_c' is not defined": r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined",
+                "torch_extensions": r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ cannot\ open\ shared\ object\ file
         """,
-                },
-            ),
+            },
             says(
                 "name '_c' is not defined",
                 r"NameError: (?:global )?name '_C' is not defined",
@@ -95,10 +93,9 @@ CAUSES = (
                 r"Can ?not import sgl_kernel\. Please check your installation",
                 module="sgl_kernel",
             ),
-            any_of(
-                {
-                    "turbomind engine is not installed": r"Fallback to pytorch engine because turbomind engine is not installed correctly",
-                },
+            says(
+                "turbomind engine is not installed",
+                r"Fallback to pytorch engine because turbomind engine is not installed correctly",
                 module="turbomind",
             ),
             says(
@@ -106,7 +103,9 @@ CAUSES = (
                 r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available",
                 module="mmcv",
             ),
-            says("no module named", rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b"),
+            {
+                "no module named": rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
+            },
             says(
                 "libbitsandbytes_cpu",
                 CPU_PART,
@@ -161,14 +160,10 @@ CAUSES = (
         source=CPP_EXTENSION + ", _get_cuda_arch_flags",
         stage="build",
         commands=paste.build_for,
-        says=(
-            any_of(
-                {
-                    "cuda_architectures is set to": r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
-                    "_get_cuda_arch_flags": r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
-                },
-            ),
-        ),
+        says={
+            "cuda_architectures is set to": r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
+            "_get_cuda_arch_flags": r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
+        },
         examples=(
             "File \"/x/torch/utils/cpp_extension.py\", line 1780, in _get_cuda_arch_flags\n    arch_list[-1] += '+PTX'\nIndexError: list index out of range",
         ),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
@@ -14,8 +12,8 @@ from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.fixes.distributions import anew, built_anew
 from gpusetup.messages.fragments import COMPILED_MODULE, LIBRARY, MAYBE, TORCH_LIBRARY, TORCH_SYMBOL
-from gpusetup.messages.row import any_of, says
-from gpusetup.model.machine import Event, Events
+from gpusetup.messages.row import says
+from gpusetup.model.machine import Events
 from gpusetup.model.versions import Capability
 
 BUILD_CACHE = "rm -rf ~/.cache/torch_extensions"
@@ -52,26 +50,14 @@ def kernel_messages(context: RuleContext) -> Events:
     return (*events(context, "no-kernel-image"), *cuda_errors(context, 8, 48, 98, 209))
 
 
-def extension_of(context: RuleContext, messages: Events) -> str | None:
-    """The extension that raised it, or that was built for other architectures only."""
-    raised = [event.values.get("module", "") for event in messages]
-    own = [
-        m for m in raised if m.partition(".")[0] not in ("", "torch", "aten", "c10", "functorch")
-    ]
-    installed = events(context, "extension-installed") if not gpus(context) else ()
-    built = [e for e in events(context, "extension-arch") if not _built_for(context, e)]
-    others = [event.values.get("module") or "an extension" for event in (*installed, *built)]
-    return next(iter((*own, *others)), None)
+def extension_of(messages: Events) -> str | None:
+    """The extension that raised it."""
+    raised = (event.values.get("module", "") for event in messages)
+    torchs = ("", "torch", "aten", "c10", "functorch")
+    return next((name for name in raised if name.partition(".")[0] not in torchs), None)
 
 
-def _built_for(context: RuleContext, said: Event) -> bool:
-    """Whether a list such as `7.5 8.6` or `sm_75,sm_86` names every GPU; yes if none is known."""
-    words = re.findall(r"(?<![\w.])(?:sm_\d+|\d+\.\d)(?![\w.])", said.values.get("arches", ""))
-    listed = [Capability.parse(word) for word in words]
-    return not listed or all(
-        any(a.major == c.major and a <= c for a in listed) for c in capabilities(context)
-    )
-
+ANEW = "pip install --no-build-isolation --no-cache-dir -e ."
 
 CAUSES = (
     Cause(
@@ -87,14 +73,12 @@ CAUSES = (
         stage="build",
         look=(alike.TORCHS_CUDA,),
         see="check which torch is installed",
-        says=any_of(
-            {
-                "thc/": r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
-                "deprecatedtypeproperties": r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to",
-                "was not declared in this scope": r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope",
-                'identifier "': r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined",
-            },
-        ),
+        says={
+            "thc/": r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
+            "deprecatedtypeproperties": r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to",
+            "was not declared in this scope": r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope",
+            'identifier "': r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined",
+        },
         examples=(
             "fatal error: THC/THC.h: No such file or directory",
             'error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists',
@@ -120,16 +104,15 @@ CAUSES = (
         stage="first-kernel",
         commands=("pip uninstall -y flash-attn",),
         says=(
-            says(
-                "flashattention only supports",
-                r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
-            ),
+            {
+                "flashattention only supports": r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
+            },
             says(
                 ("flash",),
                 rf"\b{FLASH} (?:is |are )?(?:not|n't|un)[- ]?(?:be )?(?:support(?:ed)?|compatible|available|usable) (?:on|by|with|for) (?:the |my |a |an )?(?:\w+ )?{OLD_CARD}\b"
                 rf"|\b{OLD_CARD}s? (?:gpus? )?(?:does(?: not|n't)|do(?: not|n't)|cannot|can't) (?:support|run|use) {FLASH}|{OLD_CARD} ?(?:显卡)?(?:不支持|不兼容) ?{FLASH}",
-                unless=r"\b(?:if|since|because) flash|\bflash_attn_2_cuda|undefined symbol",
                 needs="Ampere",
+                unless=r"\b(?:if|since|because) flash|\bflash_attn_2_cuda|undefined symbol",
             ),
         ),
         examples=("flash attention is not supported on V100",),
@@ -177,43 +160,38 @@ CAUSES = (
             Message(
                 having={"copy": ""},
                 text="It was built in its source folder: rebuild it there, against this torch",
-                commands=("rm -rf build",),
-                windows=("Remove-Item -Recurse -Force build",),
-                then=("pip install --no-build-isolation --no-cache-dir -e .",),
+                commands=("rm -rf build", ANEW),
+                windows=("Remove-Item -Recurse -Force build", ANEW),
             ),
         ),
         says=(
-            any_of(
-                {
-                    "undefined symbol": rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
-                    "torch_extensions": r"""(?x)
+            {
+                "undefined symbol": rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
+                "torch_extensions": r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ undefined\ symbol:?
         \ (?P<symbol>\w+)
         """,
-                    "cuda undefined symbol": r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
-                    ".so": rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
-                    "specified procedure": r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
-                    "was compiled against": r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
-                },
-            ),
+                "cuda undefined symbol": r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
+                ".so": rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
+                "specified procedure": r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
+                "was compiled against": r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
+            },
             says(
                 "xformers was built for",
                 r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)",
                 module="xformers",
             ),
-            says(
-                "undefined symbol",
-                rf"""(?x)
+            {
+                "undefined symbol": rf"""(?x)
         (?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})
         (?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
-            ),
-            says(
-                "undefined symbol",
-                rf"/(?P<module>(?!torch(?:vision|audio)?/|lib/)[A-Za-z][\w-]{{1,40}})/_(?:C|ext|cuda)[\w.-]{{0,60}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
-            ),
+            },
+            {
+                "undefined symbol": rf"/(?P<module>(?!torch(?:vision|audio)?/|lib/)[A-Za-z][\w-]{{1,40}})/_(?:C|ext|cuda)[\w.-]{{0,60}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
+            },
             says(
                 "undefined symbol",
                 rf"""(?x)
@@ -294,10 +272,9 @@ CAUSES = (
         not_when="arch-too-new-for-wheel, arch-too-old-for-wheel: torch itself lacks the kernel",
         source=CPP_EXTENSION,
         stage="first-kernel",
-        by_check=True,
         commands=lambda context: (
             *paste.build_for(context),
-            *built_anew(context, extension_of(context, kernel_messages(context))),
+            *built_anew(context, extension_of(kernel_messages(context))),
         ),
         cases=(
             Message(

@@ -8,7 +8,7 @@ from gpusetup.evidence.context import RuleContext, gpus
 from gpusetup.evidence.places import IN_KUBERNETES, in_windows_itself, in_wsl
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.fixes import paste
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines
 
 HIDES = "CUDA_VISIBLE_DEVICES"
@@ -46,14 +46,14 @@ CAUSES = (
             ),
         ),
         says=(
-            any_of(
-                {
-                    "adding custom device": r'adding custom device "/dev/nvidia-uvm[\w-]*": no',
-                    "uvm": r"could not load (?:the )?UVM kernel module",
-                    "/dev/nvidia-uvm": r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
-                },
-            ),
-            says("uvm", r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)"),
+            {
+                "adding custom device": r'adding custom device "/dev/nvidia-uvm[\w-]*": no',
+                "uvm": r"could not load (?:the )?UVM kernel module",
+                "/dev/nvidia-uvm": r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
+            },
+            {
+                "uvm": r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)",
+            },
         ),
         examples=(
             'docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory',
@@ -87,14 +87,13 @@ CAUSES = (
         means="The nodes belong to a group, or SELinux or cgroup rules close them.",
         text="Join the group that owns the nodes, which the command reads from them, and log in "
         "again. If the group is root, somebody restricted the nodes, or a setting did "
-        "(NVreg_DeviceFileMode): by default every user can open them",
+        "(NVreg_DeviceFileMode): by default every user can open them "
+        "(`sudo chmod a+rw /dev/nvidia*` opens them until the next start)",
         proven_by="This user cannot read and write a node",
         source="udev rules of the driver packages",
         explains=("driver-not-loaded",),
         by_check=True,
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
-        other=("sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*",),
-        other_title="if the group is root: open them to everybody, until the next start",
         look=("ls -l /dev/nvidia*",),
         see="check first which group owns the nodes",
         cases=(
@@ -113,20 +112,20 @@ CAUSES = (
                 r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions",
                 unless=r"(?:utilization|performance) counter|accounting mode|persistence mode|fabric (?:status|state)",
             ),
-            any_of(
-                {
-                    "nvmlerror_nopermission": "",
-                    "/dev/nv": r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
-                    "permission denied": r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)",
-                    "nvrmmeminit": r"NvRmMemInit\w* failed with Permission denied",
-                },
-            ),
+            {
+                "nvmlerror_nopermission": "",
+                "/dev/nv": r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
+                "permission denied": r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)",
+                "nvrmmeminit": r"NvRmMemInit\w* failed with Permission denied",
+            },
             says(
                 "selinux",
                 r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable",
                 unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)",
             ),
-            says("/dev/nv", r"avc: +denied .{0,200}(?P<path>nvidia\w*)"),
+            {
+                "/dev/nv": r"avc: +denied .{0,200}(?P<path>nvidia\w*)",
+            },
         ),
         examples=(
             "NVML: Insufficient Permissions",
@@ -167,17 +166,18 @@ CAUSES = (
                 r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT",
                 shown="by MIG alone",
             ),
-            says(
-                ("only one", "only 1", "just one", "only a single"),
-                r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
-            ),
-            says(
-                "cuda_visible_devices=mig",
-                r"""(?x)
+            {
+                (
+                    "only one",
+                    "only 1",
+                    "just one",
+                    "only a single",
+                ): r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
+                "cuda_visible_devices=mig": r"""(?x)
         invalid\ device\ ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b
         .{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)
         """,
-            ),
+            },
         ),
         examples=("torch shows only one GPU, MIG is enabled with three instances",),
     ),
@@ -190,12 +190,9 @@ CAUSES = (
         proven_by="The GPU is in compute mode Exclusive_Process, or CUDA answers code 46",
         source="nvidia-smi's manual page; CUDA Driver API reference, CUresult",
         by_check=True,
-        says=(
-            says(
-                "busy or unavailable",
-                r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",
-            ),
-        ),
+        says={
+            "busy or unavailable": r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",
+        },
         look=("nvidia-smi",),
         commands=("sudo nvidia-smi -c DEFAULT",),
     ),
@@ -208,7 +205,6 @@ CAUSES = (
         proven_by="The GPU is in compute mode Prohibited",
         not_when="vgpu-no-compute: the GPU is virtual",
         source="nvidia-smi's manual page",
-        by_check=True,
     ),
     Cause(
         "vgpu-no-compute",
@@ -221,7 +217,7 @@ CAUSES = (
         explains=("compute-mode-prohibited",),
         by_check=True,
         says=(
-            any_of(
+            says(
                 {
                     "device context 801": "",
                     "operation not supported": rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported",
@@ -263,13 +259,11 @@ CAUSES = (
                 ),
             ),
         ),
-        says=any_of(
-            {
-                "unlicensed": r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
-                "license": r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
-                "valid grid licen": r"valid Grid licen[sc]e",
-            },
-        ),
+        says={
+            "unlicensed": r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
+            "license": r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
+            "valid grid licen": r"valid Grid licen[sc]e",
+        },
         examples=(
             "nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)",
             "device requires a valid Grid licence for compute",

@@ -6,7 +6,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import says_nothing_else
 from gpusetup.messages.fragments import BUS
-from gpusetup.messages.row import Row, any_of, says
+from gpusetup.messages.row import Row, says
 from gpusetup.model.finding import Severity
 
 XID_GUIDE = 'NVIDIA, "Xid Errors"'
@@ -16,7 +16,7 @@ BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 GATHER = "gather first what NVIDIA asks for, where it comes back"
 
 
-def _status(number: str, name: str) -> Row:
+def _status(number: str, name: str) -> tuple[Row, ...]:
     """The last digits of a status with which a call to the GPU's firmware failed."""
     pattern = rf"NVRM: .{{0,40}}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{{0,30}}|GspRm\w{{2,20}}|rpcRm\w{{2,30}}).{{0,160}}?\bstatus[ =]0x0{{0,6}}{number}\b"
     return says("nvrm: ", pattern, status=name)
@@ -58,18 +58,16 @@ CAUSES = (
         },
         says=(
             _status("0f", "NV_ERR_GPU_IS_LOST"),
-            any_of(
-                {
-                    "gpu is lost": rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost",
-                    "nvml_error_gpu_is_lost": "",
-                    "determine the device handle": rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)",
-                },
-            ),
+            {
+                "gpu is lost": rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost",
+                "nvml_error_gpu_is_lost": "",
+                "determine the device handle": rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)",
+            },
             says(
                 "no longer",
                 r"\b(?:crash\w*|launch failure|fr(?:eez|oz)\w+|failure state)\b.{0,300}?\b(?:driver|nvidia-smi|system) (?:can|could) no longer (?:access|see|find|reach|detect|talk to|communicate with) (?:the |my )?GPUs?\b",
-                unless=r"\b(?:updat|upgrad|install|remov)(?:e|ed|ing)\b",
                 said="unknown error",
+                unless=r"\b(?:updat|upgrad|install|remov)(?:e|ed|ing)\b",
             ),
             says(
                 "determine the device handle",
@@ -96,19 +94,13 @@ CAUSES = (
         title="The system processor (GSP) of {who} does not answer",
         plain="The GPU's system processor does not answer",
         means="The GPU's firmware or its hardware stopped.",
-        text="Reboot; if it comes back, update the driver",
+        text="Reboot; if it comes back, update the driver. With the closed kernel modules the "
+        "option `NVreg_EnableGpuFirmware=0` of the module nvidia switches the GSP off",
         proven_by="The kernel logs Xid 119 or 120",
         source=XID_GUIDE,
         explains=("driver-slow",),
         by_check=True,
         commands=("sudo reboot",),
-        other=(
-            "echo 'options nvidia NVreg_EnableGpuFirmware=0' "
-            "| sudo tee /etc/modprobe.d/nvidia-gsp.conf",
-            "sudo reboot",
-        ),
-        other_title="switch the GSP firmware off, where it comes back and the kernel modules are "
-        "the closed ones",
         says=(_status("65", "NV_ERR_TIMEOUT"),),
         examples=("NVRM: GPU0 rpcRecvPoll: failed with status 0x00000065 for fn 76!",),
         not_examples=("NVRM: GspRmAlloc failed: status=0x00000064",),
@@ -129,10 +121,9 @@ CAUSES = (
         needs_root=True,
         needs_reboot=True,
         says=(
-            says(
-                "ecc",
-                r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
-            ),
+            {
+                "ecc": r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
+            },
             says(
                 (
                     "ecc error",
@@ -179,7 +170,6 @@ CAUSES = (
         not_when="gpu-fell-off-bus, gsp-timeout, hardware-fault and ecc-error come first: then that is the cause",
         source='NVIDIA, "Xid Errors", catalog',
         kind_of="hardware-fault",
-        by_check=True,
         look=BUG_REPORT,
         see=GATHER,
         needs_root=True,
@@ -217,18 +207,24 @@ CAUSES = (
         ),
         says=(
             _status("62", "NV_ERR_RESET_REQUIRED"),
-            any_of(
+            says(
                 {
                     "uncorrectable nvlink": "",
                     "cuda_error_nvlink_uncorrectable": "",
                 },
                 what="nvlink",
             ),
-            says("gpu requires reset"),
-            says("err!", r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="smi"),
-            says(": faulty", rf"{GPU}: FAULTY", what="test"),
-            any_of(
+            {
+                "gpu requires reset": "",
+            },
+            says(
+                "err!",
+                r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!",
+                what="smi",
+            ),
+            says(
                 {
+                    ": faulty": rf"{GPU}: FAULTY",
                     "(warning!)": r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)",
                     "| fail": r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))",
                     "miscompare": r"[Tt]here was a miscompare|DCGM_FR_FAULTY_MEMORY|had uncorrectable memory errors",
@@ -265,7 +261,6 @@ CAUSES = (
         source=XID_GUIDE,
         kind_of="cuda-program-error",
         failure=6,
-        by_check=True,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
     ),
     Cause(
@@ -284,12 +279,9 @@ CAUSES = (
         by_check=True,
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
         see="show heat, power and the throttle reasons",
-        says=(
-            says(
-                ": active",
-                r"(?P<reason>SW Power Cap|HW Slowdown|HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown) ?: Active",
-            ),
-        ),
+        says={
+            ": active": r"(?P<reason>SW Power Cap|HW Slowdown|HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown) ?: Active",
+        },
         examples=("Clocks Throttle Reasons\n        SW Power Cap : Active",),
     ),
     Cause(
@@ -312,12 +304,9 @@ CAUSES = (
             'nvidia-smi "--query-gpu=pcie.link.gen.current,pcie.link.width.current" --format=csv',
         ),
         see="show the link's state",
-        says=(
-            says(
-                "lnksta:",
-                r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",
-            ),
-        ),
+        says={
+            "lnksta:": r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",
+        },
         examples=(
             "41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)",
         ),
@@ -331,7 +320,6 @@ CAUSES = (
         text="End the process that holds it",
         proven_by="More than 85 % of the memory is used",
         source="nvidia-smi's manual page",
-        by_check=True,
         look=("nvidia-smi",),
         see="find the process",
     ),
@@ -347,7 +335,6 @@ CAUSES = (
         proven_by="Fewer links are active than on a GPU of the same kind, or links had errors and recoveries",
         not_when="A bridge between two cards uses only a part of their links",
         source="nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods",
-        by_check=True,
         commands=("sudo reboot",),
         look=("nvidia-smi nvlink -s", "nvidia-smi nvlink -e"),
         see="show the links",
@@ -368,7 +355,6 @@ CAUSES = (
             "nccl-error",
             "nccl-timeout",
         ),
-        by_check=True,
         commands=("sudo systemctl restart nvidia-fabricmanager",),
         look=(
             "nvidia-smi -q | grep -A 12 Fabric",

@@ -7,7 +7,7 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import gpu_is_listed
 from gpusetup.messages.fragments import CAPABILITY
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.machine import visible_gpus
 from gpusetup.model.versions import Capability
@@ -43,21 +43,19 @@ CAUSES = (
                 only=Severity.NOTE,
             ),
         ),
-        says=any_of(
-            {
-                "bfloat16 is only supported": rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
-                "bf16/gpu": r"setup doesn't support bf16/gpu",
-                "bfloat16": r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
-                "bf16 mixed precision requires": "",
-                "cuda_r_16bf": r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
-                "bf16": r"""(?x)
+        says={
+            "bfloat16 is only supported": rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
+            "bf16/gpu": r"setup doesn't support bf16/gpu",
+            "bfloat16": r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
+            "bf16 mixed precision requires": "",
+            "cuda_r_16bf": r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
+            "bf16": r"""(?x)
         bf16\ requested,\ but\ AMP\ is\ not\ supported|Type\ bf16\ is\ not\ supported
         |bf16\ is\ not\ supported
         \ (?:on|by)\ (?:this|your)|Feature\ '[\w .]{0,20}\.?bf16\S{0,6}'\ requires\ \.target\ sm_80
         """,
-                "bf16 is only supported on": r"bf16 is only supported on A100\+ GPUs",
-            },
-        ),
+            "bf16 is only supported on": r"bf16 is only supported on A100\+ GPUs",
+        },
         examples=(
             "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead",
             "ValueError: Your setup doesn't support bf16/gpu. You need Ampere+ GPU with cuda>=11.0",
@@ -76,13 +74,11 @@ CAUSES = (
         stage="first-kernel",
         commands=("export TORCHDYNAMO_DISABLE=1",),
         says=(
-            any_of(
-                {
-                    "too old to be supported by the triton": rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
-                    "gputoooldfortriton": "",
-                    "your gpu is too old": r"Unsloth: Your GPU is too old",
-                },
-            ),
+            {
+                "too old to be supported by the triton": rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
+                "gputoooldfortriton": "",
+                "your gpu is too old": r"Unsloth: Your GPU is too old",
+            },
             *(
                 says(
                     needle,
@@ -146,10 +142,9 @@ CAUSES = (
             )
         },
         says=(
-            says(
-                "no nvidia",
-                r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
-            ),
+            {
+                "no nvidia": r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
+            },
             says(
                 (
                     *(

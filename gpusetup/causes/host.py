@@ -6,9 +6,9 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import WHEELS
 from gpusetup.evidence.places import IN_A_CONTAINER, IN_DOCKER, IN_PODMAN, no
-from gpusetup.fixes.disk_space import making_room, short_disks
+from gpusetup.fixes.disk_space import making_room
 from gpusetup.messages.fragments import MAYBE
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 
 SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWriter|save_checkpoint|save_pretrained|checkpoint-\d"
@@ -47,18 +47,16 @@ CAUSES = (
             Message(where=(no(IN_DOCKER), IN_A_CONTAINER)),
         ),
         alike={"df -h": ("pip-cache-disk-full",)},
-        says=any_of(
-            {
-                "bus error": r"killed by signal: Bus error|bus error encountered in worker",
-                "(sigbus)": r"Signal 7 \(SIGBUS\) received",
-                "exitcode": r"exitcode\s{0,8}: ?-7\b",
-                "insufficient shared memory": r"insufficient shared memory \(shm\)",
-                "out of shared memory": r"workers are out of shared memory",
-                "unable to write to file": r"unable to write to file </?torch_\w+>",
-                "</torch_": r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
-                "/dev/shm": r"No space left on device.{0,20}'/dev/shm/(?!nccl)",
-            },
-        ),
+        says={
+            "bus error": r"killed by signal: Bus error|bus error encountered in worker",
+            "(sigbus)": r"Signal 7 \(SIGBUS\) received",
+            "exitcode": r"exitcode\s{0,8}: ?-7\b",
+            "insufficient shared memory": r"insufficient shared memory \(shm\)",
+            "out of shared memory": r"workers are out of shared memory",
+            "unable to write to file": r"unable to write to file </?torch_\w+>",
+            "</torch_": r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
+            "/dev/shm": r"No space left on device.{0,20}'/dev/shm/(?!nccl)",
+        },
         examples=(
             "Signal 7 (SIGBUS) received by PID 4711",
             "exitcode  : -7 (pid: 4711)",
@@ -87,14 +85,12 @@ CAUSES = (
                 where=(IN_A_CONTAINER,), text="Start the container again with `--ulimit memlock=-1`"
             ),
         ),
-        says=any_of(
-            {
-                "ibv_reg_mr": r"ibv_reg_mr\w* failed",
-                "ibv_create": r"ibv_create_\w+ failed.{0,40}Cannot allocate memory",
-                "memlock": r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)",
-                "max locked memory": r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)",
-            },
-        ),
+        says={
+            "ibv_reg_mr": r"ibv_reg_mr\w* failed",
+            "ibv_create": r"ibv_create_\w+ failed.{0,40}Cannot allocate memory",
+            "memlock": r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)",
+            "max locked memory": r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)",
+        },
         examples=(
             "NCCL WARN Call to ibv_reg_mr failed",
             "ibv_create_qp failed with error Cannot allocate memory",
@@ -113,23 +109,21 @@ CAUSES = (
         source=WHEELS,
         explains=("download-hash-mismatch",),
         by_check=True,
-        commands=lambda context: making_room(context, short_disks(context)),
+        commands=making_room,
         says=(
-            any_of(
+            says(
                 {
                     "no space left on device": r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?",
                     "errno 28": r"\[Errno 28\]",
                 },
                 unless=SHM,
             ),
-            any_of(
-                {
-                    "112": r"\[?(?:WinError|os error) 112\b",
-                    "nospacelefterror": "",
-                    "not enough space on the disk": "",
-                    "errno 122": r"\[Errno 122\] Disk quota exceeded",
-                },
-            ),
+            {
+                "112": r"\[?(?:WinError|os error) 112\b",
+                "nospacelefterror": "",
+                "not enough space on the disk": "",
+                "errno 122": r"\[Errno 122\] Disk quota exceeded",
+            },
         ),
         examples=(
             "OSError: [Errno 28] No space left on device",
@@ -183,14 +177,13 @@ CAUSES = (
                 r"\bdataloader workers?(?: \(pid[^)]{0,24}\))? (?:(?:is|was|were|are|gets?|got) )?killed(?: by signal(?:ed|led):? (?:Killed|SIGKILL)\b|$| (?!by\b)|[.,!?])",
                 unless=r"\bif (?:the |a )?dataloader",
             ),
-            says(
-                "dataloader worker",
-                r"""(?x)
+            {
+                "dataloader worker": r"""(?x)
         DataLoader\ worker\ \(pid\(?s?\)?:?\ ?[\d, ]+\)
         \ (?:is\ killed\ by\ signal:\ (?P<signal>Killed|Terminated|Segmentation\ fault|Aborted|Unknown\ signal)
           |exited\ unexpectedly)
         """,
-            ),
+            },
         ),
         examples=("RuntimeError: Dataloader worker (pid 15623) is killed by signaled: Killed",),
     ),
@@ -208,36 +201,34 @@ CAUSES = (
         see="find what was ended, and why",
         alike={alike.HOST_MEMORY: ("dataloader-worker-killed",)},
         says=(
-            any_of(
+            says(
                 {
                     "killed": r"\.whl \([\d.]{1,8} [kMG]B\)(?:[^A-Za-z]{0,120}(?:[kMG]B(?:/s)?[^A-Za-z]{0,40}){0,3})? Killed\b",
                     "memoryerror": r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b",
                 },
                 who="pip",
             ),
-            any_of(
+            says(
                 {
                     "can't allocate memory": r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes",
                     "not enough memory": r"DefaultCPUAllocator: not enough memory",
                 },
                 who="torch",
             ),
-            any_of(
-                {
-                    "out of memory: kill": r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
-                    "oom-kill": r"oom-kill(?:er|:)?",
-                    "oomkilled": "",
-                    "unable to allocate": r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
-                    "[errno 12]": r"OSError: \[Errno 12\] Cannot allocate memory",
-                    "(sigkill)": r"Signal 9 \(SIGKILL\) received",
-                    "return code": r"return ?code ?= ?-9\b",
-                    "exitcode": r"exitcode\s{0,8}: ?-9\b",
-                    "std::bad_alloc": "",
-                    "kill": r"'(?P<who>cicc|ptxas|cudafe\+\+|nvlink)' died due to signal 9|Killed signal terminated program (?P<who2>cc1plus|cc1|ld|as)",
-                    "137": r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b",
-                },
-            ),
-            any_of(
+            {
+                "out of memory: kill": r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
+                "oom-kill": r"oom-kill(?:er|:)?",
+                "oomkilled": "",
+                "unable to allocate": r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
+                "[errno 12]": r"OSError: \[Errno 12\] Cannot allocate memory",
+                "(sigkill)": r"Signal 9 \(SIGKILL\) received",
+                "return code": r"return ?code ?= ?-9\b",
+                "exitcode": r"exitcode\s{0,8}: ?-9\b",
+                "std::bad_alloc": "",
+                "kill": r"'(?P<who>cicc|ptxas|cudafe\+\+|nvlink)' died due to signal 9|Killed signal terminated program (?P<who2>cc1plus|cc1|ld|as)",
+                "137": r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b",
+            },
+            says(
                 {
                     "oom_kill": r"Detected \d{1,6} oom_kill events?",
                     "oom killed": r"have been OOM Killed",
@@ -250,7 +241,7 @@ CAUSES = (
                 r"killed due to the node running low on memory",
                 who="ray",
             ),
-            any_of(
+            says(
                 {
                     "died during initialization": r"scheduler died during initialization \(exit code: -9\)",
                     "llama runner process has terminated": r"llama runner process has terminated: signal: killed",
@@ -311,12 +302,10 @@ CAUSES = (
         'torch.multiprocessing.set_sharing_strategy("file_system")',
         source="torch documentation, multiprocessing",
         commands=("ulimit -n 65535",),
-        says=any_of(
-            {
-                "too many open files": r"Too many open files|received 0 items of ancdata",
-                "items of ancdata": r"received 0 items of ancdata",
-            },
-        ),
+        says={
+            "too many open files": r"Too many open files|received 0 items of ancdata",
+            "items of ancdata": r"received 0 items of ancdata",
+        },
         examples=(
             "OSError: [Errno 24] Too many open files",
             "RuntimeError: received 0 items of ancdata",
@@ -335,18 +324,15 @@ CAUSES = (
         look=("ss -ltnp",),
         see="find what listens",
         says=(
-            any_of(
-                {
-                    "address already in use": r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use",
-                    "server socket has failed to": r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)",
-                    "failed to listen on any local": r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
-                    "eaddrinuse": r"server socket has failed to (?:listen|bind)\b.{0,200}?EADDRINUSE(?!.{0,40}port: ?\d)",
-                },
-            ),
-            says(
-                "address already in use",
-                r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use",
-            ),
+            {
+                "address already in use": r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use",
+                "server socket has failed to": r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)",
+                "failed to listen on any local": r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
+                "eaddrinuse": r"server socket has failed to (?:listen|bind)\b.{0,200}?EADDRINUSE(?!.{0,40}port: ?\d)",
+            },
+            {
+                "address already in use": r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use",
+            },
             says(
                 "eaddrinuse",
                 r"EADDRINUSE, message: ?address already in use",

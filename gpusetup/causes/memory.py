@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
 from gpusetup.evidence.places import ON_WINDOWS, in_wsl
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 
 
 def _on_a_jetson(context: RuleContext) -> bool:
@@ -111,43 +111,45 @@ CAUSES = (
                 r"\bhandle_[01]\b.{0,24}?INTERNAL ASSERT FAILED at \W?[\w/\\.+-]{0,60}driver_api\.cpp",
                 how="the report of it",
             ),
-            any_of(
-                {
-                    "out of memory": r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"
-                    r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?"
-                    r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?"
-                    r"(?:.{0,200}?(?:this process has )?(?P<held>[\d.]+ ?[KMG]i?B) (?:reserved in total|cached|memory in use\. Of the allocated))?",
-                    "mps backend out of memory": "",
-                    "hip error: out of memory": "",
-                    "ur_result_error_out_of_device_memory": "",
-                    "cuda_error_out_of_memory": "",
-                    "cuda_out_of_memory": r"\bcuda_out_of_memory\b",
-                    "resourceexhaustederror": r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)",
-                    "nvml_success ==": r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
-                    "cublas_status_alloc_failed": "",
-                    "cudaerrormemoryallocation": "",
-                    "--mem-fraction-static": r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static",
-                    "prefill tokens": r"Not enough memory to handle \d{1,9} (?:prefill|total) tokens",
-                    "out of memory in cu": r"Out of memory in cu(?:Mem|Ctx|Module|Launch|Graph|Array|Tex|Stream)\w{0,40}",
-                    "would exceed allowed memory": r"Allocation on device \d? ?would exceed allowed memory",
-                    "failed to allocate": r"failed to allocate (?:CUDA|Vulkan|ROCm|SYCL|HIP)\d{1,2} buffer of size|failed to allocate compute (?:pp |tg )?buffers",
-                    "erroroutofdevicememory": "",
-                    "ggml_vulkan": r"ggml_vulkan: Device memory allocation of size \d{5,15} failed",
-                    "bfcarena": r"BFCArena::\w{3,40}\([^)\n]{0,40}\) Failed to allocate memory for requested buffer|BFCArena::\w{3,40}\([^)\n]{0,40}\) Available memory of \d{1,15} is smaller",
-                    "dispatched on the cpu or the disk": r"Some modules are dispatched on the CPU or the disk",
-                    "resource_exhausted": r"RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)",
-                    "oom when allocating": r"OOM when allocating tensor.{0,200}?device:GPU",
-                    "out of memory allocating": r"Out of memory allocating [\d,]{1,20} bytes",
-                    "bytes free,": r"Memory usage: \d{1,8} bytes free, \d{10,13} bytes total",
-                    "unable to allocate cuda": r"unable to allocate CUDA\d{1,2} buffer",
-                },
-            ),
+            {
+                "out of memory": r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"
+                r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?"
+                r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?"
+                r"(?:.{0,200}?(?:this process has )?(?P<held>[\d.]+ ?[KMG]i?B) (?:reserved in total|cached|memory in use\. Of the allocated))?",
+                "mps backend out of memory": "",
+                "hip error: out of memory": "",
+                "ur_result_error_out_of_device_memory": "",
+                "cuda_error_out_of_memory": "",
+                "cuda_out_of_memory": r"\bcuda_out_of_memory\b",
+                "resourceexhaustederror": r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)",
+                "nvml_success ==": r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
+                "cublas_status_alloc_failed": "",
+                "cudaerrormemoryallocation": "",
+                "--mem-fraction-static": r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static",
+                "prefill tokens": r"Not enough memory to handle \d{1,9} (?:prefill|total) tokens",
+                "out of memory in cu": r"Out of memory in cu(?:Mem|Ctx|Module|Launch|Graph|Array|Tex|Stream)\w{0,40}",
+                "would exceed allowed memory": r"Allocation on device \d? ?would exceed allowed memory",
+                "failed to allocate": r"failed to allocate (?:CUDA|Vulkan|ROCm|SYCL|HIP)\d{1,2} buffer of size|failed to allocate compute (?:pp |tg )?buffers",
+                "erroroutofdevicememory": "",
+                "ggml_vulkan": r"ggml_vulkan: Device memory allocation of size \d{5,15} failed",
+                "bfcarena": r"BFCArena::\w{3,40}\([^)\n]{0,40}\) Failed to allocate memory for requested buffer|BFCArena::\w{3,40}\([^)\n]{0,40}\) Available memory of \d{1,15} is smaller",
+                "dispatched on the cpu or the disk": r"Some modules are dispatched on the CPU or the disk",
+                "resource_exhausted": r"RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)",
+                "oom when allocating": r"OOM when allocating tensor.{0,200}?device:GPU",
+                "out of memory allocating": r"Out of memory allocating [\d,]{1,20} bytes",
+                "bytes free,": r"Memory usage: \d{1,8} bytes free, \d{10,13} bytes total",
+                "unable to allocate cuda": r"unable to allocate CUDA\d{1,2} buffer",
+            },
             says(
                 "outofmemoryerror",
                 r"torch\.(?:cuda\.)?OutOfMemoryError",
                 unless=r"memory\. tried to allocate|except torch",
             ),
-            says("nvmapmem", r"\bNvMapMem\w{4,40}: \d{1,20} error 12\b", engine="Jetson"),
+            says(
+                "nvmapmem",
+                r"\bNvMapMem\w{4,40}: \d{1,20} error 12\b",
+                engine="Jetson",
+            ),
             says(
                 "desired gpu memory utilization",
                 r"Free memory on device.{0,20}?(?:\((?P<left>[\d.]{1,7})/(?P<of>[\d.]{1,7}) GiB\).{0,30}?)?is less than desired GPU memory utilization(?: \((?P<share>[01]?\.\d{1,4}))?",
@@ -184,7 +186,7 @@ CAUSES = (
                 r"显存(?:不足|不够|溢出|耗尽)|爆显存",
                 unless=r"显存(?:不足|不够)[，,]?(?:所以|就|才)?换|(?:是不是|是否|会不会|难道)[^。，,\n]{0,12}显存|(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存",
             ),
-            any_of(
+            says(
                 {
                     "no available memory for the cache blocks": "",
                     "kv cache": r"larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)",

@@ -8,7 +8,7 @@ from gpusetup.evidence.context import RuleContext, events, has_nvidia, says_noth
 from gpusetup.evidence.places import is_beside_torch, started_without_a_gpu
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import lines
 
@@ -71,11 +71,13 @@ CAUSES = (
             ),
         ),
         says=(
+            {
+                (
+                    "gpu",
+                    "graphics card",
+                ): rf"\b{CALLED}(?: v?\d[\w.]{{0,12}})? (?:{NEVER}|fails to) (?:\w+ ){{0,3}}?{FINDS} (?:\w+ ){{0,3}}?(?:GPUs?|graphics card)\b",
+            },
             says(
-                ("gpu", "graphics card"),
-                rf"\b{CALLED}(?: v?\d[\w.]{{0,12}})? (?:{NEVER}|fails to) (?:\w+ ){{0,3}}?{FINDS} (?:\w+ ){{0,3}}?(?:GPUs?|graphics card)\b",
-            ),
-            any_of(
                 {
                     "no ": r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b",
                     "gpu": r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)|\bnot using the GPU\b|only (?:runs on|uses) (?:the )?CPU\b",
@@ -83,7 +85,7 @@ CAUSES = (
                 },
                 unless=r"torch|is_available|nvidia-smi|RuntimeError: No",
             ),
-            any_of(
+            says(
                 {
                     "inference compute": r'msg="inference compute" id=\S{1,8} library=cpu\b',
                     "100% cpu": r"PROCESSOR\b.{0,600}?\b100% CPU\b",
@@ -101,7 +103,7 @@ CAUSES = (
                 program="TensorFlow",
                 unless=r"name='/physical_device:GPU",
             ),
-            any_of(
+            says(
                 {
                     "cuda backend failed to initialize": "",
                     "no supported devices found for platform cuda": "",
@@ -153,7 +155,7 @@ CAUSES = (
         where=(is_all,),
         way=programs_own,
         says=(
-            any_of(
+            says(
                 {
                     "without": rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)",
                     "not compiled with": rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)",
@@ -162,15 +164,21 @@ CAUSES = (
                 },
                 unless=r"torch|Error: Not",
             ),
-            any_of(
+            says(
                 {
                     "cudaexecutionprovider' is not in available": r"'CUDAExecutionProvider' is not in available provider names",
                     "cudaexecutionprovider not available": "",
                 },
                 program="onnxruntime",
             ),
-            says("jaxlib is not installed. falling back", program="JAX"),
-            says("xformers wasn't build with cuda support", program="xformers"),
+            says(
+                "jaxlib is not installed. falling back",
+                program="JAX",
+            ),
+            says(
+                "xformers wasn't build with cuda support",
+                program="xformers",
+            ),
             says(
                 "is_built_with_cuda",
                 r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b",

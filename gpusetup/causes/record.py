@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from gpusetup.causes.layers import PLACES, Layer
-from gpusetup.messages.row import Row
+from gpusetup.messages.row import Patterns, Row, rows
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity, Stage, once, sentence
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import Lines
@@ -44,15 +44,10 @@ class Message(Frozen):
     the target and its shell; `{name}` is a value of the event."""
     windows: Words | None = None
     """The commands on Windows, where they differ."""
-    then: Words = ()
-    """What follows the commands on every system."""
     look: Words = ()
     """What shows more and changes nothing."""
     see: str = "see first what there is"
     """What `look` is for: it follows the word "or"."""
-    other: Words = ()
-    """Another way, and what it does: it follows the word "or"."""
-    other_title: str = ""
     needs_root: bool = False
     needs_reboot: bool = False
     way: Callable[[Any, str], Fix] | None = None
@@ -102,7 +97,7 @@ class Cause(Message, kw_only=False):
     """An event with such a value does not count: it is another cause's."""
     by_check: bool = False
     """Whether a check decides it, and no message alone."""
-    says: tuple[Row | tuple[Row, ...], ...] = ()
+    says: Patterns | tuple[Patterns | tuple[Row, ...], ...] = ()
     """The messages of programs that say it; each becomes an event of the cause's name."""
     examples: Words = ()
     """Texts that show it and nothing else, one for each of its messages."""
@@ -154,9 +149,11 @@ class Cause(Message, kw_only=False):
     @property
     def rows(self) -> Iterator[Row]:
         """Its messages, of its name."""
-        for one in self.says:
-            for row in one if isinstance(one, tuple) else (one,):
-                yield replace(row, kind=self.id)
+        for one in self.says if isinstance(self.says, tuple) else (self.says,):
+            if isinstance(one, Mapping):
+                yield from rows(self.id, one)
+            else:
+                yield from (replace(row, kind=self.id) for row in one)
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -180,7 +177,3 @@ class Cause(Message, kw_only=False):
             evidence=once(evidence),
             fix=fix,
         )
-
-    def as_note(self, title: str, **more: Any) -> Finding:
-        """The finding where it is only worth knowing."""
-        return replace(self.found(title, **more), severity=Severity.NOTE)

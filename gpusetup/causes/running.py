@@ -8,7 +8,7 @@ from gpusetup.causes.sources import CUDA_RUNTIME
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import drivers, paste
 from gpusetup.messages.fragments import MAYBE
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 
 AMP = r"(?<![\w.])(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)?)\b"
@@ -39,12 +39,10 @@ CAUSES = (
             "torch-sees-no-gpu",
         ),
         commands=("export VLLM_WORKER_MULTIPROC_METHOD=spawn",),
-        says=any_of(
-            {
-                "initialization error": r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",
-                "forked": r"Cannot re-initialize CUDA|poison fork|CUDA .{0,40}before fork",
-            },
-        ),
+        says={
+            "initialization error": r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",
+            "forked": r"Cannot re-initialize CUDA|poison fork|CUDA .{0,40}before fork",
+        },
         examples=("_poison_fork: poison fork in the child of a forked process",),
     ),
     Cause(
@@ -58,12 +56,9 @@ CAUSES = (
         source="torch's sources, c10/util/Exception.h",
         symptom=True,
         failure=7,
-        says=(
-            says(
-                "internal assert failed",
-                r"INTERNAL ASSERT FAILED(?: at \W?(?P<file>[\w/\\.+-]{1,120}))?",
-            ),
-        ),
+        says={
+            "internal assert failed": r"INTERNAL ASSERT FAILED(?: at \W?(?P<file>[\w/\\.+-]{1,120}))?",
+        },
         examples=(
             'handle_1 INTERNAL ASSERT FAILED at "../c10/core/impl.cpp":27, not in driver_api.cpp',
         ),
@@ -130,7 +125,9 @@ CAUSES = (
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi -q | grep -i virtualization",),
         see="check whether the GPU is virtual",
-        says=(says("cuda error: operation not supported"),),
+        says={
+            "cuda error: operation not supported": "",
+        },
         examples=("RuntimeError: CUDA error: operation not supported",),
     ),
     Cause(
@@ -169,16 +166,18 @@ CAUSES = (
         codes=(218, 222),
         way=_older_cuda,
         says=(
-            any_of(
-                {
-                    "unsupported ptx version": r"\bunsupported PTX version\b",
-                    "unsupported toolchain": "",
-                    "unsupported_ptx_version": r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-                    "cudaerrorunsupportedptxversion": "",
-                    "unsupported .version": r"Unsupported \.version \d+\.\d+; current version is",
-                },
+            {
+                "unsupported ptx version": r"\bunsupported PTX version\b",
+                "unsupported toolchain": "",
+                "unsupported_ptx_version": r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+                "cudaerrorunsupportedptxversion": "",
+                "unsupported .version": r"Unsupported \.version \d+\.\d+; current version is",
+            },
+            says(
+                "ptx mismatch",
+                r"\bPTX mismatch\b",
+                unless=rf"{MAYBE}PTX|\b(?:no|without) PTX",
             ),
-            says("ptx mismatch", r"\bPTX mismatch\b", unless=rf"{MAYBE}PTX|\b(?:no|without) PTX"),
         ),
         examples=(
             "Failed to load CUDA kernel from '/opt/blender/lib/kernel_compute_75.ptx' (Unsupported PTX version)",

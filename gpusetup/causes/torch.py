@@ -6,18 +6,16 @@ from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
 from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.causes.sources import WHEELS
-from gpusetup.evidence.context import RuleContext, events, is_report, packages, readings
+from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import (
     in_a_container_without,
     in_a_hosted_notebook,
     lists_none_in_wsl,
     torch_was_not_shown_on_windows,
 )
-from gpusetup.evidence.plausible import is_a_path
 from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
-from gpusetup.messages.row import any_of, says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Lines
@@ -30,19 +28,7 @@ def _recover(context: RuleContext) -> Lines:
 
 
 def _install(context: RuleContext, _: str) -> Fix:
-    """The way, and the Python on PATH that has a torch, where there is one."""
-    if context.os.jetson:
-        return jetson_fix(context)
-    way = paste.install_torch(context)
-    others = [
-        one for one in readings(context, "python.others") if one.value and is_a_path(one.source)
-    ]
-    asks = [
-        paste.command(context, "gpusetup", "doctor", "--python", one.source) for one in others[:1]
-    ]
-    return replace(
-        way, looks=(*way.looks, *paste.look("see whether another Python's works", *asks))
-    )
+    return jetson_fix(context) if context.os.jetson else paste.install_torch(context)
 
 
 def _anew(context: RuleContext, _: str) -> Fix:
@@ -130,15 +116,11 @@ CAUSES = (
                 "one runs",
             ),
         ),
-        says=(
-            any_of(
-                {
-                    "no module named": r"No module named ['\"]?torch['\"]?(?![\w.])",
-                    "package 'torch' is not": r"Package 'torch' is not installed",
-                    "not found: torch": r"Package\(s\) not found: torch\b",
-                },
-            ),
-        ),
+        says={
+            "no module named": r"No module named ['\"]?torch['\"]?(?![\w.])",
+            "package 'torch' is not": r"Package 'torch' is not installed",
+            "not found: torch": r"Package\(s\) not found: torch\b",
+        },
         examples=(
             "File \"run.py\", line 24, in <module>\n ModuleNotFoundError: No module named 'torch'\n [end of the log]",
             "WARNING: Package 'torch' is not installed",
@@ -156,12 +138,10 @@ CAUSES = (
         proven_by="Libraries that torch's RECORD lists are missing",
         stage="import",
         way=_anew,
-        says=any_of(
-            {
-                "name '_c' is not defined": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
-                "no module named": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
-            },
-        ),
+        says={
+            "name '_c' is not defined": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
+            "no module named": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
+        },
         examples=(
             "/x/site-packages/torch/__init__.py\", line 1\nNameError: name '_C' is not defined",
             "File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",
@@ -180,7 +160,6 @@ CAUSES = (
             "mixed-conda-pip",
         ),
         before_torch=(Severity.ERROR,),
-        by_check=True,
         way=_anew,
     ),
     Cause(
@@ -199,12 +178,9 @@ CAUSES = (
                 "torch-half-installed",
             )
         },
-        says=(
-            says(
-                "undefined symbol",
-                rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
-            ),
-        ),
+        says={
+            "undefined symbol": rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
+        },
         examples=(
             "ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",
         ),
@@ -216,7 +192,6 @@ CAUSES = (
         text="Reinstall it. ",
         proven_by="The import ends in an error",
         symptom=True,
-        by_check=True,
         way=paste.install_torch,
     ),
     Cause(
@@ -247,12 +222,12 @@ CAUSES = (
                 commands=("unset PYTHONPATH",),
             ),
         ),
-        says=(
-            says(
-                ("/.local/lib/python", "roaming\\python"),
-                rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",
-            ),
-        ),
+        says={
+            (
+                "/.local/lib/python",
+                "roaming\\python",
+            ): rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",
+        },
         examples=(
             "/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",
         ),
@@ -268,7 +243,6 @@ CAUSES = (
         not_when="cuda-visible-devices-hidden, driver-missing: then that comes first",
         source=WHEELS,
         explains=("extension-abi-mismatch",),
-        by_check=True,
         way=_replace_it,
         alike={alike.LIST_GPUS: ("no-nvidia-gpu",)},
     ),
@@ -281,7 +255,6 @@ CAUSES = (
         proven_by="torch's label is rocm, and an NVIDIA GPU is listed",
         not_when="amd-gpu: there is no NVIDIA GPU",
         source=WHEELS,
-        by_check=True,
         way=paste.install_torch,
     ),
     Cause(
@@ -293,7 +266,6 @@ CAUSES = (
         proven_by="torch's label is xpu, and an NVIDIA GPU is listed",
         not_when="intel-gpu: there is no NVIDIA GPU",
         source=WHEELS,
-        by_check=True,
         way=paste.install_torch,
     ),
     Cause(
@@ -310,6 +282,17 @@ CAUSES = (
         by_check=True,
         look=(RAISE,),
         see="make torch print the reason",
+        cases=(
+            Message(
+                where=(lambda context: bool(context.torch.cuda_available),),
+                title="A program finds no GPU, though torch sees one elsewhere",
+                text="Ask in both places which Python and which torch answer; if they are the "
+                "same, the program, or what starts it, sets CUDA_VISIBLE_DEVICES: let it name a "
+                "GPU that is there",
+                look=(RAISE,),
+                see="make torch print the reason",
+            ),
+        ),
         likelier=(
             Likelier(
                 cause="wsl-driver",
@@ -377,13 +360,11 @@ CAUSES = (
         not_when="driver-missing, driver-too-old: the driver itself is the reason",
         source="nvidia-smi of driver 610",
         commands=("gpusetup install",),
-        says=any_of(
-            {
-                "cuda umd version": r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version",
-                "nvidia-smi": r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
-                "parse": r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
-            },
-        ),
+        says={
+            "cuda umd version": r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version",
+            "nvidia-smi": r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
+            "parse": r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
+        },
         examples=(
             "ValueError: could not parse 'CUDA UMD Version: 13.1'",
             "installer: could not determine the CUDA version from nvidia-smi, using CPU",

@@ -9,7 +9,7 @@ from gpusetup.causes.sources import CUDA_RUNTIME, WHEELS
 from gpusetup.evidence.context import RuleContext, cuda_needed
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.versions import parsed
 
@@ -80,14 +80,12 @@ CAUSES = (
                     rf"{REJECTED}.{{0,600}}?{NOT_BUILT_FOR}",
                 )
             ),
-            any_of(
-                {
-                    "--gpu-architecture": r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture",
-                    "gpu-name": r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'",
-                    "is not defined for option 'gpu-architecture'": r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\d\w{1,4})' is not defined for option 'gpu-architecture'",
-                    "unsupported gpu architecture": r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\d\w{1,4})",
-                },
-            ),
+            {
+                "--gpu-architecture": r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture",
+                "gpu-name": r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'",
+                "is not defined for option 'gpu-architecture'": r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\d\w{1,4})' is not defined for option 'gpu-architecture'",
+                "unsupported gpu architecture": r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\d\w{1,4})",
+            },
             says(
                 "does not support .target",
                 r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)",
@@ -104,7 +102,7 @@ CAUSES = (
                 r"-arch=(?P<arch>(?:compute|sm)_\d\w{1,4})'? is an unsupported option",
                 compiler="NVVM",
             ),
-            any_of(
+            says(
                 {
                     "not a recognized processor": r"'(?P<arch>sm_\w+)' is not a recognized processor",
                     "unknown target cpu": r"Unknown target CPU '(?P<arch>sm_\w+)'",
@@ -143,7 +141,6 @@ CAUSES = (
         source="CUDA C++ Programming Guide, application compatibility",
         stage="first-kernel",
         explains=("cuda-library-error",),
-        by_check=True,
         way=_other_wheel,
         alike={alike.BESIDE_TORCH: ("cuda-lib-missing",)},
     ),
@@ -157,7 +154,6 @@ CAUSES = (
         source=WHEELS,
         stage="first-kernel",
         explains=("cuda-library-error",),
-        by_check=True,
         way=_other_wheel,
         beside_torch="Newer releases hold no kernels for this GPU either: build the program from "
         "source for its compute capability, take a release or an image that was made for older GPUs, "
@@ -196,15 +192,14 @@ CAUSES = (
             )
         },
         says=(
-            any_of(
-                {
-                    "but was built for sm": r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
-                    "cuda error: no kernel i": r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
-                    "invalid device function": r"(?:Cuda failure '|CUDA error: )invalid device function",
-                    "device kernel image is invalid": r"CUDA error: device kernel image is invalid",
-                },
-            ),
-            any_of(
+            {
+                "but was built for sm": r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
+                "cuda error: no kernel i": r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
+                "invalid device function": r"(?:Cuda failure '|CUDA error: )invalid device function",
+                "device kernel image is invalid": r"CUDA error: device kernel image is invalid",
+                "no kernel image is available": r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
+            },
+            says(
                 {
                     "but was built for sm": r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}",
                     "your device is too old. we require": r"Your device is too old\. We require compute capability >= \d{2}",
@@ -212,7 +207,7 @@ CAUSES = (
                 },
                 module="xformers",
             ),
-            any_of(
+            says(
                 {
                     "invalid argument": r"CUDA error \([^()]{0,160}?\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument",
                     "invalid device function": r"CUDA error \([^()]{0,160}?(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function",
@@ -232,7 +227,7 @@ CAUSES = (
                 "assertion failed: unsupported architecture",
                 module="tensorrt_llm",
             ),
-            any_of(
+            says(
                 {
                     "has no device code compatible with": r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch",
                     "compiled without support for the current gpu": r"ggml-cuda was compiled without support for the current GPU architecture",
@@ -243,10 +238,6 @@ CAUSES = (
                 "cuda gpu is too old",
                 r"CUDA GPU is too old\. Compute Capability detected: \d\.\d",
                 module="ollama",
-            ),
-            says(
-                "no kernel image is available",
-                r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
             ),
             says(
                 "kernel is not available",

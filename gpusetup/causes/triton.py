@@ -8,7 +8,7 @@ from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import IN_A_BUILD, LINKS_AN_EXTENSION
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines
 
 
@@ -30,22 +30,19 @@ CAUSES = (
         where=(no(ON_LINUX), no(ON_MACOS)),
         commands=_triton_windows,
         says=(
-            any_of(
-                {
-                    "triton": r"Cannot find a working triton installation",
-                    "torch.compile": r"Windows not yet supported for torch\.compile",
-                    "tritonmissing": "",
-                },
-            ),
+            {
+                "triton": r"Cannot find a working triton installation",
+                "torch.compile": r"Windows not yet supported for torch\.compile",
+                "tritonmissing": "",
+            },
             says(
                 "triton",
                 r"No module named ['\"]?triton\b(?!\.(?:ops|common|compiler))",
                 unless="matching Triton is not available|comfy_kitchen|unavailable_reason",
             ),
-            says(
-                "triton",
-                r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b",
-            ),
+            {
+                "triton": r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b",
+            },
         ),
         examples=(
             "ModuleNotFoundError: No module named 'triton'",
@@ -113,14 +110,18 @@ CAUSES = (
                 r"(?P<lacks>Python\.h): No such file",
                 unless=r"building '[\w.]{1,60}' extension|Building wheel|setup\.py|Failed building",
             ),
-            any_of(
-                {
-                    "include file": r"include file '(?P<lacks>Python\.h|cuda\.h)' not found",
-                    "cuda.h": r"error: (?P<lacks>cuda\.h): No such file",
-                },
+            {
+                "include file": r"include file '(?P<lacks>Python\.h|cuda\.h)' not found",
+                "cuda.h": r"error: (?P<lacks>cuda\.h): No such file",
+            },
+            says(
+                "cannot find ptxas",
+                lacks="ptxas",
             ),
-            says("cannot find ptxas", lacks="ptxas"),
-            says("libcuda.so cannot found", lacks="libcuda.so"),
+            says(
+                "libcuda.so cannot found",
+                lacks="libcuda.so",
+            ),
             says(
                 "failed with error code",
                 r"`?ptxas`? failed with error code (?!\d{0,9}:? ?.{0,300}?(?:is not defined for option|Unsupported \.version))-?\d{1,10}",
@@ -168,14 +169,12 @@ CAUSES = (
         ),
         alike={"gcc --version": ("compiler-missing",)},
         says=(
-            any_of(
-                {
-                    "failed to find c compiler": "",
-                    "no working c": r"No working C(?:\+\+)? compiler found",
-                    "invalidcxxcompiler": "",
-                    "compiler: cl is not found": "",
-                },
-            ),
+            {
+                "failed to find c compiler": "",
+                "no working c": r"No working C(?:\+\+)? compiler found",
+                "invalidcxxcompiler": "",
+                "compiler: cl is not found": "",
+            },
             says(
                 "no such file or directory",
                 r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'",

@@ -7,7 +7,7 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.causes.sources import PIP, WHEELS
 from gpusetup.evidence.context import RuleContext, has_nvidia, on
 from gpusetup.fixes import paste
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 
 
@@ -61,22 +61,23 @@ CAUSES = (
         source="messages of uv, pip, conda and pixi",
         way=_as_chosen,
         says=(
-            any_of(
-                {
-                    "no solution found when resolving": "",
-                    "resolutionimpossible": "",
-                    "because there are no viable options": "",
-                    "contain conflicting urls for package": "",
-                    "conflicting dependencies": r"because these package versions have conflicting dependencies",
-                    "the conflict is caused by:": "",
-                    "unsatisfiableerror": "",
-                    "version solving failed": "",
-                    "found conflicts!": "",
-                    "failed to solve": r"failed to solve (?:the pypi )?requirements of environment",
-                    "encountered problems while solving": "",
-                },
+            {
+                "no solution found when resolving": "",
+                "resolutionimpossible": "",
+                "because there are no viable options": "",
+                "contain conflicting urls for package": "",
+                "conflicting dependencies": r"because these package versions have conflicting dependencies",
+                "the conflict is caused by:": "",
+                "unsatisfiableerror": "",
+                "version solving failed": "",
+                "found conflicts!": "",
+                "failed to solve": r"failed to solve (?:the pypi )?requirements of environment",
+                "encountered problems while solving": "",
+            },
+            says(
+                "for which no candidates were found",
+                unless=r"__cuda",
             ),
-            says("for which no candidates were found", unless=r"__cuda"),
         ),
         examples=(
             "ERROR: ResolutionImpossible: for help visit the documentation of pip",
@@ -110,16 +111,15 @@ CAUSES = (
                 r"Numba needs (?P<needs>NumPy \d\.\d{1,2} or (?:less|greater))",
                 package="numba",
             ),
-            says(
-                "but you",
-                r"""(?x)
+            {
+                "but you": r"""(?x)
         (?<![\w.-])(?P<package>(?!torchvision|torchaudio)[\w.-]+)
         \ (?P<version>\d[\w.+!]*)
         \ (?:requires|has\ requirement)
         \ (?P<needs>[\w.\[\]-]+\ ?[<>=!~][^ ]*?),\ but\ you
         (?:'ll)?\ have\ (?P<have>[\w.-]+\ \d[\w.+]*\w)
         """,
-            ),
+            },
         ),
         examples=(
             "ImportError: Numba needs NumPy 2.0 or less",
@@ -133,7 +133,6 @@ CAUSES = (
         text="Make an environment with a 64-bit Python",
         proven_by="Its pointers have 32 bits, or its banner, wheel tags or build folders say so",
         source=WHEELS,
-        by_check=True,
         way=_other_python,
     ),
     Cause(
@@ -147,15 +146,13 @@ CAUSES = (
         source=WHEELS,
         by_check=True,
         way=_other_python,
-        says=any_of(
-            {
-                "python abi tag": rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?",
-                "no wheels are available with a matching python": rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python",
-                "abi tag": r"You(?:'re using| require) (?:CPython )?(?P<python>\d\.\d+)\S* \(`cp\d+\w*`\), but (?:we only found wheels for )?`?(?P<requirement>\w+)`?",
-                "requires a different python": r"(?P<requirement>[\w.-]+)'? requires a different Python: (?P<python>\d\.\d+)[\d.]* not in",
-                "python implementation tag": rf"{REQUIREMENT} has no wheels with a matching Python implementation tag",
-            },
-        ),
+        says={
+            "python abi tag": rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?",
+            "no wheels are available with a matching python": rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python",
+            "abi tag": r"You(?:'re using| require) (?:CPython )?(?P<python>\d\.\d+)\S* \(`cp\d+\w*`\), but (?:we only found wheels for )?`?(?P<requirement>\w+)`?",
+            "requires a different python": r"(?P<requirement>[\w.-]+)'? requires a different Python: (?P<python>\d\.\d+)[\d.]* not in",
+            "python implementation tag": rf"{REQUIREMENT} has no wheels with a matching Python implementation tag",
+        },
         examples=(
             "hint: torch==2.4.1 has no wheels with a matching Python ABI tag (e.g., `cp313`)",
             "Because torch==2.0.0 is unusable because no wheels are available with a matching Python implementation",
@@ -188,19 +185,15 @@ CAUSES = (
             )
         },
         says=(
-            any_of(
-                {
-                    "no wheels are available with a matching platform": rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
-                    "wheel for the current platform": (
-                        r"""(?x)
+            {
+                "no wheels are available with a matching platform": rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
+                "wheel for the current platform": r"""(?x)
         (?:Distribution\ `?(?P<requirement>[\w.-]+==[\w.+]+)[^`]{0,200}?`?\ )?can't\ be\ installed\ because\ it\ doesn't\ have\ a\ source\ distribution\ or\ wheel\ for\ the\ current\ platform
-        """
-                    ),
-                    "with neither wheels nor source distribution": r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution",
-                    "matching platform tag": rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
-                    "only has wheels for the following platform": r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
-                },
-            ),
+        """,
+                "with neither wheels nor source distribution": r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution",
+                "matching platform tag": rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
+                "only has wheels for the following platform": r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
+            },
             says(
                 "unable to find installation candidates",
                 r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))",
@@ -243,12 +236,9 @@ CAUSES = (
         ),
         commands=("docker run --rm --gpus all -it ubuntu:24.04",),
         cases=(Message(where=(_has_no_gpu,), commands=("docker run --rm -it ubuntu:24.04",)),),
-        says=(
-            says(
-                "glibc_",
-                r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} not found",
-            ),
-        ),
+        says={
+            "glibc_": r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} not found",
+        },
         examples=(
             "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /x/flash_attn.so)",
         ),
@@ -268,18 +258,15 @@ CAUSES = (
             )
         },
         says=(
-            any_of(
-                {
-                    "download.pytorch.org": r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
-                    "package registry": r"(?P<requirement>torch\w*) was not found in the package registry",
-                    "there is no version of": r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+)",
-                    "invalid wheel": r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'",
-                },
-            ),
-            says(
-                "download.pytorch.org",
-                r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b",
-            ),
+            {
+                "download.pytorch.org": r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
+                "package registry": r"(?P<requirement>torch\w*) was not found in the package registry",
+                "there is no version of": r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+)",
+                "invalid wheel": r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'",
+            },
+            {
+                "download.pytorch.org": r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b",
+            },
         ),
         examples=(
             "ERROR: HTTP error 403 while getting https://download.pytorch.org/whl/cu999/torch/",

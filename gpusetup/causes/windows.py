@@ -7,7 +7,7 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import packages, paste
 from gpusetup.fixes.drivers import DRIVER_SITE
-from gpusetup.messages.row import any_of, says
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, lines
 
@@ -74,8 +74,7 @@ CAUSES = (
         source="Microsoft, System Error Codes; torch/__init__.py",
         stage="import",
         where=(_is_not_told,),
-        windows=("winget install Microsoft.VCRedist.2015+.x64",),
-        then=("gpusetup install",),
+        windows=("winget install Microsoft.VCRedist.2015+.x64", "gpusetup install"),
         needs_root=True,
         alike={
             'python -c "import torch"': (
@@ -84,16 +83,14 @@ CAUSES = (
             )
         },
         says=(
-            any_of(
-                {
-                    "c10.dll": r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)",
-                    "failed to load ": r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b",
-                    "os error": r"\(os error (?P<code>126|127|1114)\)",
-                    "1073741515": rf"{STARTED}\W{{0,4}}-1073741515\b",
-                    "3221225781": rf"{STARTED}\W{{0,4}}3221225781\b",
-                    "(or one of its dependencies)": r"Could not find module '[^'\n]{1,200}?[\\/](?P<dll>(?!nvcuda|nvml|cud|cub|cuf|cur|cus|nvrtc|nvJit|nvvm|zlib|libbitsandbytes|libtorchcodec|llama\.|ggml-|amd|rocm|c10|torch|libtorch)[\w.+-]{2,60}\.(?:dll|pyd))' \(or one of its dependencies\)",
-                },
-            ),
+            {
+                "c10.dll": r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)",
+                "failed to load ": r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b",
+                "os error": r"\(os error (?P<code>126|127|1114)\)",
+                "1073741515": rf"{STARTED}\W{{0,4}}-1073741515\b",
+                "3221225781": rf"{STARTED}\W{{0,4}}3221225781\b",
+                "(or one of its dependencies)": r"Could not find module '[^'\n]{1,200}?[\\/](?P<dll>(?!nvcuda|nvml|cud|cub|cuf|cur|cus|nvrtc|nvJit|nvvm|zlib|libbitsandbytes|libtorchcodec|llama\.|ggml-|amd|rocm|c10|torch|libtorch)[\w.+-]{2,60}\.(?:dll|pyd))' \(or one of its dependencies\)",
+            },
             says(
                 "winerror",
                 r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?",
@@ -156,12 +153,10 @@ CAUSES = (
         ),
         windows=("SystemPropertiesPerformance.exe",),
         needs_root=True,
-        says=any_of(
-            {
-                "1455": r"\[?(?:WinError|os error) 1455\]?(?:.{0,200}?[\\/\"' ](?P<dll>[\w.+-]+\.dll))?",
-                "paging file is too small": "",
-            },
-        ),
+        says={
+            "1455": r"\[?(?:WinError|os error) 1455\]?(?:.{0,200}?[\\/\"' ](?P<dll>[\w.+-]+\.dll))?",
+            "paging file is too small": "",
+        },
         examples=("OSError: The paging file is too small for this operation to complete",),
     ),
     Cause(
@@ -179,16 +174,14 @@ CAUSES = (
             "$env:TRITON_CACHE_DIR = 'C:\\tr'",
         ),
         needs_root=True,
-        says=any_of(
-            {
-                "longer than 260": r"(?:\S{1,160} )?\w+ longer than 260 characters",
-                "[winerror 206]": "",
-                "windows long path support": "",
-                "torchinductor": r"No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{200,700}['\"]",
-                "could not install packages": r"(?:OS|Environment)Error: \[Errno 2\] No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{220,700}['\"]",
-                "no such file or directory": rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]",
-            },
-        ),
+        says={
+            "longer than 260": r"(?:\S{1,160} )?\w+ longer than 260 characters",
+            "[winerror 206]": "",
+            "windows long path support": "",
+            "torchinductor": r"No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{200,700}['\"]",
+            "could not install packages": r"(?:OS|Environment)Error: \[Errno 2\] No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{220,700}['\"]",
+            "no such file or directory": rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]",
+        },
         examples=(
             "ninja: error: Stat(C:/a/b/kernel.obj): Filename longer than 260 characters",
             "OSError: [WinError 206] The filename or extension is too long",
@@ -223,14 +216,24 @@ CAUSES = (
             ),
         ),
         says=(
-            says("gpu access blocked", why="blocked"),
-            says("wsl environment detected but no adapters", why="adapters"),
+            says(
+                "gpu access blocked",
+                why="blocked",
+            ),
+            says(
+                "wsl environment detected but no adapters",
+                why="adapters",
+            ),
             says(
                 "/usr/lib/wsl/lib/nvidia-smi",
                 r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi",
                 why="crash",
             ),
-            says("driver version: 0", r"Driver Version: 0(?![\d.])", why="version-zero"),
+            says(
+                "driver version: 0",
+                r"Driver Version: 0(?![\d.])",
+                why="version-zero",
+            ),
         ),
         examples=(
             "Failed to initialize NVML: GPU access blocked by the operating system",
@@ -250,7 +253,6 @@ CAUSES = (
         source='NVIDIA, "CUDA on WSL User Guide"',
         kind_of="wsl-driver",
         explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),
-        by_check=True,
         commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),
         needs_root=True,
     ),

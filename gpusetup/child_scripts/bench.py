@@ -5,8 +5,8 @@ of standard output its answer (what the user's code prints goes to standard erro
 says which requests share a process; after `"spent": true` the next one needs a fresh one. Python
 3.8 syntax.
 
-    {"code": "module:function" | null, "reference": "conv" | null, "pickle": path | null,
-     "wish": {"base_channels": 64}, "batch": 32, "steps": 12, "warm": 1, "device": "auto|cpu|cuda",
+    {"code": "module:function" | null, "pickle": path | null,
+     "batch": 32, "steps": 12, "warm": 1, "device": "auto|cpu|cuda",
      "amp": "bf16|fp16" | null, "compile": false, "optimizer": "adamw", "workers": null | 4,
      "memory_limit_bytes": null, "mode": "steps|loader|devices", "seconds": 60,
      "timed": true}
@@ -26,7 +26,6 @@ import types
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import bench_memory as memories  # type: ignore[import-not-found, unused-ignore]
-import bench_models  # type: ignore[import-not-found, unused-ignore]
 import bench_serve  # type: ignore[import-not-found, unused-ignore]
 import torch
 import trace_step as steps  # type: ignore[import-not-found, unused-ignore]
@@ -48,10 +47,7 @@ def function_of(request: Answer) -> Callable[..., Any]:
     """The function that gives the model and its batch."""
     if request.get("code"):
         return steps.function_named(request["code"])  # type: ignore[no-any-return]
-    if request.get("pickle"):
-        return saved(request["pickle"])
-    wish = request.get("wish") or {}
-    return bench_models.reference(request["reference"], wish)  # type: ignore[no-any-return]
+    return saved(request["pickle"])
 
 
 def saved(path: str) -> Callable[[], Answer]:

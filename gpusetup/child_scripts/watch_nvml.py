@@ -6,19 +6,18 @@ If there is nothing to watch, the only line says why: {"init": 9, "message": "Dr
 Else, each time:
 
     {"at": "2026-11-20T06:03:41.123Z", "seconds": 1.002, "gpus": [{
-        "index": 0, "mig_index": null, "mig_of": null, "name": "NVIDIA L40S", "uuid": "GPU-...",
+        "index": 0, "name": "NVIDIA L40S", "uuid": "GPU-...",
         "utilization_percent": 97, "memory_busy_percent": 41, "memory_used_bytes": 31138512896,
         "memory_total_bytes": 48305799168, "temperature_celsius": 71, "power_watts": 342.8,
         "power_limit_watts": 350.0, "clock_sm_mhz": 2490, "clock_sm_max_mhz": 2520,
-        "clock_memory_mhz": 9001, "throttle_reasons": ["sw_power_cap"],
+        "throttle_reasons": ["sw_power_cap"],
         "processes": [{"pid": 4711, "name": "python", "memory_bytes": 31000000000,
                        "kind": "compute", "sm_percent": 96}],
         "lost": false, "problem": null}]}
 
 and what else `SELDOM` and `COUNTERS` name.
 
-What NVML does not tell is null. NVML's memory counts for a MIG instance; its utilisation, clocks,
-power and temperature are only told for the whole GPU. Units and meaning: nvml.h
+What NVML does not tell is null, as the utilisation of a GPU with MIG. Units and meaning: nvml.h
 (NVML_FI_DEV_PCIE_COUNT_*: bytes; NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*: KiB, over all links if
 the scope is all ones; nvmlDeviceGetProcessUtilization: percent). Python 3.8 syntax; imports pynvml
 and the neighbour `read_nvml`.
@@ -29,7 +28,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
 import read_nvml as READ  # type: ignore[import-not-found, unused-ignore]
@@ -62,23 +61,16 @@ def counted(nvml: Any, handle: Any) -> Dict[str, int]:
     return {row[0]: int(one.value.ullVal) * row[3] for row, one in told if one.nvmlReturn == 0}
 
 
-def instances(nvml: Any, handle: Any) -> int:
-    """How many MIG instances this GPU may have."""
-    on = READS["mig_enabled"](nvml, handle)
-    return min(nvml.nvmlDeviceGetMaxMigDeviceCount(handle), READ.MOST_INSTANCES) if on else 0
-
-
 def of_probe(names: str) -> Fields:
     return tuple((name, READS[name]) for name in names.split())
 
 
 ALWAYS = of_probe("memory_used_bytes memory_total_bytes processes")
-"""What a MIG instance is asked too."""
+"""What a GPU that is lost is asked too: each call may take seconds."""
 OFTEN: Fields = (
     *of_probe("utilization_percent temperature_celsius power_watts throttle_reasons"),
     ("memory_busy_percent", lambda n, h: int(n.nvmlDeviceGetUtilizationRates(h).memory)),
     ("clock_sm_mhz", lambda n, h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),
-    ("clock_memory_mhz", lambda n, h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM)),
     ("counters", counted),
 )
 SELDOM: Fields = (
@@ -105,7 +97,7 @@ COUNTERS = (
 
 
 class Watched:
-    """One GPU or MIG instance, with what it told the last time."""
+    """One GPU, with what it told the last time."""
 
     def __init__(self, handle: Any, identity: Answer) -> None:
         self.handle, self.identity = handle, troubled(identity)
@@ -115,13 +107,12 @@ class Watched:
         self.at = 0.0
         self.used_since = 0
         self.lost = False
-        """One that is lost is asked for its memory alone: each call may take seconds."""
 
     def sample(self, nvml: Any, now: float) -> Answer:
         if self.handle is None:
             return dict(self.identity, processes=None)
         fields = ALWAYS
-        if self.identity["mig_of"] is None and not self.lost:
+        if not self.lost:
             fields += (*OFTEN, ("use", self.use))
             if now - self.seldom_at >= SLOW_SECONDS:
                 fields, self.seldom_at = fields + SELDOM, now
@@ -160,42 +151,21 @@ def troubled(answer: Answer) -> Answer:
     return dict(answer, lost=lost, problem=trouble[0]["text"] if trouble else None)
 
 
-def watched(nvml: Any, index: int, ask: Callable[..., Any], *of: Any) -> Watched:
-    """The device that `ask` finds `of` what; without a handle it tells nothing but its problem."""
-    told = READ.ask(nvml, (("handle", ask),), *of)
+def watched(nvml: Any, index: int) -> Watched:
+    """Without a handle it tells nothing but its problem."""
+    told = READ.ask(nvml, (("handle", lambda n, at: n.nvmlDeviceGetHandleByIndex(at)),), index)
     handle = told.pop("handle")
     if handle is not None:
         told = READ.ask(nvml, READ.IDENTITY[1:], handle)
-    empty = dict.fromkeys(("name", "uuid", "mig_index", "mig_of"))
-    return Watched(handle, {**empty, **told, "index": index})
+    return Watched(handle, {**dict.fromkeys(("name", "uuid")), **told, "index": index})
 
 
-def devices(nvml: Any) -> list[Watched]:
-    """Every GPU, each followed by its MIG instances."""
-    found: List[Watched] = []
-    for index in range(READ.count_of(nvml)):
-        gpu = watched(nvml, index, lambda n, at: n.nvmlDeviceGetHandleByIndex(at), index)
-        found.append(gpu)
-        if gpu.handle is None:
-            continue
-        most = READ.ask(nvml, (("most", instances),), gpu.handle)["most"]
-        for place in range(most or 0):
-            slot = watched(nvml, index, instance, gpu.handle, place)
-            slot.identity.update(mig_index=place, mig_of=gpu.identity["uuid"])
-            found += [slot] if slot.handle is not None else []
-    return found
-
-
-def instance(nvml: Any, handle: Any, place: int) -> Any:
-    return nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
-
-
-def watch(nvml: Any, watched: list[Watched], every: float, count: int) -> None:
+def watch(nvml: Any, found: list[Watched], every: float, count: int) -> None:
     """Samples at multiples of the interval; one that came too late is left out, not caught up."""
     began, done = time.monotonic(), 0
     while True:
         seconds, now = time.monotonic() - began, time.time()
-        gpus = [gpu.sample(nvml, seconds) for gpu in watched]
+        gpus = [gpu.sample(nvml, seconds) for gpu in found]
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000)
         READ.say({"at": at, "seconds": round(seconds, 3), "gpus": gpus})
         done += 1
@@ -214,7 +184,7 @@ def main(arguments: list[str]) -> Any:
         return READ.say({"init": None, "message": "nvidia-ml-py cannot be imported: %s" % problem})
     try:
         nvml.nvmlInit()
-        found = devices(nvml)
+        found = [watched(nvml, index) for index in range(READ.count_of(nvml))]
     except nvml.NVMLError as problem:
         return READ.say({"init": problem.value, "message": str(problem)})
     except READ.NotPlausible as problem:

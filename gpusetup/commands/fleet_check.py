@@ -28,7 +28,6 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace, out: Console) -> int:
-    from gpusetup.catalog.file import load_catalog
     from gpusetup.fleet.node_check import checked
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
     from gpusetup.render.language import ERROR, GOOD, Row, Screen
@@ -37,7 +36,7 @@ def run(options: Namespace, out: Console) -> int:
     expected = expected_of(options.profile)
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
     record = read_node(System(), limit)
-    answer = checked(name_of_node(), record, expected, load_catalog())
+    answer = checked(name_of_node(), record, expected)
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
     screen = Screen((Row(state, f": {answer.reason}", hang=2),))
     return out.answer(answer, screen, yes=answer.ok)

@@ -6,10 +6,8 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpusetup.commands.common import add_shared
 from gpusetup.errors import UsageError
-from gpusetup.fleet.folder import Records, read_folder
-from gpusetup.fleet.judge import Judge
+from gpusetup.fleet.folder import read_folder
 from gpusetup.fleet.show import answer
 from gpusetup.model.frozen import replace
 from gpusetup.render.clock import CLOCK
@@ -39,7 +37,6 @@ def add_nodes(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--nodes", metavar="LIST", help="the nodes that should have a record: gpu[001-016],login1"
     )
-    add_shared(parser, "--profile")
     parser.set_defaults(strict=False)
 
 
@@ -53,27 +50,16 @@ def shown(
     options: Namespace, nodes: tuple[str, ...], not_asked: Mapping[str, str], out: Console
 ) -> int:
     """Judge the folder; `nodes` should have a record, `not_asked` got no work, with the reason."""
-    from gpusetup.catalog.file import load_catalog
-    from gpusetup.commands.fleet_check import expected_of
-    from gpusetup.fleet.profile import held_against
     from gpusetup.render.fleet import fleet_screen
 
-    profile = expected_of(options.profile)
-    judge = Judge(load_catalog())
-    records = _read(options.folder, judge)
-    records = replace(records, nodes=tuple(held_against(profile, one) for one in records.nodes))
+    records = read_folder(Path(options.folder), CLOCK.reached)
+    if not records.nodes:
+        first = f"; {records.left_out[0]}" if records.left_out else ""
+        raise UsageError(
+            f"{options.folder} holds no record of gpusetup{first}",
+            hint="on each node: `gpusetup snapshot --output FOLDER/$(hostname).json`",
+        )
     found = replace(answer(records, nodes), not_asked=not_asked)
     states = {node.status for node in found.nodes}
     bad = states - {"ok"} if options.strict else states & {"failed"}
     return out.answer(found, fleet_screen, yes=not bad)
-
-
-def _read(folder: str, judge: Judge) -> Records:
-    records = read_folder(Path(folder), judge, CLOCK.reached)
-    if not records.nodes:
-        first = f"; {records.left_out[0]}" if records.left_out else ""
-        raise UsageError(
-            f"{folder} holds no record of gpusetup{first}",
-            hint="on each node: `gpusetup snapshot --output FOLDER/$(hostname).json`",
-        )
-    return records

@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from gpusetup.commands.common import add_shared, read_listed
-from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.errors import UsageError
 from gpusetup.render.console import Console
 
 SUMMARY = """Installs the PyTorch that fits this machine into an environment, and tests it. It shows
@@ -25,7 +25,6 @@ def run(options: Namespace, out: Console) -> int:
     read_listed(options, out)
     check_usage(options)
     from gpusetup.commands import install_flow as flow
-    from gpusetup.install.log import naming_log, open_log
 
     if options.project:
         from gpusetup.commands.install_project import edit_project
@@ -33,16 +32,8 @@ def run(options: Namespace, out: Console) -> int:
         return edit_project(options, out)
     if options.machine_from:
         return flow.show_described(options, out)
-    log = open_log()
-    try:
-        session = flow.Session(options, out, log)
-        return flow.undo(session) if options.undo else flow.install(session)
-    except UsageError:
-        log.path.unlink(missing_ok=True)
-        raise
-    except GpuSetupError as problem:
-        log.line(f"error: {problem.message}")
-        raise naming_log(problem, log) from problem
+    session = flow.Session(options, out)
+    return flow.undo(session) if options.undo else flow.install(session)
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -11,13 +11,11 @@ from typing import Any
 
 from gpusetup.commands.common import gather
 from gpusetup.errors import Blocked
-from gpusetup.install.answers import plan_answer, unchanged_answer
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import by_conda, describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
-from gpusetup.install.job import new_job
-from gpusetup.install.log import Log
+from gpusetup.install.job import Job, Outcome, new_job
 from gpusetup.install.make_plan import free_bytes, plan_task
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove, prove
@@ -36,21 +34,22 @@ from gpusetup.install.target.find import (
     check_target,
     layout_of,
     read_target,
+    users_of,
     venv_to_make,
 )
-from gpusetup.install.target.in_use import users_of
 from gpusetup.install.together import with_set
-from gpusetup.model.documents import InstallAnswer
+from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.probe.target import choose_target
+from gpusetup.probe.unfinished import unfinished
 from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.language import Screen
 from gpusetup.render.progress import fetching
-from gpusetup.resolver.companions import pinned_in_words
 from gpusetup.system.system import System
 
 Done = tuple[InstallAnswer, str, bool]
@@ -58,12 +57,12 @@ Done = tuple[InstallAnswer, str, bool]
 
 
 class Session:
-    """One run of `install`: what was asked, where it is shown, and its log."""
+    """One run of `install`: what was asked, and where it is shown."""
 
-    def __init__(self, options: Namespace, out: Console, log: Log) -> None:
+    def __init__(self, options: Namespace, out: Console) -> None:
         self.options, self.out = options, out
         self.request = request_of(options)
-        self.job = new_job(log, out.talk, partial(fetching, out.talk))
+        self.job = new_job(out.talk, partial(fetching, out.talk))
 
     def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> int:
         """Show what will be done, ask, do it; the exit code."""
@@ -133,7 +132,7 @@ def install(session: Session) -> int:
         return answer, screens.end_screen(answer, undo=undo), outcome.kept
 
     planned = plan_answer(job, plan, task)
-    return session.carry_out(planned, _plan_screen(plan, planned), done)
+    return session.carry_out(planned, _plan_screen(plan, task, planned), done)
 
 
 def _read(session: Session) -> tuple[Target, Snapshot]:
@@ -167,14 +166,46 @@ def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dic
 def _unchanged(
     session: Session, target: Target, task: Task, verdict: dict[str, Any] | None = None
 ) -> int:
-    answer = unchanged_answer(session.job, target, task, verdict)
+    installed = target.installed
+    family = {name: installed[name] for name in FAMILY if name in installed}
+    answer = InstallAnswer(
+        state="unchanged",
+        target=target.layout.prefix,
+        before=family,
+        after=family,
+        steps=(),
+        verdict=verdict,
+        why=task.why,
+        newest=task.newest,
+    )
     return session.out.answer(answer, screens.end_screen(answer, notes=task.notes))
 
 
-def _plan_screen(plan: Plan, answer: InstallAnswer) -> Screen:
+def plan_answer(job: Job, plan: Plan, task: Task, outcome: Outcome | None = None) -> InstallAnswer:
+    """A plan that is shown, or that was executed with this outcome."""
+    said = unfinished(task.machine) if outcome is None else ()
+    planned = tuple(DoneStep(argv=step.argv) for step in plan.steps)
+    answer = InstallAnswer(
+        state="planned",
+        target=plan.target,
+        before=plan.before,
+        after=plan.after,
+        steps=planned if outcome is None else tuple(job.done),
+        why=" ".join(filter(None, (*said, task.why))) or None,
+        newest=task.newest,
+    )
+    if outcome is None:
+        return answer
+    answer = replace(answer, verdict=outcome.verdict, receipt=outcome.receipt)
+    if outcome.kept:
+        return replace(answer, state="installed")
+    return replace(answer, state="restored", after=plan.before)
+
+
+def _plan_screen(plan: Plan, task: Task, answer: InstallAnswer) -> Screen:
     told = {
-        "packages": without_logins(", ".join(plan.packages)),
-        "stays": ", ".join(plan.pinned),
+        "packages": without_logins(", ".join((*task.asked.packages, *task.asked.followers))),
+        "stays": ", ".join(task.asked.pinned),
         "created": "the environment is new" if plan.venv else None,
         "fallback": screens.fallback(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
@@ -183,7 +214,7 @@ def _plan_screen(plan: Plan, answer: InstallAnswer) -> Screen:
         answer,
         told,
         screens.downloads(plan.wheels, plan.before),
-        warnings=(*plan.warnings, *screens.in_use(plan.used_by)),
+        warnings=screens.in_use(plan.used_by),
         notes=plan.notes,
     )
 
@@ -229,14 +260,12 @@ def undo(session: Session) -> int:
         before=journal.after,
         after=journal.before,
         steps=(),
-        log=str(job.log.path),
     )
     told = {"undo": undo_changes(journal), "change": None}
     screen = screens.plan_screen(planned, told, warnings=screens.in_use(users))
 
     def undone() -> Done:
         change.undo(job, layout)
-        job.log.line(f"undone: {told['undo']}")
         answer = replace(planned, state="restored")
         return answer, screens.end_screen(answer, "undone"), True
 
@@ -248,14 +277,15 @@ def undo(session: Session) -> int:
 
 def _download(session: Session, target: Target, task: Task) -> int:
     """Fetch all that a new environment needs into a folder; change nothing."""
-    job, plan = session.job, plan_download(session.job, target, task)
-    planned = plan_answer(job, plan, None)
+    job = session.job
+    task, plan = plan_download(job, target, task)
+    planned = plan_answer(job, plan, task)
 
     def done() -> Done:
         text = fetch_into_folder(job, plan)
-        return plan_answer(job, plan, None), f"{text}\n", True
+        return planned, f"{text}\n", True
 
-    return session.carry_out(planned, _plan_screen(plan, planned), done)
+    return session.carry_out(planned, _plan_screen(plan, task, planned), done)
 
 
 def show_described(options: Namespace, out: Console) -> int:
@@ -278,6 +308,5 @@ def _described(
         "backend": build.backend if comes else None,
         "fallback": screens.fallback(task.fallbacks),
     }
-    broken = pinned_in_words(machine, build) if task.decision.moves else ()
-    notes, system = (*broken, *task.all_notes), machine.os.family or OWN_SYSTEM
-    return answer, screens.plan_screen(answer, told, notes=notes, system=system)
+    system = machine.os.family or OWN_SYSTEM
+    return answer, screens.plan_screen(answer, told, notes=task.all_notes, system=system)

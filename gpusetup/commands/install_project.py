@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import difflib
+import os
 from argparse import Namespace
 from pathlib import Path
 
+import tomlkit
+
+from gpusetup import named_file
+from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import gather
 from gpusetup.commands.install_flow import agreed, request_of
 from gpusetup.errors import UsageError
-from gpusetup.install.answers import versions_after
-from gpusetup.install.credentials import without_credentials
-from gpusetup.install.project import (
-    edited,
-    parse,
-    read_project,
-    versions_named,
-    write_project,
-)
+from gpusetup.install.credentials import without_logins
+from gpusetup.install.project import markers_of, parsed_project, pin, versions_named
 from gpusetup.install.request import question_of, resolved
-from gpusetup.installers.options import FAMILY
+from gpusetup.install.switching.files import write_safely
+from gpusetup.installers.options import chosen_build
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 from gpusetup.render.install import project_screen
 from gpusetup.resolver.described import for_host
+from gpusetup.system.refused import blocked_by_files
 
 UNWRITTEN = (
     "The index's user name and password are not written: uv reads them from ~/.netrc, or from "
-    "UV_INDEX_<NAME>_USERNAME and UV_INDEX_<NAME>_PASSWORD"
+    "UV_INDEX_PYTORCH_USERNAME and UV_INDEX_PYTORCH_PASSWORD"
 )
 
 
@@ -37,35 +37,32 @@ def edit_project(options: Namespace, out: Console) -> int:
     """Show the diff of the project file, ask, write it. Nothing else is changed."""
     if options.venv:
         raise UsageError("`--project` and `--venv` exclude each other: one is a file for uv")
-    request, path = request_of(options), Path(options.project)
-    text = read_project(path)
+    request, path, catalog = request_of(options), Path(options.project), load_catalog()
+    text = named_file.read_text(path)
+    document = parsed_project(text)
     machine = gather(options, out)
     if request.for_other_host:
-        machine = for_host(machine, list(request.for_gpu), request.for_driver, load_catalog())
+        machine = for_host(machine, list(request.for_gpu), request.for_driver, catalog)
     question = question_of(request, machine, {}, by_conda=False)
-    asked = question.asked
+    asked, before = question.asked, versions_named(document)
     if asked.packages:
         raise UsageError(
             f"`--project` pins the torch family only, not {', '.join(asked.packages)}",
             hint=f"`uv add {' '.join(asked.packages)}` adds the rest",
         )
-    before = versions_named(parse(text))
-    resolution = resolved(question)
-    root = without_credentials(request.root)
-    changed = edited(text, resolution, load_catalog(), packages=asked.family, root=root)
+    build, root = chosen_build(resolved(question)), without_logins(request.root)
+    pins = build.family({*asked.family, *before})
+    pin(document, pins, index_url(build.backend, root), markers_of(build, catalog))
+    changed = tomlkit.dumps(document)
     if root != request.root:
         out.talk(UNWRITTEN)
     old, new = text.splitlines(keepends=True), changed.splitlines(keepends=True)
     diff = "".join(difflib.unified_diff(old, new, str(path), str(path)))
-    there = versions_named(parse(changed))
-    after = versions_after(resolution, asked)
     answer = InstallAnswer(
         state="planned" if diff else "unchanged",
         target=str(path),
         before=before,
-        after={
-            name: version for name, version in after.items() if name in FAMILY and name in there
-        },
+        after=pins,
         steps=(),
         diff=diff,
     )
@@ -75,6 +72,7 @@ def edit_project(options: Namespace, out: Console) -> int:
             if not agreed():
                 out.talk("Nothing was changed.")
                 return 1
-        write_project(path, changed)
+        with blocked_by_files(f"{path} cannot be written"):  # a symbolic link stays one
+            write_safely(Path(os.path.realpath(path)), changed)
         answer = replace(answer, state="installed")
     return out.answer(answer, project_screen)

@@ -60,8 +60,7 @@ def configure(parser: ArgumentParser) -> None:
         "--replay",
         metavar="FILE",
         help="judge a recording instead of watching: what `--json` wrote, or a log of "
-        "nvidia-smi (--query-gpu csv, dmon) or dcgmi dmon; a command after `--` is not "
-        "run then, it says what ran",
+        "`nvidia-smi --query-gpu`; a command after `--` is not run then, it says what ran",
     )
     demo = "show what a training's run looks like, on any machine: a composed recording is replayed"
     how("--demo", action="store_true", help=demo)

@@ -6,14 +6,24 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
+from typing import TextIO
 
-from gpusetup.monitor import record
+from gpusetup.model.codec import to_json
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.values import Sample
+from gpusetup.monitor.values import Sample, Summary
 from gpusetup.render.console import Console
 from gpusetup.render.terminal import can_be_drawn_on
+from gpusetup.system.refused import refused
 from gpusetup.verify import streams
+
+
+def opened(path: str) -> TextIO:
+    try:
+        return Path(path).open("w", encoding="utf-8", newline="")
+    except OSError as problem:
+        raise refused(problem, f"Cannot write {path}", "name another file") from problem
 
 
 def put_line(sample: Sample) -> None:
@@ -30,21 +40,25 @@ class Recording(ExitStack):
         super().__init__()
         self.out, self.tally = out, Tally()
         self._sinks: list[Callable[[Sample], object]] = []
-        self._json: record.JsonLines | None = None
+        self._file: TextIO | None = None
 
     def stream(self) -> None:
         """Under `--json`, print every sample as it comes."""
-        if self.out.json and self._json is None:
-            name = self.out.output
-            file = self.enter_context(record.opened(name)) if name else sys.stdout
-            self._json = record.JsonLines(file)
-            self._sinks.append(self._json.sample)
+        if self.out.json and self._file is None:
+            self._file = (
+                self.enter_context(opened(self.out.output)) if self.out.output else sys.stdout
+            )
+            self._sinks.append(self._put_json)
+
+    def _put_json(self, document: Sample | Summary) -> None:
+        """One document a line, written at once so that a reader sees it now."""
+        print(to_json(document), file=self._file, flush=True)
 
     @contextmanager
     def live(self) -> Iterator[None]:
         """Show every sample: JSON lines, a screen on a terminal, plain lines elsewhere."""
         self.stream()
-        if self._json is not None:
+        if self._file is not None:
             yield
         elif not can_be_drawn_on(sys.stdout):
             self._sinks.append(put_line)
@@ -76,8 +90,8 @@ class Recording(ExitStack):
         summary = summarise(self.tally, source=source, command=command, exit_code=exit_code)
         from gpusetup.render.monitor import summary_text
 
-        if self._json is not None:
-            self._json.sample(summary)
+        if self._file is not None:
+            self._put_json(summary)
         elif aside and command and not self.out.output and not self.out.json:
             self.out.talk("")
             self.out.talk(summary_text(summary))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,14 +28,13 @@ EXAMPLES = (
 HOW = (
     "strategy", "optimizer", "dtype", "amp", "quantize", "lora",
     "tensor_parallel", "pipeline_parallel", "context_parallel",
-    "expert_parallel",
 )  # fmt: skip
 """Options that are fields of a job."""
 PARALLEL = {
     "--tp": "tensor_parallel", "--pp": "pipeline_parallel", "--cp": "context_parallel",
-    "--ep": "expert_parallel",
 }  # fmt: skip
 FROZEN = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
+CHECKPOINTED = ("full", "selective", "none")
 OFFLOADED = ("optimizer", "checkpoints")
 WHAT = ("model", "params", "context", "batch", "accumulate", "gpus", "sp",
         "solve")  # fmt: skip
@@ -54,19 +52,6 @@ def tokens(text: str) -> int:
         return int(digits) * thousands
     except ValueError:
         raise ArgumentTypeError(f"{text!r} is no number of tokens") from None
-
-
-def checkpointed(text: str) -> str:
-    """What is recomputed, in a trainer's own words: `full`, `none`, or what it selects.
-
-    >>> checkpointed("full"), checkpointed("selective"), checkpointed("2")
-    ('full', 'op', '2')
-    """
-    word = {"selective": "op"}.get(text.lower(), text.lower())
-    if word not in ("full", "none", "op") and not re.fullmatch(r"[1-9]\d{,2}", word):
-        known = "full, none, selective, or 1 to 999 (every how many layers)"
-        raise ArgumentTypeError(f"{text!r} is none of {known}")
-    return word
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -98,7 +83,6 @@ def configure(parser: ArgumentParser) -> None:
         (how, "--tp", int, "N", "tensor parallelism"),
         (how, "--pp", int, "N", "pipeline parallelism"),
         (how, "--cp", int, "N", "context parallelism"),
-        (how, "--ep", int, "N", "expert parallelism"),
         (answer, "--cells", str, "CSV", "answer every row of a file, as JSON"),
     ):
         dest = PARALLEL.get(flag, flag[2:].replace("-", "_"))
@@ -112,8 +96,8 @@ def configure(parser: ArgumentParser) -> None:
     add = how.add_argument
     engines = "vllm (default), sglang, llama.cpp"
     what.add_argument("--serve", nargs="?", const="vllm", metavar="ENGINE", help=engines)
-    some: dict[str, Any] = {"nargs": "?", "const": "full", "type": checkpointed}
-    add("--checkpointing", **some, metavar="full", help="full, op, every N layers, or none")
+    some: dict[str, Any] = {"nargs": "?", "const": "full", "choices": CHECKPOINTED}
+    add("--checkpointing", **some, metavar="full", help="full, selective or none")
     none: dict[str, Any] = {"action": "store_const", "const": "none", "help": SUPPRESS}
     add("--no-checkpointing", dest="checkpointing", **none)
     ram = "keep in RAM: optimizer, checkpoints"
@@ -145,11 +129,10 @@ def run(options: Namespace, out: Console) -> int:
     if options.cells:
         return run_cells(options, out)
     if options.serve:
-        from gpusetup.plan.serve import serve_plan, serving
+        from gpusetup.plan.serve import serve_plan
         from gpusetup.render.plan import serve_text
 
-        place = place_of(options, out)
-        served = serve_plan(serving(vars(options), place), place.gpu)
+        served = serve_plan(vars(options), place_of(options, out))
         return out.answer(served, serve_text, yes=served.fits)
     if options.code:
         from gpusetup.commands.plan_code import run_code
@@ -159,20 +142,20 @@ def run(options: Namespace, out: Console) -> int:
 
 
 def run_one(options: Namespace, out: Console, asked: Asked) -> int:
-    from gpusetup.plan.answer import answer, as_document, decided
+    from gpusetup.plan.answer import answer, decided
 
     decision = decided(asked)
     found = answer(asked, decision)
     if options.format == "yaml":
         from gpusetup.plan.trainer_file import Plan, document
 
-        job, trainer = decision.job, asked.question.trainer or ""
-        plan = Plan(trainer=trainer, job=job, recipe=decision.shown.recipe)
-        out.text(document(found, plan, text=not job.shape.no_decoder))
+        trainer = asked.question.trainer or ("trinity" if decision.job.batch is None else "loop")
+        plan = Plan(trainer=trainer, job=decision.job, recipe=decision.shown.recipe)
+        out.text(document(found, plan))
         return 0
     from gpusetup.render.plan import plan_text
 
-    return out.answer(as_document(found), lambda _: plan_text(found), yes=found.fits)
+    return out.answer(found, plan_text, yes=found.fits)
 
 
 def run_cells(options: Namespace, out: Console) -> int:
@@ -221,10 +204,9 @@ def question_of(options: Namespace) -> Question:
 
     how = {name: getattr(options, name) for name in HOW if getattr(options, name) is not None}
     how |= {f"offload_{what}": True for what in options.offload or ()}
-    if options.checkpointing in ("full", "none"):
-        how["checkpointing"] = options.checkpointing == "full"
-    elif options.checkpointing:
-        how["selective"] = options.checkpointing
+    if options.checkpointing:
+        field = "selective" if options.checkpointing == "selective" else "checkpointing"
+        how[field] = options.checkpointing != "none"
     said = {name: getattr(options, name) for name in WHAT}
     return Question(**said, trainer=trainer_named(options.trainer), how=how)
 
@@ -256,10 +238,10 @@ def place_of(options: Namespace, out: Console) -> Place:
     from gpusetup.catalog.builds import with_catalog
     from gpusetup.catalog.file import load_catalog
     from gpusetup.plan.capacity import size
-    from gpusetup.plan.place import machine_place, named_gpu, sized_gpu
+    from gpusetup.plan.place import machine_place, named_gpu, place_of
 
     if options.gpu_mem:
-        return sized_gpu(size(options.gpu_mem))
+        return place_of(None, size(options.gpu_mem))
     catalog = load_catalog()
     if options.gpu:
         return named_gpu(options.gpu, catalog.gpus)

@@ -24,7 +24,6 @@ SECONDS = 120.0
 
 def run_code(options: Namespace, out: Console, place: Place) -> int:
     """Trace, decide, show. What the code raised is shown in full under `-v`."""
-    from gpusetup.plan.answer import as_document
     from gpusetup.plan.code import CodeFailed, best_batch, plan_of
     from gpusetup.render.plan import plan_text
 
@@ -36,7 +35,7 @@ def run_code(options: Namespace, out: Console, place: Place) -> int:
         out.debug(problem.trace)
         raise
     answer = plan_of(found, asked, best_batch(found, asked))
-    return out.answer(as_document(answer), plan_text(answer), yes=answer.fits)
+    return out.answer(answer, plan_text, yes=answer.fits)
 
 
 def asked_of(options: Namespace, place: Place) -> CodeAsked:

@@ -6,8 +6,9 @@ from argparse import ArgumentParser, Namespace
 
 from gpusetup.commands.common import add_shared, read_listed
 from gpusetup.errors import UsageError
+from gpusetup.model.units import architecture_named
 from gpusetup.render.console import Console
-from gpusetup.resolver.spelled import architecture_named, python_named, system_named
+from gpusetup.resolver.spelled import python_named, system_named
 
 SUMMARY = (
     "Says which PyTorch build fits this machine or a described one, and why the others do not. "

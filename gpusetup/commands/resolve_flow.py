@@ -14,15 +14,14 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import gather
 from gpusetup.diagnosis.request import chosen_request, decision_for
 from gpusetup.errors import Unsatisfiable
-from gpusetup.install.credentials import without_credentials
+from gpusetup.install.credentials import without_logins
 from gpusetup.install.packages import requested_packages
 from gpusetup.install.request import index_root_of
-from gpusetup.install.settings.environment import asking_environment, indexes
+from gpusetup.install.settings import asking_environment, indexes
 from gpusetup.install.together import choose_together, refusal
-from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import Request, Resolution
+from gpusetup.model.resolution import FAMILY, Request, Resolution
 from gpusetup.probe.unfinished import unfinished
 from gpusetup.render.console import Console
 from gpusetup.render.formats import (
@@ -31,7 +30,7 @@ from gpusetup.render.formats import (
     requirements,
 )
 from gpusetup.resolver import check_request, resolve, to_answer
-from gpusetup.resolver.companions import environment_of, pinned, pinned_in_words
+from gpusetup.resolver.companions import beside_in_words, environment_of, pinned
 from gpusetup.resolver.described import Description, described
 from gpusetup.resolver.joint import Asked, Joint, by_name, by_table, name_of
 from gpusetup.resolver.least import Decision
@@ -42,7 +41,7 @@ from gpusetup.system.system import System
 
 def answer(options: Namespace, out: Console) -> int:
     root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
-    shown = without_credentials(root)
+    shown = without_logins(root)
     catalog = load_catalog()
     request = Request(
         torch=options.torch,
@@ -87,7 +86,7 @@ def answer(options: Namespace, out: Console) -> int:
         if build is not None and snapshot.python.executable:
             # What of the environment must move with torch, and what is to be said of it.
             packages += [one.name for one in pinned(snapshot, build) if one.can_follow]
-            notes = (*resolution.notes, *pinned_in_words(snapshot, build))
+            notes = (*resolution.notes, *beside_in_words(snapshot, build, catalog))
             resolution = replace(resolution, notes=notes)
         found = replace(to_answer(resolution, snapshot, tuple(packages)), newest=newest)
     from gpusetup.render.resolution import resolution_text
@@ -135,7 +134,7 @@ def _notes(
         *resolution.notes,
         branch,
         age_note(resolution.catalog_as_of, date.today().isoformat()),
-        hidden if root != without_credentials(root) else None,
+        hidden if root != without_logins(root) else None,
     )
     return tuple(filter(None, said))
 
@@ -157,7 +156,7 @@ def _together(
         joint = by_table(asked)
     else:
         places = (root, *indexes(asking_environment(os.environ, Path.home())))
-        shown = ", ".join(map(without_credentials, places))
+        shown = ", ".join(map(without_logins, places))
         out.talk(f"asked: {shown} (`--offline` uses no network)")
         joint = choose_together(asked, root)
     exact = replace(asked.request, torch=f"=={joint.build.torch}", backend=joint.build.backend)

@@ -40,10 +40,8 @@ def run(options: Namespace, out: Console) -> int:
 
 
 def _diff(words: list[str], out: Console) -> int:
-    from gpusetup.catalog.file import load_catalog
     from gpusetup.fleet.compare import compared
     from gpusetup.fleet.folder import named_record
-    from gpusetup.fleet.judge import Judge
     from gpusetup.render.fleet import compare_screen
 
     if words[0] != "diff" or len(words) != 3:
@@ -51,8 +49,7 @@ def _diff(words: list[str], out: Console) -> int:
             f"`gpusetup snapshot` takes no {' '.join(words)!r}",
             hint="`gpusetup snapshot diff A B` compares two records",
         )
-    judge = Judge(load_catalog())
-    first, second = (named_record(Path(name), judge) for name in words[1:])
+    first, second = (named_record(Path(name)) for name in words[1:])
     for node in (first, second):
         if node.problem:
             raise BadInput(node.problem, hint="write it again with `gpusetup snapshot --output`")

@@ -30,7 +30,6 @@ EXAMPLES = (
     "gpusetup tune --batch-size --code train:build --objective speed",
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
 )
-REFERENCES = ("conv", "lstm", "transformer", "gpt2")
 PRESETS = ("top", "balanced", "saving", "rtx-4090", "rtx-4080", "rtx-4070", "gtx-1080")
 INTERRUPTED = 130
 
@@ -47,13 +46,12 @@ def configure(parser: ArgumentParser) -> None:
     start = "print a config to start from (no CONFIG)"
     group.add_argument("--preset", choices=PRESETS, help=start)
     group = parser.add_argument_group("measuring")
-    add, one = group.add_argument, group.add_mutually_exclusive_group().add_argument
+    add = group.add_argument
     gain = "measure the gain of AMP, batch, workers and compile"
     add("--benchmark", action="store_true", help=gain)
     add("--batch-size", action="store_true", help="find the batch size that fits")
     makes = "makes model and batch for a batch size, or {'model', 'batch', 'dataset', ...}"
-    one("--code", metavar="MODULE:FUNCTION", help=makes)
-    one("--reference", choices=REFERENCES, help="measure a built-in model instead")
+    add("--code", metavar="MODULE:FUNCTION", help=makes)
     add("--max", type=int, metavar="N", help="the largest size to try")
     add("--gpu-mem", type=_size, metavar="8GiB", help="use no more memory than this")
     goal = "the largest, or the fastest"
@@ -76,7 +74,7 @@ def run(options: Namespace, out: Console) -> int:
 def _check(options: Namespace) -> None:
     """`UsageError` for questions that contradict themselves."""
     config, measuring = options.config, options.benchmark or options.batch_size
-    code, writes = options.code or options.reference, options.in_place or options.target
+    code, writes = options.code, options.in_place or options.target
     rules = (
         (
             options.preset and (config or measuring or options.in_place),
@@ -88,14 +86,8 @@ def _check(options: Namespace) -> None:
         ),
         (measuring and options.machine_from, "another machine cannot be measured: remove `--from`"),
         (code and not measuring, "`--code` is measured: add `--batch-size` or `--benchmark`"),
-        (
-            options.batch_size and not code,
-            "`--batch-size` needs `--code MODULE:FUNCTION` (or `--reference`)",
-        ),
-        (
-            options.code and not all(options.code.rpartition(":")),
-            f"`--code {options.code}` is not MODULE:FUNCTION",
-        ),
+        (measuring and not code, "measuring needs your code: add `--code MODULE:FUNCTION`"),
+        (code and not all(code.rpartition(":")), f"`--code {code}` is not MODULE:FUNCTION"),
         (options.max is not None and options.max < 1, "`--max` is at least 1"),
     )
     for wrong, said in rules:
@@ -168,7 +160,6 @@ def _measured(options: Namespace, out: Console, config: Config | None) -> tuple[
 
     job = Job(
         code=options.code,
-        reference=options.reference,
         amp=options.amp,
         device=options.device,
         memory_limit_bytes=options.gpu_mem,

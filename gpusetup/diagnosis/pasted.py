@@ -161,12 +161,5 @@ def _holds(context: RuleContext, fix: Fix) -> str:
         return ""
     if lender_of(context):
         return ". It holds until the session ends; set it before torch is imported"
-    family = context.os.family
-    if context.snapshot.failing.program == "ollama" and family != "windows":
-        return (
-            ". Where ollama runs as a service, no shell's variables reach it: write them as "
-            '`Environment="NAME=value"` below `[Service]` by `sudo systemctl edit ollama`, then '
-            "`sudo systemctl restart ollama`"
-        )
-    where = PROFILES.get(family, PROFILES["linux"])
+    where = PROFILES.get(context.os.family, PROFILES["linux"])
     return f". (This shell only. To keep it, set it {where} and open a new shell.)"

@@ -95,9 +95,9 @@ def _backends(machine: Snapshot, catalog: Catalog) -> list[str]:
         return []
     own = parsed(wanted)
     known = ((parsed(cuda), one) for one in catalog.backends if (cuda := cuda_of(one)))
-    same = sorted(pair for pair in known if pair[0].major == own.major)
-    below = [one for cuda, one in same if cuda.release[:2] <= own.release[:2]]
-    return [*reversed(below), *(one for _, one in same if one not in below)]
+    same = [pair for pair in known if pair[0].major == own.major]
+    same.sort(key=lambda pair: (pair[0] > own, abs(pair[0].minor - own.minor)))
+    return [one for _, one in same]
 
 
 def _wanted(machine: Snapshot, catalog: Catalog) -> Request:

@@ -28,6 +28,7 @@ from gpusetup.model.machine import (
 )
 from gpusetup.model.resolution import Request, Resolution
 from gpusetup.model.units import GIB
+from gpusetup.model.versions import cuda_of
 from gpusetup.readings.packages import normalised
 
 if TYPE_CHECKING:
@@ -164,7 +165,6 @@ def asked_for_cuda(context: RuleContext) -> bool:
 # No order: these events are no failures, whatever layer they come from.
 BESIDE_THE_POINT = (
     "requirement-broken",
-    "extension-arch",
     "capability-warning",
     "gpu-computes",
     "hosted-notebook",
@@ -173,7 +173,6 @@ BESIDE_THE_POINT = (
     "shared-node",
     "backend-runs",
     "ran-first",
-    "torch-uninstalled",
     "program-failed",
 )
 """Events that explain no failure by themselves."""
@@ -311,10 +310,7 @@ def cuda_needed(torch: Torch) -> str | None:
     >>> cuda_needed(Torch(backend="cu124"))
     '12.4'
     """
-    label = torch.backend or ""
-    if torch.cuda or not (label.startswith("cu") and label[2:].isdigit()):
-        return torch.cuda
-    return f"{label[2:-1]}.{label[-1]}"
+    return torch.cuda or cuda_of(torch.backend or "")
 
 
 def is_cuda_build(torch: Torch) -> bool:

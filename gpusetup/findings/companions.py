@@ -22,8 +22,9 @@ from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
+from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import Line
-from gpusetup.readings.packages import FAMILY, normalised
+from gpusetup.readings.packages import normalised
 
 IMAGE_WARNING = "torchvision-image-mismatch"
 """Reading images fails, and nothing more: beside another failure it is only a warning."""

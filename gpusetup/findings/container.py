@@ -70,11 +70,7 @@ NOTHING = ("", "-1", "none", "void", "NoDevFiles")
 def container_no_gpu(context: RuleContext) -> Findings:
     """A container that was started without its host's GPU."""
     said = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
-    # A text with an error that needs a GPU: nvidia-smi is only not in the image.
-    computed = context.torch.cuda_available or events(context, "out-of-memory", "xid")
-    if context.other_host or (is_report(context) and computed):
-        return
-    if said or _given_none(context):
+    if not context.other_host and (said or _given_none(context)):
         kind = shown(context, "container.kind", f"container: {context.snapshot.container.kind}")
         seen = said or (*events(context, *BLIND, *IN_VAIN), kind)
         yield finding(context, "container-no-gpu", seen)

@@ -25,9 +25,7 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.findings.gpu_faults import UNCORRECTABLE
 from gpusetup.findings.message_rules import (
-    case_of,
     finding,
-    from_message,
     of_gpus,
     seen,
     shown,
@@ -165,7 +163,9 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
         cause = NVML.get(whole_number(code) or 0, "gpu-does-not-answer")
         if values.get("code") != NOT_SUPPORTED:
             said = (replace(event, values=values),)
-            yield from_message(context, cause, UNREAD, said, weak=values.get("field") in MEASURED)
+            yield finding(
+                context, cause, said, message=UNREAD, weak=values.get("field") in MEASURED
+            )
 
 
 MEASURED = {"temperature_celsius", "power_watts"}
@@ -221,9 +221,8 @@ def nvml_init_failed(context: RuleContext) -> Findings:
         return  # a rule of containers has it: the GPU was taken away, or never given
     message = LIBRARIES if code in NO_KERNEL_DRIVER else ANSWERED
     said = f"{machine.driver.nvml_message or 'an error'} (code {code})"
-    answer = (shown(context, "driver.nvml_code", said, said=said),)
-    cause, case = NVML.get(code, "nvml-init-failed"), case_of(context, message, answer)
-    yield from_message(context, cause, *case, weak=message is LIBRARIES and inside)
+    cause, weak = NVML.get(code, "nvml-init-failed"), message is LIBRARIES and inside
+    yield seen(context, cause, "driver.nvml_code", said, message=message, weak=weak, said=said)
 
 
 SLOW_SECONDS = 5.0

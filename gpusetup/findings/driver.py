@@ -17,12 +17,11 @@ from gpusetup.evidence.context import (
     kernel_driver_spoke,
     nvidia_on_pci,
     on,
-    readings,
     serving,
     whole_number,
 )
 from gpusetup.evidence.places import not_asked_for
-from gpusetup.findings.message_rules import finding, from_message, shown
+from gpusetup.findings.message_rules import finding, shown
 from gpusetup.findings.presence import (
     NOT_LOADED,
     NVML_DRIVER_NOT_LOADED,
@@ -33,7 +32,6 @@ from gpusetup.findings.presence import (
 )
 from gpusetup.fixes import drivers, paste, which
 from gpusetup.model.finding import Finding, Findings, Fix
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events, Torch
 from gpusetup.model.versions import parsed
 
@@ -78,14 +76,13 @@ def driver_too_old(context: RuleContext) -> Findings:
     said = (
         *events(context, "driver-too-old", "image-needs-newer-driver"),
         *cuda_errors(context, INSUFFICIENT_DRIVER),
-        *_of_tritons_assembler(context),
     )
     if context.catalog.never_serves(gpus(context)):
         return
     asked = [(event, _asked_by(context, event)) for event in said]
     unmet = [one for one in asked if not one[1] or _is_older(driver.version or "0", one[1])]
     if said and not unmet:
-        yield from_message(context, "cuda-init-failed", CALLED_TOO_OLD, said)
+        yield finding(context, "cuda-init-failed", said, message=CALLED_TOO_OLD)
     told = next((floor for _, floor in unmet if floor), None)
     cuda = cuda_needed(torch) or _above(said)
     floor = told or (context.catalog.driver_floor(cuda, _family(context)) if cuda else None)
@@ -152,27 +149,10 @@ def _newest_of(context: RuleContext) -> tuple[str, str]:
     return max(found, key=lambda row: parsed(row[1]), default=("", "0"))
 
 
-TRITONS_CUDA = "12.0"
-"""Triton assembles by a ptxas of CUDA 12 from 2.1 on, which came with torch 2.1."""
-
-
-def _of_tritons_assembler(context: RuleContext) -> Events:
-    """Kernels of Triton that a driver of CUDA 11 cannot load, whatever CUDA torch has."""
-    first = context.catalog.driver_floor(TRITONS_CUDA, _family(context))
-    older = _is_older(context.torch.version or "0", "2.1")
-    if older or not _is_older(context.driver.version, first):
-        return ()
-    said = events(context, "triton-image-invalid")
-    return tuple(replace(one, values={**one.values, "cuda": TRITONS_CUDA}) for one in said)
-
-
 def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> Fix:
-    """A newer driver; or what this one serves: an image, a torch, a program's build."""
+    """A newer driver, or a torch that this one serves."""
     newer = drivers.driver(context, f"Update the driver to {floor or 'the newest'}", floor)
     build, driver = context.resolution.build, context.driver
-    if any(event.kind == "image-needs-newer-driver" for event in said):
-        text = f"Use an image for an older CUDA; or on the host: {newer.text}"
-        return Fix(text=text, min_driver=floor)
     stays = context.decision is not None and context.decision.how == "kept"
     if build is None or build.backend == "cpu" or stays or not (driver.version or driver.cuda):
         return newer
@@ -184,25 +164,14 @@ def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> 
     update = paste.other(or_newer, *newer.commands) if serves else ()
     torchs = any("found" in event.values for event in said)
     if context.torch == Torch() and is_report(context) and not torchs:
-        other = paste.other(f"for torch: {torch}", *paste.install_commands(context))
         text = f"Use the program's build for an older CUDA; or: {newer.text}"
-        return Fix(text=text, alternatives=(*other, *update), min_driver=newer.min_driver)
+        return Fix(text=text, alternatives=update, min_driver=newer.min_driver)
     return Fix(
         text=f"Install {torch}: it works with your driver, no driver update needed",
         commands=paste.install_commands(context),
         alternatives=(*paste.by_hand(context), *update),
         min_driver=floor,
     )
-
-
-def floor_for_the_other_host(context: RuleContext) -> Findings:
-    """A GPU was named, no driver: what driver this torch needs there."""
-    needed = cuda_needed(context.torch)
-    if context.other_host and needed and not context.driver.version:
-        least = context.catalog.driver_floor(needed, _family(context)) or _newest_of(context)[1]
-        fix = Fix(text="Check it with `--driver VERSION`", min_driver=least)
-        said = (shown(context, "gpus", f"CUDA {needed}"),)
-        yield finding(context, "driver-to-expect", said, fix=fix, least=least)
 
 
 NVML_LIBRARY_MISMATCH = 18
@@ -212,34 +181,22 @@ def nvml_mismatch(context: RuleContext) -> Findings:
     """The kernel module in memory and the driver's libraries on disk are of two versions."""
     machine, driver = context.snapshot, context.driver
     kernel, library = driver.version or driver.module_version, driver.library_version
-    # A table that nvidia-smi prints later in a text proves that its library fits by then.
-    printed = max(map(_line, _tables(context)), default=0)
-    said = tuple(e for e in events(context, "nvml-mismatch") if _line(e.source) > printed)
+    said = events(context, "nvml-mismatch")
     works = driver.nvml_code == 0
-    if kernel and library and parsed(kernel) != parsed(library) and not printed:
+    if kernel and library and parsed(kernel) != parsed(library):
         # No order: the versions in a text may be of different days.
         elsewhere = is_report(context) or context.other_host or machine.os.jetson
         # NVML that answers proves that its library fits, though of another release.
         if not works or (on(context, "linux") and not elsewhere):
             said += (shown(context, "driver.library_version", f"library {library}"),)
     if driver.nvml_code == NVML_LIBRARY_MISMATCH:
-        said += tuple(e for e in nvml_said(context) if not printed or _line(e.source) > printed)
+        said += nvml_said(context)
     if said and kernel:
         said += (shown(context, "driver.version", f"kernel module {kernel}"),)
     if said and not machine.os.wsl:
         # CUDA's own code says which library it is.
         works = works and not events(context, "nvml-mismatch")
         yield finding(context, "nvml-mismatch", said, weak=works or cuda_errors(context, 803, 804))
-
-
-def _tables(context: RuleContext) -> list[str]:
-    """Where nvidia-smi printed a driver's version in a text."""
-    told = readings(context, "driver.version") if is_report(context) else ()
-    return [one.source for one in told if one.source.startswith("nvidia-smi, line")]
-
-
-def _line(source: str | None) -> int:
-    return whole_number((source or "").rpartition(" ")[2]) or 0
 
 
 def gpu_init_failed(context: RuleContext) -> Findings:
@@ -278,7 +235,6 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
 RULES = (
     driver_not_loaded,
     driver_too_old,
-    floor_for_the_other_host,
     nvml_mismatch,
     gpu_init_failed,
     gpu_not_supported_by_driver,

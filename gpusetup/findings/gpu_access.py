@@ -18,8 +18,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.message_rules import finding, marked, shown
 from gpusetup.fixes import which
-from gpusetup.model.finding import Finding, Findings, Fix, Severity
-from gpusetup.model.frozen import replace
+from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.machine import DeviceNode, Gpu
 from gpusetup.model.shell import Lines, filled
 
@@ -76,44 +75,34 @@ def mig_misconfigured(context: RuleContext) -> Findings:
     said = tuple(e for e in said if sliced or "MIG-" in chosen or "shown" not in e.values)
     if chosen.count("MIG-") > 1:
         said += cuda_errors(context, INVALID_DEVICE)
-    if empty := [gpu for gpu in sliced if instances(gpu) == 0 and not said]:
-        create = "sudo nvidia-smi mig -i {gpu} -cgi 0 -C"
-        yield _mig(context, empty, "MIG is on, and there is no compute instance", create)
-    if waiting := [gpu for gpu in seen if gpu.mig_pending is not None]:
-        what = "the MIG mode changes after a reset, with nothing running on it, and has not yet"
-        reset = "sudo nvidia-smi --gpu-reset -i {gpus}"
-        yield replace(_mig(context, waiting, what, reset), severity=Severity.WARNING)
+    empty = [gpu for gpu in sliced if instances(gpu) == 0 and not said]
+    waiting = [gpu for gpu in seen if gpu.mig_pending is not None]
+    for held, what, command in ((empty, *EMPTY), (waiting, *WAITING)):
+        if held:
+            fix = Fix(text=NOTHING_RUNS, commands=_for_gpus(held, command), needs_root=True)
+            who, evidence = which.titled(context, held), marked(context, held, *MIG, "name")
+            weak, cause = held is waiting, "mig-misconfigured"
+            yield finding(context, cause, evidence, fix=fix, weak=weak, who=who, what=what)
     whole = any(not gpu.mig_enabled and gpu.visible is False for gpu in seen)
     count = sum(instances(gpu) or 0 for gpu in sliced)
     if said or (count + whole > 1 and count and not chosen.startswith("MIG-")):
+        weak = not (said or context.snapshot.cuda_api.init_code)
+        who, evidence = which.titled(context, sliced), (*said, *marked(context, sliced, *MIG))
         what = "MIG is on, and the process does not use exactly one MIG instance"
-        who = which.titled(context, sliced)
-        evidence = (*said, *marked(context, sliced, *MIG))
-        yield finding(
-            context,
-            "mig-misconfigured",
-            evidence,
-            weak=not (said or context.snapshot.cuda_api.init_code),
-            who=who,
-            what=what,
-        )
+        yield finding(context, "mig-misconfigured", evidence, weak=weak, who=who, what=what)
 
 
 MIG = ("mig_enabled", "mig_count", "mig_instances", "mig_pending")
+EMPTY = ("MIG is on, and there is no compute instance", "sudo nvidia-smi mig -i {gpus} -cgi 0 -C")
+WAITING = (
+    "the MIG mode changes after a reset, with nothing running on it, and has not yet",
+    "sudo nvidia-smi --gpu-reset -i {gpus}",
+)
+NOTHING_RUNS = "Type the command; if nothing may run on the GPU, end the programs first"
 
 
-def _mig(context: RuleContext, concerned: Sequence[Gpu], what: str, command: str) -> Finding:
-    text = "Type the command; if nothing may run on the GPU, end the programs first"
-    fix = Fix(text=text, commands=_for_each(concerned, command), needs_root=True)
-    who = which.titled(context, concerned)
-    evidence = marked(context, concerned, *MIG, "name")
-    return finding(context, "mig-misconfigured", evidence, fix=fix, who=who, what=what)
-
-
-def _for_each(concerned: Sequence[Gpu], command: str) -> Lines:
-    if "{gpus}" in command:
-        return (filled(command, gpus=which.selected(concerned) or "0"),)
-    return tuple(filled(command, gpu=one) for one in which.each(concerned) or ("0",))
+def _for_gpus(concerned: Sequence[Gpu], command: str) -> Lines:
+    return (filled(command, gpus=which.selected(concerned) or "0"),)
 
 
 def unhidden(context: RuleContext) -> list[Gpu]:
@@ -133,39 +122,29 @@ def instances(gpu: Gpu) -> int | None:
 
 def compute_mode(context: RuleContext) -> Findings:
     """A compute mode that keeps processes out; a vGPU profile without compute shows it too."""
-    modes: dict[str, list[Gpu]] = {}
-    for gpu in unhidden(context):
-        mode = (gpu.compute_mode or "").lower().partition("_")[0]
-        profile = vgpu_profile(gpu)
-        virtual = profile or (gpu.virtualization or "").lower() == "vgpu"
-        forbids = virtual and mode == "prohibited"
-        desktop = profile in ("A", "B") and gpu.visible is not False and asked_for_cuda(context)
-        modes.setdefault("virtual" if forbids or desktop else mode, []).append(gpu)
-    for mode, cause, severity in (
-        ("virtual", "vgpu-no-compute", None),
-        ("prohibited", "compute-mode-prohibited", None),
-        ("exclusive", "compute-mode-exclusive", Severity.WARNING),
+    for mode, cause in (
+        ("virtual", "vgpu-no-compute"),
+        ("prohibited", "compute-mode-prohibited"),
+        ("exclusive", "compute-mode-exclusive"),
     ):
-        if held := modes.get(mode):
-            default = _for_each(held, "sudo nvidia-smi -i {gpu} -c DEFAULT")
-            fix = Fix(
-                text=RECORDS[cause].text,
-                commands=() if cause == "vgpu-no-compute" else default,
-                needs_root=True,
-            )
+        if held := [gpu for gpu in unhidden(context) if _mode(gpu) == mode]:
+            default = _for_gpus(held, "sudo nvidia-smi -i {gpus} -c DEFAULT")
+            commands = () if mode == "virtual" else default
+            fix = Fix(text=RECORDS[cause].text, commands=commands, needs_root=True)
+            weak, who = mode == "exclusive", which.titled(context, held)
             evidence = marked(context, held, "name", "compute_mode")
-            who = which.titled(context, held)
-            yield finding(context, cause, evidence, severity=severity, fix=fix, who=who)
+            yield finding(context, cause, evidence, fix=fix, weak=weak, who=who)
 
 
-def vgpu_profile(gpu: Gpu) -> str | None:
-    """The letter of a vGPU profile in its name: Q and C have CUDA, A and B have none.
+def _mode(gpu: Gpu) -> str:
+    """Q and C profiles of a vGPU have CUDA, A and B have none.
 
-    >>> vgpu_profile(Gpu(name="GRID T4-8A")), vgpu_profile(Gpu(name="NVIDIA A100-SXM4-40GB"))
-    ('A', None)
+    >>> _mode(Gpu(name="GRID T4-8A")), _mode(Gpu(name="A40", compute_mode="Exclusive_Process"))
+    ('virtual', 'exclusive')
     """
-    found = re.search(r"-\d{1,3}([ABCQ])$", gpu.name.strip())
-    return found and found[1]
+    mode = (gpu.compute_mode or "").lower().partition("_")[0]
+    virtual = mode == "prohibited" and (gpu.virtualization or "").lower() == "vgpu"
+    return "virtual" if virtual or re.search(r"-\d{1,3}[AB]$", gpu.name.strip()) else mode
 
 
 def vgpu_unlicensed(context: RuleContext) -> Findings:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gpusetup.catalog.facts import nvlinks_of
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, on, one_of
 from gpusetup.findings.message_rules import (
     case_of,
+    finding,
     fix_of,
-    from_message,
     marked,
     of_gpus,
     shown,
 )
 from gpusetup.fixes import which
 from gpusetup.messages.recovery import recovery_action
-from gpusetup.model.finding import Finding, Findings, Severity
+from gpusetup.model.finding import Findings, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Events, Gpu
+from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.shell import Lines, filled, lines
 
 FAULTS = (
@@ -79,29 +79,45 @@ RESETS = {"gpu_reset", "drain_and_reset"}
 
 def device_faults(context: RuleContext) -> Findings:
     """A fault of the hardware, or a program's; what the driver recommends alone is one too."""
-    recommended = _recommended(context)
-    xids, found = events(context, "xid"), False
+    listed, found = gpus(context), False
+    recommended = {gpu.recovery_action: gpu for gpu in listed if gpu.recovery_action in ACTIONS}
+    advice = [
+        shown(context, "gpus", f"{gpu.name}: the driver recommends to {ACTIONS[action]}")
+        for action, gpu in recommended.items()
+        if action
+    ]
     for cause, numbers, fields in FAULTS:
-        said = [e for e in xids if e.values.get("number", "") in numbers.split()]
+        record = RECORDS[cause]
+        said = [e for e in events(context, "xid") if e.values.get("number", "") in numbers.split()]
         # A recommendation of the driver belongs to the fault before it, or is past.
-        said = [
-            e for e in said if e.values["number"] != FOLLOWS or not (found or _past(e, recommended))
-        ]
+        said = [e for e in said if e.values["number"] != FOLLOWS or not (found or _is_past(e))]
         # In WSL somebody's "fell off the bus" is no word of a kernel.
-        wsl = context.os.wsl
-        said += [
-            e for e in events(context, *RECORDS[cause].kinds) if not (wsl and e.values.get("said"))
-        ]
+        heard = events(context, *record.kinds)
+        said += [e for e in heard if not (context.os.wsl and e.values.get("said"))]
         said += cuda_errors(context, UNCORRECTABLE) if cause == "ecc-error" else ()
-        bad = [gpu for gpu in gpus(context) if any(_marks(gpu, name) for name in fields)]
-        if said or (bad and not (found and cause == "hardware-fault")):
-            found = True
-            evidence = (*said, *marked(context, bad, *fields), *recommended.values())
-            yield _fault(context, cause, evidence, concerned_gpus(context, bad, said), recommended)
+        bad = [gpu for gpu in listed if any(_marks(gpu, name) for name in fields)]
+        if not said and (not bad or (found and cause == "hardware-fault")):
+            continue
+        found = True
+        evidence = (*said, *marked(context, bad, *fields), *advice)
+        concerned = concerned_gpus(context, bad, said)
+        fix = replace(
+            fix_of(context, record, evidence), text=case_of(context, record, evidence)[0].text
+        )
+        by_reset = cause == "hardware-fault" and recommended and recommended.keys() <= RESETS
+        if by_reset or cause in ("ecc-error", "gpu-hang"):
+            fix = replace(fix, commands=_reset(context, concerned))
+        xids = [
+            f"{e.kind.replace('xid', 'Xid')} {n}" for e in said if (n := e.values.get("number"))
+        ]
+        who = which.titled(context, concerned) if concerned or len(listed) < 2 else "The GPU"
+        what = one_of(tuple(xids)) or "the driver recommends a reset"
+        have = which.have(concerned)
+        yield finding(context, cause, evidence, fix=fix, who=who, have=have, what=what)
 
 
-def _past(event: Event, recommended: Mapping[str, Event]) -> bool:
-    return "recovery" in event.values and not recommended
+def _is_past(said: Event) -> bool:
+    return recovery_action(said.values.get("recovery", "Reset")) is None
 
 
 def _marks(gpu: Gpu, field: str) -> bool:
@@ -109,47 +125,6 @@ def _marks(gpu: Gpu, field: str) -> bool:
     if field == "recovery_action":
         return value in ACTIONS
     return bool(value) and (field != "retired_pages" or value >= RETIRED_PAGES_MOST)
-
-
-def _recommended(context: RuleContext) -> dict[str, Event]:
-    """What the driver recommends: NVML's answer, else the kernel's last word."""
-    told = [(gpu.recovery_action, gpu.name) for gpu in gpus(context) if gpu.recovery_action]
-    by_kernel = [
-        (recovery_action(event.values.get("recovery")), event.text or "the kernel")
-        for event in events(context, "xid")
-    ]
-    return {
-        action: shown(context, "gpus", f"{of}: the driver recommends to {ACTIONS[action]}")
-        for action, of in told or by_kernel
-        if action in ACTIONS
-    }
-
-
-def _fault(
-    context: RuleContext,
-    cause: str,
-    said: Events,
-    concerned: Sequence[Gpu],
-    recommended: Mapping[str, Event],
-) -> Finding:
-    numbers = [f"{e.kind.replace('xid', 'Xid')} {n}" for e in said if (n := e.values.get("number"))]
-    named = concerned or len(gpus(context)) < 2
-    record = RECORDS[cause]
-    message, _ = case_of(context, record, said)
-    fix = replace(fix_of(context, record, said), text=message.text)
-    by_reset = cause == "hardware-fault" and recommended and recommended.keys() <= RESETS
-    if by_reset or cause in ("ecc-error", "gpu-hang"):
-        fix = replace(fix, commands=_reset(context, concerned))
-    return from_message(
-        context,
-        cause,
-        message,
-        said,
-        fix=fix,
-        who=which.titled(context, concerned) if named else "The GPU",
-        have=which.have(concerned),
-        what=one_of(tuple(numbers)) or "the driver recommends a reset",
-    )
 
 
 def concerned_gpus(

@@ -69,13 +69,12 @@ def triton(context: RuleContext) -> Findings:
 def interpreter(context: RuleContext) -> Findings:
     """Whether any torch can be installed: into this Python, on this system, with this libc."""
     os, python, torch = context.os, context.snapshot.python, context.torch
-    named = context.snapshot.packages or ()
-    # A torch that answered, or that an installer lists, is 64-bit, and so is its Python.
-    answered = torch.cuda_available is not None or any(one.name == "torch" for one in named)
-    if python.bits == 32 and not (is_report(context) and answered):
-        path = paste.python(context)
-        yield seen(context, "python-32bit", "python.bits", f"{path}: 32 bits")
     if python.bits == 32:
+        # A torch that answered, or that an installer lists, is 64-bit, and so is its Python.
+        answered = torch.cuda_available is not None or package(context, "torch")
+        if not (is_report(context) and answered):
+            path = paste.python(context)
+            yield seen(context, "python-32bit", "python.bits", f"{path}: 32 bits")
         return
     musl = events(context, "musl-libc")
     if not musl and is_report(context) and (torch.version or context.snapshot.events):
@@ -83,12 +82,13 @@ def interpreter(context: RuleContext) -> Findings:
     here = [r for r in context.catalog.builds if (r.os, r.machine) == (os.family, os.machine)]
     libc, tag = os.libc or "", python_tag(context.snapshot)
     least = min((row.glibc for row in here if row.glibc), key=parsed, default="0")
-    if musl or libc.startswith("musl"):
-        text, what = (musl[0].text if musl else libc) or "musl", "this system: a musl libc"
-        yield seen(context, "no-wheel-for-platform", "os.libc", text, what=what, asked="torch")
-    elif os.family and os.machine and not here:
-        what = f"{os.family} on {os.machine}"
-        yield seen(context, "no-wheel-for-platform", "os.machine", what, what=what, asked="torch")
+    text = what = f"{os.family} on {os.machine}"
+    by_libc = musl or libc.startswith("musl")
+    if by_libc:
+        text, what = libc, "this system: a musl libc"
+    if by_libc or (os.family and os.machine and not here):
+        said = musl or (shown(context, "os.libc", text),)
+        yield finding(context, "no-wheel-for-platform", said, what=what, asked="torch")
     elif here and tag and not any(tag in row.pythons for row in here):
         yield seen(context, "python-no-wheel", "python.version", f"Python {tag}", asked="torch")
     if libc.startswith("glibc ") and parsed(libc.removeprefix("glibc ")) < parsed(least):

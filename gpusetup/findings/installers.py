@@ -8,17 +8,14 @@ from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.wheels import good_python, no_platform_way
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.plausible import is_a_version
 from gpusetup.findings.message_rules import finding
 from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.finding import Finding, Findings, Fix
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
-from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.resolution import FAMILY, TorchBuild
 from gpusetup.model.versions import parsed
-from gpusetup.readings.packages import FAMILY, normalised
-from gpusetup.resolver.situation import python_tag
+from gpusetup.readings.packages import normalised
 
 KINDS = (
     *("python-no-wheel", "no-wheel-for-platform", "wrong-index", "conda-not-found"),
@@ -88,20 +85,14 @@ def _other_python(context: RuleContext, asked: str) -> Fix:
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
     rows = _here(context, version) if version else []
     tags = {tag for row in rows for tag in row.pythons if not tag.endswith("t")}
-    own, last = python_tag(context.snapshot), version and context.catalog.last_python(version)
-    # The installer runs in a Python of another kind: 32 bits, ARM, PyPy, musl.
-    python = own if own in tags else max(tags, key=parsed, default=last or good_python(context))
-    way = paste.with_python(
+    last = version and context.catalog.last_python(version)
+    python = max(tags, key=parsed, default=last or good_python(context))
+    return paste.with_python(
         context,
         python,
         f"Make an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
         "for this one",
     )
-    if not version or not is_a_version(version):
-        return way
-    folder = paste.fresh(context, python)
-    by = paste.command(context, "gpusetup", "install", "--venv", folder, "--torch", version)
-    return replace(way, commands=(way.commands[0], by))
 
 
 def _torch_of(context: RuleContext, name: str, version: str | None) -> str | None:
@@ -137,9 +128,7 @@ def _why(context: RuleContext, event: Event, asked: str) -> str:
         return "package-not-found" if re.fullmatch(EXPORTED, asked) else cause
     if event.kind == "wheel-not-supported":
         word = {"linux": "linux", "windows": "win", "macos": "macosx"}.get(os.family or "", "")
-        other = {"x86_64": "aarch64", "aarch64": "x86_64"}.get(os.machine or "", "?")
-        fits = word in asked and other not in asked
-        return "python-no-wheel" if fits else "no-wheel-for-platform"
+        return "python-no-wheel" if word in asked else "no-wheel-for-platform"
     asks = event.kind == "no-matching-distribution"
     ours = name in FAMILY if asks else name.startswith(OURS)
     if not ours and (name or asks) and not event.values.get("said"):
@@ -148,17 +137,15 @@ def _why(context: RuleContext, event: Event, asked: str) -> str:
     here = _here(context, torch, where)
     if not asks:
         # Releases of one pin may lack the Python, others the system: another Python helps first.
-        helps = event.kind == "python-no-wheel" or events(context, "python-no-wheel")
+        helps = events(context, "python-no-wheel")
         return "python-no-wheel" if helps else "no-wheel-for-platform"
     no_such = (where or "").startswith("cu") and where not in context.catalog.backends
     if no_such or ".dev" in (version or ""):  # nightlies are deleted
         return "wrong-index"
     listed = re.split(r"[,\s]+", event.values.get("versions", ""))
     offered = sorted(parsed(one.partition("+")[0]) for one in listed if one[:1].isdigit())
-    number = parsed(version or "0")
-    last_on_intel = (
-        os.family == "macos" and offered[-1:] == [parsed("2.2.2")] and number > offered[-1]
-    )
+    number, intel = parsed(version or "0"), os.family == "macos" and parsed("2.2.2")
+    last_on_intel = offered[-1:] == [intel] and number > offered[-1]
     if last_on_intel or (_rows(context, torch, where) and not here):
         return "no-wheel-for-platform"
     # A release inside the range of those offered was never made with that label or number; files of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from gpusetup.catalog.jetpack import (
@@ -17,7 +16,6 @@ from gpusetup.causes.extensions import capabilities, extension_of, kernel_messag
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
-    cuda_errors,
     cuda_needed,
     event_evidence,
     events,
@@ -72,11 +70,7 @@ OF_THE_HOST = Fix(
 def _is_for_others(context: RuleContext) -> bool:
     """A CUDA build whose kernels are not the board's, or whose CUDA its JetPack does not serve."""
     torch, jetpack = context.torch, jetpack_of(board_of(context.snapshot))
-    raised = (*events(context, "no-kernel-image"), *cuda_errors(context, 209))
     needed, serves = cuda_needed(torch), context.driver.cuda or (jetpack and jetpack.cuda)
-    # No order: a text that names a JetPack and lacks kernels need not show which torch it has.
-    if raised and (needed or not raised[0].values):
-        return True
     newer = needed and serves and release(needed)[0] > release(serves)[0]
     known = [gpu for gpu in gpus(context) if gpu.compute_capability] if torch.kernels else []
     foreign = needed and known and all(serving(context, gpu) is None for gpu in known)
@@ -119,10 +113,8 @@ def _capabilities(kernels: Iterable[str]) -> list[Capability]:
 
 def _said_older(context: RuleContext, said: Event) -> bool:
     """Which side the GPU stands on: by its capability and the kernels, else as the words say."""
-    listed = said.values.get("kernels", "").split()
-    known = _capabilities((*listed, *(context.torch.kernels or ())))
-    stated = re.fullmatch(r"\d+\.\d", said.values.get("capability", ""))
-    own = [Capability.parse(stated[0])] if stated else capabilities(context)
+    listed = (*said.values.get("kernels", "").split(), *(context.torch.kernels or ()))
+    known, own = _capabilities(listed), capabilities(context)
     if known and own:
         return min(own) < max(known)
     return said.values.get("side", "").startswith("old")
@@ -142,29 +134,23 @@ def no_kernel_image(context: RuleContext) -> Findings:
     )
     if not said or lacks or events(context, "gpu-not-in-wheel"):
         return  # torch lacks it: the other rule says so
-    module, known = extension_of(context, said), capabilities(context)
+    module, known = extension_of(said), capabilities(context)
     cause = "extension-arch-mismatch" if module or (kernels and known) else _by_age(context, known)
     gpu = which.names(context) if known else "this GPU"
     who = module or named(context) if cause == "arch-too-new-for-wheel" else module
-    seen = (*said, *events(context, "extension-arch"), *_seen(context))
+    seen = (*said, *_seen(context))
     yield finding(context, cause, seen, who=who or "an extension", gpu=gpu)
 
 
 def _by_age(context: RuleContext, known: list[Capability]) -> str:
     """Where the wheel's kernels are not known, the GPU's age says which way it fails."""
-    torch = context.torch
-    version = parsed(torch.version or "99")
+    version = parsed(context.torch.version or "99")
     oldest, newest = Capability(7, 5), Capability(9, 0)  # what every wheel of the last years holds
     for row in context.catalog.older_kernels[::-1]:
         if version < parsed(row.before):
             oldest, newest = row.oldest, row.newest
-    # Before 1.13 a release's default wheels were for CUDA 10.2, which ends with Turing.
-    cuda, ten = cuda_needed(torch), Capability(7, 5)
-    default = version < parsed("1.13")
-    if not known or (default and cuda is None and newest >= max(known) > ten):
+    if not known:
         return "no-kernel-image"
-    if default and parsed(cuda or "99") < parsed("11"):
-        newest = ten
     if max(known) > newest:
         return "arch-too-new-for-wheel"
     return "arch-too-old-for-wheel" if min(known) < oldest else "extension-arch-mismatch"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from gpusetup.causes.record import RECORDS, Message
 from gpusetup.evidence.context import RuleContext, event_evidence, gpus, on, source_of
@@ -36,48 +37,34 @@ def has(event: Event, patterns: Mapping[str, str]) -> bool:
     )
 
 
-def from_message(
-    context: RuleContext,
-    cause: str,
-    message: Message,
-    messages: Events,
-    *,
-    fix: Fix | None = None,
-    severity: Severity | None = None,
-    weak: object = False,
-    **values: str,
-) -> Finding:
-    """The finding of a message, written with the values of the events that have it; where the
-    message lacks a text, the record's is said."""
-    record = RECORDS[cause]
-    title = title_of(context, message, messages, values)
-    if not message.text:
-        message = replace(message, text=record.text)
-    found = record.found(
-        title or record.name,
-        detail=message.means,
-        evidence=event_evidence(messages),
-        fix=fix or fix_of(context, message, messages),
-    )
-    return replace(
-        found, severity=severity or (Severity.WARNING if weak else message.only) or record.severity
-    )
-
-
 def finding(
     context: RuleContext,
     cause: str,
     said: Iterable[Event],
+    /,
     *,
+    message: Message | None = None,
     fix: Fix | None = None,
     severity: Severity | None = None,
     weak: object = False,
     **values: str,
 ) -> Finding:
-    """The finding of a record, by what was said and what the machine shows."""
-    message, met = case_of(context, RECORDS[cause], tuple(said))
-    return from_message(
-        context, cause, message, met, fix=fix, severity=severity, weak=weak, **values
+    """The finding of a record, by what was said and what the machine shows; where the message lacks
+    a text, the record's is said."""
+    record = RECORDS[cause]
+    told = {name: value for name, value in values.items() if value}
+    known = tuple(replace(one, values={**told, **one.values}) for one in said)
+    message, met = case_of(context, message or record, known)
+    if not message.text:
+        message = replace(message, text=record.text)
+    found = record.found(
+        title_of(context, message, met) or record.name,
+        detail=message.means,
+        evidence=event_evidence(met),
+        fix=fix or fix_of(context, message, met),
+    )
+    return replace(
+        found, severity=severity or (Severity.WARNING if weak else message.only) or record.severity
     )
 
 
@@ -93,48 +80,26 @@ def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> Even
 
 
 def of_gpus(
-    context: RuleContext,
-    cause: str,
-    concerned: Sequence[Gpu],
-    *fields: str,
-    severity: Severity | None = None,
-    weak: object = False,
+    context: RuleContext, cause: str, concerned: Sequence[Gpu], *fields: str, **how: Any
 ) -> Finding:
     """The finding of what the machine shows of some of its GPUs."""
     who, said = which.titled(context, concerned), marked(context, concerned, *fields)
-    have = which.have(concerned)
-    return finding(context, cause, said, severity=severity, weak=weak, who=who, have=have, gpus=who)
+    return finding(context, cause, said, who=who, have=which.have(concerned), gpus=who, **how)
 
 
-def seen(
-    context: RuleContext,
-    cause: str,
-    subject: str,
-    text: str,
-    *,
-    severity: Severity | None = None,
-    weak: object = False,
-    **values: str,
-) -> Finding:
+def seen(context: RuleContext, cause: str, subject: str, text: str, **how: Any) -> Finding:
     """The finding of one thing that the machine shows."""
-    return finding(
-        context, cause, (shown(context, subject, text, **values),), severity=severity, weak=weak
-    )
+    return finding(context, cause, (shown(context, subject, text),), **how)
 
 
-def title_of(
-    context: RuleContext,
-    message: Message,
-    messages: Events,
-    values: Mapping[str, str] | None = None,
-) -> str:
+def title_of(context: RuleContext, message: Message, messages: Events) -> str:
     """The title with the values of the first event that has them all."""
     machine = {
         "torch": context.torch.version,
         "driver": context.driver.version,
         "gpus": which.names(context) if gpus(context) else None,
     }
-    known = {name: value for name, value in (machine | {**(values or {})}).items() if value}
+    known = {name: value for name, value in machine.items() if value}
     for event in messages:
         try:
             return " ".join(message.title.format_map({**known, **event.values}).split())
@@ -161,8 +126,7 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
         commands = typed(message.commands)
     return Fix(
         text=message.text,
-        commands=(*commands, *typed(message.then)),
-        alternatives=paste.other(message.other_title, *typed(message.other)),
+        commands=commands,
         looks=paste.look(message.see, *typed(message.look)),
         needs_root=message.needs_root or any("sudo " in line for line in commands),
         needs_reboot=message.needs_reboot or "sudo reboot" in commands,

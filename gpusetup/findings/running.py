@@ -13,7 +13,7 @@ from gpusetup.evidence.context import (
     gpus,
     whole_number,
 )
-from gpusetup.findings.message_rules import finding, from_message
+from gpusetup.findings.message_rules import finding
 from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events
@@ -71,10 +71,10 @@ def nccl_error(context: RuleContext) -> Findings:
     """NCCL failed, and the text does not say over what."""
     unreached = events(context, "nccl-connect-failed")
     if unreached and not events(context, *ENDS_A_RANK):
-        yield from_message(context, "nccl-no-socket-interface", UNREACHED, unreached)
+        yield finding(context, "nccl-no-socket-interface", unreached, message=UNREACHED)
     hangs = events(context, "nccl-hangs")
     if hangs and not events(context, *TELLS_WHY):
-        yield from_message(context, "nccl-p2p-failure", HANGS, hangs)
+        yield finding(context, "nccl-p2p-failure", hangs, message=HANGS)
 
 
 TELLS_WHY = ("nccl-p2p-failure", "nccl-timeout", "nccl-connect-failed", "cuda-error", "xid")
@@ -118,7 +118,7 @@ def library_missing(context: RuleContext) -> Findings:
     if not driver_answers(context):
         stops += events(context, "no-nvidia-driver")
     if heard and not stops:
-        yield from_message(context, "cuda-lib-missing", OF_A_PROGRAM, heard)
+        yield finding(context, "cuda-lib-missing", heard, message=OF_A_PROGRAM)
 
 
 UNSAID = {"library": "A CUDA library"}

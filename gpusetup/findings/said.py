@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpusetup.causes.table import CAUSES
 from gpusetup.evidence.context import RuleContext, cuda_errors, events
-from gpusetup.findings.message_rules import case_of, from_message, has
+from gpusetup.findings.message_rules import finding, has
 from gpusetup.model.finding import Findings
 
 
@@ -20,7 +20,7 @@ def said(context: RuleContext) -> Findings:
         heard = (*events(context, *cause.kinds), *cuda_errors(context, *cause.codes))
         messages = tuple(e for e in heard if not cause.but or not has(e, cause.but))
         if messages and all(holds(context) for holds in cause.where):
-            yield from_message(context, cause.id, *case_of(context, cause, messages))
+            yield finding(context, cause.id, messages)
 
 
 RULES = (said,)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.record import Message
-from gpusetup.causes.torch import HALVES_DO_NOT_FIT, RAISE, conda_and_pip
+from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
@@ -11,16 +10,14 @@ from gpusetup.evidence.context import (
     gpus,
     has_nvidia,
     is_report,
-    on,
     packages,
     says_nothing_else,
     value_evidence,
 )
 from gpusetup.evidence.places import is_beside_torch
-from gpusetup.findings.message_rules import finding, from_message, seen, shown
+from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import paste, which
 from gpusetup.model.finding import Evidence, Findings, Severity
-from gpusetup.model.machine import Event
 from gpusetup.model.versions import parsed
 
 
@@ -91,10 +88,7 @@ def torch_outside_target(context: RuleContext) -> Findings:
 def torch_cpu_build(context: RuleContext) -> Findings:
     """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
     torch = context.torch
-    # An installer that took a CUDA build away and put a build without CUDA in its place.
-    uninstalled = events(context, "torch-uninstalled") if not torch.cuda_available else ()
-    replaced = [e for e in uninstalled if "taken" not in e.values and _is_plain(context, e)]
-    said = (*events(context, "torch-not-compiled-with-cuda"), *replaced)
+    said = events(context, "torch-not-compiled-with-cuda")
     # No order: where no source tells the GPU, only a text about CUDA makes one likely.
     asked = said or asked_for_cuda(context) or says_nothing_else(context)
     about_it = is_report(context) and asked
@@ -115,11 +109,6 @@ def named(context: RuleContext) -> str:
     return f"torch {context.torch.version or ''}".strip()
 
 
-def _is_plain(context: RuleContext, event: Event) -> bool:
-    plain = on(context, "windows") and "+" not in (context.torch.version or "+")
-    return plain or "cpu" in (context.torch.backend, event.values.get("backend"))
-
-
 def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
     text = f"{named(context)}, backend {context.torch.backend or 'unknown'}"
     return (value_evidence(context, "torch.version", text),)
@@ -134,15 +123,6 @@ def foreign_wheel(context: RuleContext) -> Findings:
         yield finding(context, cause, said, who=named(context))
 
 
-SEES_ONE_ELSEWHERE = Message(
-    title="A program finds no GPU, though torch sees one elsewhere",
-    text="Ask in both places which Python and which torch answer; where they are the same, the "
-    "program, or what starts it, sets CUDA_VISIBLE_DEVICES: let it name a GPU that is there",
-    look=(RAISE,),
-    see="make torch print the reason",
-)
-
-
 def torch_sees_no_gpu(context: RuleContext) -> Findings:
     """torch itself, or a program above it, says that CUDA is not available."""
     torch = context.torch
@@ -153,16 +133,7 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
         said = (shown(context, "torch.cuda_available", "torch.cuda.is_available(): False"),)
     if not said or has_nvidia(context) is False:
         return
-    asked = all(event.values.get("asked") for event in said)
-    # No order: that a program chooses its devices is a guess until an exception says it.
-    hides = "CUDA_VISIBLE_DEVICES" in context.snapshot.environment or any(
-        "error: " in (event.text or "").lower() for event in said
-    )
-    if torch.cuda_available:
-        cause = "cuda-visible-devices-hidden" if hides and not asked else "torch-sees-no-gpu"
-        yield from_message(context, cause, SEES_ONE_ELSEWHERE, said)
-    else:
-        yield finding(context, "torch-sees-no-gpu", said)
+    yield finding(context, "torch-sees-no-gpu", said)
 
 
 RULES = (

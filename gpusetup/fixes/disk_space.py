@@ -23,13 +23,10 @@ def short_disks(context: RuleContext) -> tuple[Disk, ...]:
     return tuple(disk for disk in known if (disk.free_bytes or 0) < needed(disk))
 
 
-def making_room(context: RuleContext, short: tuple[Disk, ...]) -> Lines:
-    """The commands that free what is short: the caches of installers."""
-    subjects = {disk.subject for disk in short}
-    uv = "uv" in (context.installer, context.snapshot.failing.program)
-    by_uv = subjects & {"uv-cache", "site-packages"} or (uv and not subjects)
-    by_pip = subjects & {"pip-cache", "site-packages"} or not (subjects or by_uv)
-    room = [paste.command(context, "uv", "cache", "clean")] if by_uv else []
-    if by_pip and context.snapshot.python.has_pip is not False:
-        room.append(paste.command(context, paste.python(context), "-m", "pip", "cache", "purge"))
-    return tuple(room)
+def making_room(context: RuleContext) -> Lines:
+    """The command that frees the installer's cache."""
+    if "uv" in (context.installer, context.snapshot.failing.program):
+        return (paste.command(context, "uv", "cache", "clean"),)
+    if context.snapshot.python.has_pip is False:
+        return ()
+    return (paste.command(context, paste.python(context), "-m", "pip", "cache", "purge"),)

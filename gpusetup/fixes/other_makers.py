@@ -11,8 +11,7 @@ from gpusetup.accelerators.makers import maker_of
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
-from gpusetup.model.shell import Line
-from gpusetup.model.versions import parsed
+from gpusetup.model.shell import Line, filled, lines
 
 
 def _from(context: RuleContext, index: str) -> Line:
@@ -30,46 +29,37 @@ ARC = r"\bArc\b|(?:A[357]|B5)\d0"
 
 
 def amd(context: RuleContext) -> Fix:
-    """By what failed: the nodes' groups, a kernel for this gfx, the driver; else by the GPU."""
-    windows = on(context, "windows")
-    why = {event.values.get("why") for event in events(context, "no-hip-gpus")}
-    gfx, kernels = named_gfx(context), ", ".join(BUILT_FOR)
+    """By what failed: a kernel for this gfx, the driver; else by the GPU."""
     lacking = events(context, "hip-kernel-missing")
-    # Whether the torch of a text is ROCm's: by its version, or by a message of HIP.
-    has_rocm = maker_of(context.torch.backend) == "amd" or why or lacking
-    shown = paste.posix(context, "ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx")
-    title = "check ROCm's device nodes and its list of GPUs"
-    looks = () if context.os.wsl else paste.look(title, *shown)
-    if "groups" in why and not windows:
-        return Fix(
-            text="Give your user access to AMD's device nodes (/dev/kfd, /dev/dri/render*), then "
-            "log out and in again; a container needs both (`--device /dev/kfd --device /dev/dri`)",
-            commands=paste.posix(context, 'sudo usermod -aG render,video "$USER"'),
-            needs_root=True,
-        )
+    boards = (*lacking, *events(context, "foreign-gpu"))
+    names = [event.values.get("gfx") or event.values.get("name", "") for event in boards]
+    names += [gpu.name for gpu in context.snapshot.gpus or ()]
+    gfx, kernels = next(filter(None, map(gfx_of, names)), None), ", ".join(BUILT_FOR)
+    windows = on(context, "windows") or context.os.wsl
+    shown = () if windows else lines("ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx")
+    looks = paste.look("check ROCm's device nodes and its list of GPUs", *shown)
     if gfx not in BUILT_FOR and (lacking or gfx):
         named, version = RELATIVES.get(gfx or "", ("", ""))
-        override = paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", version) if named else None
         relative = f"let it run those of its near relative {named}, or " if named else ""
+        override = filled("export HSA_OVERRIDE_GFX_VERSION={version}", version=version)
         return Fix(
             text=f"torch's ROCm builds have kernels for {kernels} and none for "
             f"{gfx or 'this GPU'}: {relative}take a build that AMD or the distribution makes for "
             "it; otherwise the CPU build works. If the processor's own graphics come first in the "
             "list, set HIP_VISIBLE_DEVICES to the card's number",
-            commands=(override,) if override and on(context, "linux") else (),
+            commands=(override,) if named and on(context, "linux") else (),
             looks=looks,
         )
-    if has_rocm and not lacking:
+    # Whether the torch of a text is ROCm's: by its version, or by a message of HIP.
+    if not lacking and (maker_of(context.torch.backend) == "amd" or events(context, "no-hip-gpus")):
         of_linux = f" (in Linux amdgpu, /dev/kfd, the groups render and video), a GPU of {kernels}"
-        there = of_linux
-        if windows or context.os.wsl:
-            there = " in Windows (for WSL the one for WSL)"
+        there = " in Windows (for WSL the one for WSL)" if windows else of_linux
         return Fix(
             text=f"The ROCm build is there and needs AMD's newest driver{there}; "
             "HIP_VISIBLE_DEVICES must not hide it",
             looks=looks,
         )
-    if gfx and not windows:
+    if gfx and not on(context, "windows"):
         return Fix(
             text=f"Install torch's ROCm build, which has kernels for {gfx}",
             commands=(_from(context, str(AMD.index)),),
@@ -78,15 +68,6 @@ def amd(context: RuleContext) -> Fix:
         text="Install AMD's ROCm build of torch, if AMD publishes one for this GPU and system "
         f"(torch's, on Linux, has kernels for {kernels}); otherwise the CPU build works"
     )
-
-
-def named_gfx(context: RuleContext) -> str | None:
-    """The target that a text names: where a kernel is missing, else by the board."""
-    missing = (e.values.get("gfx") for e in events(context, "hip-kernel-missing"))
-    boards = (e.values.get("name") for e in events(context, "foreign-gpu"))
-    listed = (gpu.name for gpu in context.snapshot.gpus or ())
-    names = (name for name in (*missing, *boards, *listed) if name)
-    return next((gfx for name in names if (gfx := gfx_of(name))), None)
 
 
 # --- Intel --------------------------------------------------------------------------------------
@@ -101,16 +82,14 @@ def intel(context: RuleContext) -> Fix:
             'runtime packages too, and the group `render`); torch then finds the device "xpu"',
             needs_root=True,
         )
-    is_there = maker_of(context.torch.backend) == "intel"
-    lacks = why or (events(context, "torch-not-compiled-with-cuda") and not is_there)
-    text = (
-        'With its XPU build torch uses the GPU as device "xpu"; code that names "cuda" must name it'
-    )
-    if why:
-        text = "Install torch's XPU build: the installed one was built without it"
+    lacks = why or events(context, "torch-not-compiled-with-cuda")
+    install = lacks and maker_of(context.torch.backend) != "intel"
     return Fix(
-        text=text,
-        commands=(_from(context, str(INTEL.index)),) if lacks else (),
+        text="Install torch's XPU build: the installed one was built without it"
+        if why
+        else 'With its XPU build torch uses the GPU as device "xpu"; code that names "cuda" must '
+        "name it",
+        commands=(_from(context, str(INTEL.index)),) if install else (),
     )
 
 
@@ -119,22 +98,18 @@ def intel(context: RuleContext) -> Fix:
 
 def apple(context: RuleContext) -> Fix:
     """What a program that is on mps already lacks there; else the device's name."""
-    torch = context.torch
     if lacks := events(context, "mps-lacks"):
         said = " ".join(event.text or "" for event in lacks)
         text = next((way for words, way in ON_MPS if re.search(words, said)), None)
         fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)
         return Fix(text=text or LACKS, commands=() if text else fallback)
-    old = torch.version and parsed(torch.version) < parsed("1.12")
     # No order: a text in which torch speaks has one; on a machine it was looked for.
-    missing = old or events(context, "torch-missing") or torch.installed is False
-    newer = ("--upgrade",) if old else ()
+    missing = events(context, "torch-missing") or context.torch.installed is False
+    install = paste.pip(context, "install", "torch", "torchvision")
     return Fix(
         text='From 1.12 on the ordinary wheel uses an Apple GPU as device "mps"; code that asks '
         'for "cuda" must ask for "mps" or "cpu"',
-        commands=(paste.pip(context, "install", *newer, "torch", "torchvision"),)
-        if missing
-        else (),
+        commands=(install,) if missing else (),
     )
 
 

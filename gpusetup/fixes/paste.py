@@ -16,7 +16,7 @@ from gpusetup.model import shell
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.resolution import Request, TorchBuild
 from gpusetup.model.shell import Line, Lines, lines, shell_line
-from gpusetup.resolver.companions import left_in_words, pinned_in_words
+from gpusetup.resolver.companions import beside_in_words
 from gpusetup.resolver.offer import in_new_environment, new_folder
 
 
@@ -236,8 +236,7 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     text = [f"{why}Install torch {build.torch} from {where}: {how}"]
     if context.decision and context.decision.moves and not target_refuses(context):
         # What of the target moves with the torch to come, and what cannot.
-        text += pinned_in_words(context.snapshot, build)
-        text += left_in_words(context.snapshot, build, context.catalog)
+        text += beside_in_words(context.snapshot, build, context.catalog)
     commands, others = install_commands(context), by_hand(context)
     return Fix(text=". ".join(text), commands=commands, alternatives=others)
 

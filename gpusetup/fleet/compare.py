@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 from gpusetup.fleet.facts import severity_of
@@ -21,15 +21,11 @@ class Difference(Frozen):
     severity: Severity
 
 
-class Side(Frozen):
-    name: str
-    taken_at: str | None
-
-
 class CompareAnswer(Frozen):
     schema: Literal["gpusetup.compare/1"] = "gpusetup.compare/1"
-    first: Side
-    second: Side
+    first: str
+    second: str
+    """What the records are called."""
     only_first: tuple[NodeFinding, ...]
     """Findings that only the first has."""
     only_second: tuple[NodeFinding, ...]
@@ -56,17 +52,16 @@ def compared(first: Node, second: Node) -> CompareAnswer:
         if first.facts.get(name) != second.facts.get(name)
     ]
     return CompareAnswer(
-        first=Side(name=first.name, taken_at=first.taken_at),
-        second=Side(name=second.name, taken_at=second.taken_at),
+        first=first.name,
+        second=second.name,
         only_first=_without(first.findings, second.findings),
         only_second=_without(second.findings, first.findings),
         differences=tuple(sorted(rows, key=lambda one: (-GRAVITY[one.severity], one.field))),
     )
 
 
-def _without(findings: Sequence[NodeFinding], others: Sequence[NodeFinding]) -> Findings:
+def _without(
+    findings: Iterable[NodeFinding], others: Iterable[NodeFinding]
+) -> tuple[NodeFinding, ...]:
     known = {one.id for one in others}
     return tuple(one for one in findings if one.id not in known)
-
-
-Findings = tuple[NodeFinding, ...]

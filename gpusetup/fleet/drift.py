@@ -7,26 +7,15 @@ from collections.abc import Iterable, Mapping
 
 from gpusetup.fleet.facts import severity_of, value_of
 from gpusetup.fleet.nodes import Drift, Node
-from gpusetup.model.frozen import Frozen
 
 LEAST_NODES = 3
 """So many must tell a fact before most of them can be right."""
-FEW_VALUES = 5
-"""A fact without a majority is worth a line if it has no more values than this."""
 Kind = tuple[str, ...]
 """What makes machines comparable: the models of their GPUs."""
 
 
-class Mixed(Frozen):
-    """A field of which no value has a majority."""
-
-    field: str
-    values: Mapping[str, int]
-    """Value -> number of nodes."""
-
-
-def drifts(nodes: Iterable[Node]) -> tuple[dict[str, list[Drift]], tuple[Mixed, ...]]:
-    """Each node's differences from most nodes of its kind, and the fields without a majority."""
+def drifts(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
+    """Each node's differences from most nodes of its kind."""
     by_kind: dict[Kind, list[Node]] = defaultdict(list)
     for node in nodes:
         if node.facts:
@@ -35,14 +24,11 @@ def drifts(nodes: Iterable[Node]) -> tuple[dict[str, list[Drift]], tuple[Mixed, 
     for kind, like in compared_with({kind: len(alike) for kind, alike in by_kind.items()}).items():
         compared[like] += by_kind[kind]
     found: dict[str, list[Drift]] = defaultdict(list)
-    mixed: list[Mixed] = []
     for kind, those in compared.items():
         for name in sorted({name for node in by_kind[kind] for name in node.facts}):
             told = (value_of(name, node.facts) for node in by_kind[kind])
             counts = Counter(value for value in told if value is not None)
             most, total = majority_of(counts), counts.total()
-            if most is None and 1 < len(counts) <= FEW_VALUES and total >= LEAST_NODES:
-                mixed.append(Mixed(field=name, values=dict(counts.most_common())))
             for node in those:
                 value = value_of(name, node.facts)
                 if most and value and value != most:
@@ -55,7 +41,7 @@ def drifts(nodes: Iterable[Node]) -> tuple[dict[str, list[Drift]], tuple[Mixed, 
                         of=total,
                     )
                     found[node.name].append(drift)
-    return found, tuple(sorted(mixed, key=lambda one: one.field))
+    return found
 
 
 def compared_with(sizes: Mapping[Kind, int]) -> dict[Kind, Kind]:

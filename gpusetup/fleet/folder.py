@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import facts_of
-from gpusetup.fleet.judge import Judged
+from gpusetup.fleet.judge import found
 from gpusetup.fleet.names import natural
 from gpusetup.fleet.nodes import Node, NodeFinding, Rate
 from gpusetup.model.codec import from_json
@@ -31,6 +34,8 @@ KIND = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run)$")
 """What a file's name may end with after the node's name, and what a file in a node's folder is
 called."""
 MOST_FILES = 200_000
+MANY_FILES, MOST_READERS = 2000, 8
+"""From how many files on several processes read them, and how many processes."""
 BEGINS = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
 """A record is a JSON object, in UTF-8 or as PowerShell writes it; one that is cut off still is, and
 so is a file in which nothing has arrived."""
@@ -69,33 +74,43 @@ class _NodeCheck(Frozen):
 
 
 def read_folder(
-    folder: Path, judged: Judged, reached: Callable[[int, int], None] = lambda done, of: None
+    folder: Path, reached: Callable[[int, int], None] = lambda done, of: None
 ) -> Records:
     """Every record in a folder and in the folders in it, by node; `reached` is told how many files
     are read, of how many."""
     nodes: dict[str, Node] = {}
     left_out: list[str] = []
     files = _files(folder)
-    for place, path in enumerate(files):
-        reached(place, len(files))
-        try:
-            node = read_record(path, name_of(path, folder), judged)
-        except _NoRecord as problem:
-            left_out.append(f"{on_one_line(str(path.relative_to(folder)))}: {problem}")
-            continue
-        nodes[node.name] = together(nodes[node.name], node) if node.name in nodes else node
+    with ExitStack() as stack:
+        each: Any = map
+        if len(files) > MANY_FILES:
+            pool = stack.enter_context(ProcessPoolExecutor(MOST_READERS))
+            each = partial(pool.map, chunksize=100)
+        for place, node in enumerate(each(partial(_node_or_why_none, folder), files)):
+            reached(place, len(files))
+            if isinstance(node, str):
+                left_out.append(node)
+            else:
+                nodes[node.name] = together(nodes[node.name], node) if node.name in nodes else node
     ordered = tuple(nodes[name] for name in sorted(nodes, key=natural))
     return Records(nodes=ordered, left_out=tuple(left_out))
+
+
+def _node_or_why_none(folder: Path, path: Path) -> Node | str:
+    try:
+        return read_record(path, name_of(path, folder))
+    except _NoRecord as problem:
+        return f"{on_one_line(str(path.relative_to(folder)))}: {problem}"
 
 
 def _files(folder: Path) -> list[Path]:
     """The files of a folder and of those directly in it, by name."""
     if not folder.is_dir():
         raise BadInput(f"{folder} is no folder of records")
-    found = [*folder.glob("[!.]*.json"), *folder.glob("[!.]*/[!.]*.json")]
-    if len(found) > MOST_FILES:
+    there = [*folder.glob("[!.]*.json"), *folder.glob("[!.]*/[!.]*.json")]
+    if len(there) > MOST_FILES:
         raise BadInput(f"{folder} holds more than {MOST_FILES} files")
-    return sorted(filter(Path.is_file, found))
+    return sorted(filter(Path.is_file, there))
 
 
 def name_of(path: Path, folder: Path) -> str:
@@ -122,7 +137,7 @@ class _NoRecord(Exception):
     """A file that gpusetup did not write."""
 
 
-def read_record(path: Path, name: str, judged: Judged) -> Node:
+def read_record(path: Path, name: str) -> Node:
     """One file as a node; one that is broken has the problem instead of facts."""
     try:
         raw = read_bytes(path)
@@ -133,24 +148,24 @@ def read_record(path: Path, name: str, judged: Judged) -> Node:
         family = (head.schema or "").partition("/")[0]
         if family not in READERS:
             raise _NoRecord(f"no record of gpusetup ({head.schema or 'it has no schema'})")
-        node = READERS[family](raw, path.name, judged)
+        node = READERS[family](raw, path.name)
     except BadInput as problem:
         return Node(name=name, problem=problem.message)
     told = head.node
     return replace(node, name=told if told and told.isprintable() and len(told) < 256 else name)
 
 
-def named_record(path: Path, judged: Judged) -> Node:
+def named_record(path: Path) -> Node:
     """The record in a file that somebody named; `BadInput` if it is none."""
     try:
-        return read_record(path, on_one_line(path.stem), judged)
+        return read_record(path, on_one_line(path.stem))
     except _NoRecord as problem:
         raise BadInput(
             f"{path}: {problem}", hint="`gpusetup snapshot --output FILE` writes one"
         ) from problem
 
 
-def _from_snapshot(raw: bytes, what: str, judged: Judged) -> Node:
+def _from_snapshot(raw: bytes, what: str) -> Node:
     snapshot = parse_snapshot(raw, what)
     if snapshot.taken_at is None and not snapshot.readings and not facts_of(snapshot):
         raise BadInput(f"{what} tells nothing of its machine")
@@ -158,7 +173,7 @@ def _from_snapshot(raw: bytes, what: str, judged: Judged) -> Node:
         taken_at=snapshot.taken_at,
         kind=tuple(sorted({gpu.name for gpu in snapshot.gpus or ()})),
         facts={**facts_of(snapshot), **_as_shared(tuple(snapshot.environment.items()))},
-        findings=judged(snapshot),
+        findings=found(snapshot),
     )
 
 
@@ -168,8 +183,7 @@ def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
     return facts_of(redact(Snapshot(environment=dict(environment))))
 
 
-def _from_verify(raw: bytes, what: str, judged: Judged) -> Node:
-    del judged
+def _from_verify(raw: bytes, what: str) -> Node:
     answer = from_json(raw, VerifyAnswer, what=what)
     models = {str(one.get("device")): str(one.get("name")) for one in answer.devices}
     facts = {"torch.version": answer.torch, "python.version": answer.python}
@@ -199,8 +213,7 @@ def _error(id: str, title: str) -> NodeFinding:
     return NodeFinding(id=id, severity=Severity.ERROR, title=title)
 
 
-def _from_node_check(raw: bytes, what: str, judged: Judged) -> Node:
-    del judged
+def _from_node_check(raw: bytes, what: str) -> Node:
     answer = from_json(raw, _NodeCheck, what=what)
     gpu = answer.facts.get("gpus.name")
     findings = answer.findings
@@ -214,17 +227,12 @@ def _from_node_check(raw: bytes, what: str, judged: Judged) -> Node:
     )
 
 
-def _from_run(raw: bytes, what: str, judged: Judged) -> Node:
-    del judged
-    return Node(problem=from_json(raw, _Run, what=what).problem)
-
-
-READERS: dict[str, Callable[[bytes, str, Judged], Node]] = {
+READERS: dict[str, Callable[[bytes, str], Node]] = {
     "gpusetup.snapshot": _from_snapshot,
     "gpusetup.doctor": _from_snapshot,
     "gpusetup.verify": _from_verify,
     "gpusetup.node-check": _from_node_check,
-    "gpusetup.run": _from_run,
+    "gpusetup.run": lambda raw, what: Node(problem=from_json(raw, _Run, what=what).problem),
 }
 """Schema -> how it is read."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from gpusetup.catalog.builds import Catalog
 from gpusetup.diagnosis.rules import OF_A_DRIVER, rules_of
 from gpusetup.findings import presence
 from gpusetup.fleet.facts import COUNT, facts_of
@@ -28,14 +27,12 @@ class NodeCheckAnswer(Frozen):
     facts: Mapping[str, str]
 
 
-def checked(
-    node: str, record: NodeRecord, expected: Mapping[str, str], catalog: Catalog
-) -> NodeCheckAnswer:
+def checked(node: str, record: NodeRecord, expected: Mapping[str, str]) -> NodeCheckAnswer:
     """Judge a node. `expected`: the facts of a sound one, by its profile."""
     snapshot = record.snapshot
     facts = {**facts_of(snapshot), **record.facts}
     rules = (*presence.OF_THE_DRIVER, *rules_of(("said", *OF_A_DRIVER)))
-    findings = (*found(snapshot, catalog, rules), *unmet(expected, facts))
+    findings = (*found(snapshot, rules), *unmet(expected, facts))
     graves = (one for one in findings if one.severity is Severity.ERROR)
     none_there = not (COUNT in expected or snapshot.gpus or snapshot.events)
     why = (

@@ -11,10 +11,10 @@ from typing import Literal
 
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import words_of
-from gpusetup.fleet.nodes import Node, NodeFinding
+from gpusetup.fleet.nodes import NodeFinding
 from gpusetup.model.codec import from_json
 from gpusetup.model.finding import Severity
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import Frozen
 
 FREE = "_free_gib"
 """How the facts of free disk end: half of what the sound node has is enough."""
@@ -63,9 +63,3 @@ def unmet(expected: Mapping[str, str], facts: Mapping[str, str]) -> tuple[NodeFi
             title = f"{words_of(name)} {told}, expected {value}"
             found.append(NodeFinding(id="unlike-profile", severity=Severity.ERROR, title=title))
     return tuple(found)
-
-
-def held_against(expected: Mapping[str, str], node: Node) -> Node:
-    """The node with what its profile does not allow among its findings."""
-    findings = (*node.findings, *unmet(expected, node.facts))
-    return replace(node, findings=tuple(dict.fromkeys(findings)))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
-from gpusetup.fleet.drift import LEAST_NODES, Mixed, drifts
+from gpusetup.fleet.drift import LEAST_NODES, drifts
 from gpusetup.fleet.folder import Records
 from gpusetup.fleet.names import SAFE, natural, slurm_list
 from gpusetup.fleet.nodes import Drift, Node, NodeFinding
@@ -60,8 +60,6 @@ class FleetAnswer(Frozen):
     schema: Literal["gpusetup.fleet/1"] = "gpusetup.fleet/1"
     nodes: tuple[NodeAnswer, ...]
     """The worst first, then by name."""
-    mixed: tuple[Mixed, ...] = ()
-    """Fields of which no value has a majority."""
     common: tuple[Common, ...] = ()
     exclude: Exclude = Exclude()
     left_out: tuple[str, ...] = ()
@@ -75,12 +73,11 @@ def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
     here = {node.name for node in records.nodes}
     missing = (Node(name=name, problem=NO_RECORD) for name in expected if name not in here)
     nodes, shared = (*records.nodes, *missing), common(records.nodes)
-    (found, mixed), slow, usual = drifts(nodes), outliers(nodes), {one.id for one in shared}
+    found, slow, usual = drifts(nodes), outliers(nodes), {one.id for one in shared}
     rows = [_row(node, (*found[node.name], *slow[node.name]), usual) for node in nodes]
     rows.sort(key=_worst_first)
     return FleetAnswer(
         nodes=tuple(rows),
-        mixed=mixed,
         common=shared,
         exclude=excluded(row.name for row in rows if row.status == "failed"),
         left_out=records.left_out,

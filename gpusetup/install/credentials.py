@@ -21,18 +21,6 @@ def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
     return parts._replace(netloc=host).geturl(), (unquote(name), unquote(password))
 
 
-def without_credentials(url: str) -> str:
-    """A URL as it may be shown and stored.
-
-    What is asked for by a URL (`?sig=...`) may be a secret as well.
-
-    >>> without_credentials("https://user:secret@mirror.example/whl/cpu?sig=secret")
-    'https://mirror.example/whl/cpu'
-    """
-    bare = urlsplit(split_login(url)[0])
-    return bare._replace(query="").geturl()
-
-
 def without_logins(text: str) -> str:
     """Text without the credentials of its URLs.
 

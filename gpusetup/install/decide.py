@@ -13,22 +13,19 @@ from gpusetup.install.refusals import (
     own_environment,
     refuse,
     refuse_trouble_elsewhere,
-    upgrade_line,
 )
 from gpusetup.install.request import Question
-from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import Choice, Offer, Resolution, TorchBuild
+from gpusetup.model.resolution import FAMILY, Choice, Offer, Resolution, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver import check_request
 from gpusetup.resolver.companions import (
+    beside_in_words,
     family_there,
     installed,
     left_behind,
-    left_in_words,
     pinned,
-    versions_of,
 )
 from gpusetup.resolver.described import for_host
 from gpusetup.resolver.held import concluded
@@ -48,8 +45,6 @@ class Task(Frozen):
     decision: Decision
     why: str | None = None
     """Why this torch comes, or stays."""
-    upgrade: str = "gpusetup install --upgrade"
-    """The command that takes the newest, with the words that it was chosen by."""
     said: tuple[str, ...] = ()
     """What holds torch or a package at its version, where the packages chose it."""
     elsewhere: str = "gpusetup install --venv .venv"
@@ -85,15 +80,16 @@ class Task(Frozen):
         """What a person should know of the decision besides the build."""
 
         offer, catalog = self.newest, load_catalog()
+        newer = f"torch {offer.torch} from {offer.backend} fits too" if offer else None
         guess = concluded(self.machine, catalog)
         moves = self.decision.moves
-        stays = left_in_words(self.machine, self.build, catalog) if moves else ()
-        newer = f"torch {offer.torch} from {offer.backend} fits too" if offer else None
+        stays = beside_in_words(self.machine, self.build, catalog) if moves else ()
+        way = f"--torch {offer.torch}" if offer and self.question.wanted.torch else "--upgrade"
         return (
             *((guess,) if guess else ()),
             *self.said,
             *stays,
-            *((f"{newer}: `{self.upgrade}`",) if newer else ()),
+            *((f"{newer}: add `{way}`",) if newer else ()),
         )
 
     @property
@@ -152,8 +148,8 @@ def decide(question: Question, talk: Callable[[str], None], *, fresh: bool = Fal
         is_request = bool(beside) or question.is_named
         refuse_trouble_elsewhere(question, talk, decision, is_request=is_request)
     refuse(question, decision)
-    situation, offer = situation_of(machine, question.wanted, catalog), newest_of(decision, machine)
-    task = Task(
+    situation = situation_of(machine, question.wanted, catalog)
+    return Task(
         question=question,
         asked=what_comes(question, decision, repairs=beside is None),
         decision=decision,
@@ -162,7 +158,6 @@ def decide(question: Question, talk: Callable[[str], None], *, fresh: bool = Fal
         else why(decision, situation, asked=question.wanted.torch),
         elsewhere=own_environment(question, decision),
     )
-    return task if offer is None else replace(task, upgrade=upgrade_line(question, offer))
 
 
 # --- what comes ----------------------------------------------------------------------------------
@@ -183,7 +178,7 @@ def what_comes(question: Question, decision: Decision, *, repairs: bool) -> Requ
         return replace(asked, family=family, followers=followers)
     behind = left_behind(machine, build.torch, build.backend, catalog)
     behind = tuple(name for name in behind if repairs or name in asked.named)
-    there, known = installed(machine), versions_of(build)
+    there, known = installed(machine), build.family()
     missing = tuple(n for n in asked.family if n != "torch" and n not in there)
     for name in (*missing, *(name for name in behind if name in asked.named)):
         if name not in known:

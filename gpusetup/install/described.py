@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpusetup.install.answers import versions_after
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.refusals import check_described
 from gpusetup.install.request import InstallRequest, question_of
 from gpusetup.installers import INSTALLERS
-from gpusetup.installers.options import FAMILY, InstallerOptions
+from gpusetup.installers.options import InstallerOptions
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import FAMILY
 from gpusetup.resolver.companions import installed
 
 
@@ -37,12 +37,14 @@ def describe(
         conda_prefix=machine.conda.prefix,
         again=task.decision.how == "again",
     )
+    label = f"+{task.build.backend}" if task.build.labelled else ""
+    comes = {name: f"{version}{label}" for name, version in task.build.family(asked.family).items()}
     steps = () if task.is_done else INSTALLERS[installer](task.resolution, options)
     answer = InstallAnswer(
         state="unchanged" if task.is_done else "planned",
         target=machine.python.prefix or machine.python.executable or request.machine_from or "",
         before=before,
-        after={**before, **versions_after(task.resolution, asked)},
+        after={**before, **comes},
         steps=tuple(DoneStep(argv=tuple(map(without_logins, step.argv))) for step in steps),
         why=task.why,
         newest=task.newest,

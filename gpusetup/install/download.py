@@ -10,13 +10,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpusetup.errors import Blocked, Unreached
-from gpusetup.install.credentials import split_login, without_credentials, without_logins
+from gpusetup.install.credentials import split_login, without_logins
 from gpusetup.install.decide import Task
 from gpusetup.install.fetching.wheels import Wheel, size_text, wheel_at
 from gpusetup.install.job import Job
 from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
-from gpusetup.install.settings.environment import asking_environment, certificates, indexes
+from gpusetup.install.settings import asking_environment, certificates, indexes
 from gpusetup.install.switching.files import no_link, write_safely
 from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import replace
@@ -35,11 +35,11 @@ def use_wheelhouse(job: Job, target: Target, folder: str, wanted: Request) -> Re
     return wanted if wanted.torch else replace(wanted, torch=f"=={torch}")
 
 
-def plan_download(job: Job, target: Target, task: Task) -> Plan:
+def plan_download(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
     """The plan of fetching all that a new environment needs into a folder."""
     folder = os.path.realpath(task.question.request.download or "")
-    _, plan = plan_task(job, replace(target, venv=folder), task)
-    return replace(plan, target=folder, venv=None, steps=(), before={})
+    task, plan = plan_task(job, replace(target, venv=folder), task)
+    return task, replace(plan, target=folder, venv=None, steps=(), before={})
 
 
 def fetch_into_folder(job: Job, plan: Plan) -> str:
@@ -90,7 +90,7 @@ def _fetched(job: Job, wheel: Wheel, folder: Path, logins: dict[str, tuple[str, 
 
 def _blocked(wheel: Wheel, said: str) -> Blocked:
     return Unreached(
-        f"{without_credentials(wheel.url)}: {said}",
+        f"{without_logins(wheel.url)}: {said}",
         hint="nothing was changed; run this again (complete files are kept), or name a mirror: "
         "`--index URL`",
     )

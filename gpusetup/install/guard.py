@@ -17,9 +17,7 @@ from packaging.version import InvalidVersion, Version
 from gpusetup import named_file
 from gpusetup.catalog.companion_table import companion_table, takes_torch
 from gpusetup.errors import Blocked, Unsatisfiable
-from gpusetup.install.settings.environment import MARK, is_guard
-from gpusetup.install.settings.pip_config import NAME as PIP
-from gpusetup.install.settings.pip_config import pip_settings
+from gpusetup.install.settings import PIP, pip_settings
 from gpusetup.install.switching.files import write_safely
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for
@@ -28,7 +26,8 @@ from gpusetup.system.refused import blocked_by_files
 CONSTRAINTS = "gpusetup-constraints.txt"
 MOST_BYTES = 1 << 18
 """Of a file that is compared."""
-SETTINGS = ("uv.toml", "pyproject.toml")
+MARK = "# gpusetup guard"
+"""How the lines begin that stand around what the guard wrote."""
 State = Literal["shown", "written", "unchanged", "restored"]
 
 
@@ -97,26 +96,13 @@ def require_one_set(pins: Mapping[str, str]) -> None:
 
 
 def places_of(prefix: Path, pins: Mapping[str, str]) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """The files of an environment with their lines, and the file of uv's settings that counts in
-    the folder of a `.venv`."""
+    """The files of an environment with their lines."""
     yield prefix / CONSTRAINTS, tuple(f"{name}=={version}" for name, version in pins.items())
     ours = named_in_lists(prefix / CONSTRAINTS)
     environ = {name: said for name, said in os.environ.items() if not name.startswith("PIP_")}
     read_now = pip_settings(environ, Path.home(), str(prefix)).get("constraint", "").split()
     others = (one for one in read_now if one != ours)
     yield prefix / PIP, ("[install]", f"constraint = {' '.join((*others, ours))}")
-    if uv_settings_fit(prefix):
-        rows = (f'    "{name}=={version}",' for name, version in pins.items())
-        yield prefix.parent / "uv.toml", ("constraint-dependencies = [", *rows, "]")
-
-
-def uv_settings_fit(prefix: Path) -> bool:
-    """Whether a file of uv's settings may be made next to a `.venv`, which uv uses in its folder
-    without being told: not in a home folder, and not if it would hide other settings."""
-    folder = prefix.parent
-    others = [one / name for one in (folder, *folder.parents) for name in SETTINGS]
-    theirs = any(one.is_file() and not is_guard(one) for one in others)
-    return prefix.name == ".venv" and not theirs and not Path.home().is_relative_to(folder)
 
 
 def named_in_lists(path: Path) -> str:
@@ -136,7 +122,7 @@ def planned(
     for path, rows in places:
         text = "\n".join((f"{MARK}, {when}: from here", *rows, f"{MARK}: to here", ""))
         before = _text_of(path)
-        if before is None or is_guard(path):
+        if before is None or is_guard(before):
             if before is None or before.split("\n")[1:] != text.split("\n")[1:]:
                 found.append(GuardFile(path=str(path), text=text, added=rows))
         elif not all(row.strip() in before for row in rows):
@@ -156,6 +142,11 @@ def _text_of(path: Path) -> str | None:
         raise Blocked(f"{path} cannot be read: {problem.strerror}") from problem
 
 
+def is_guard(text: str) -> bool:
+    """Whether the guard wrote a file, and nobody else."""
+    return text.startswith(MARK) and text.rstrip().rpartition("\n")[2] == f"{MARK}: to here"
+
+
 def write(files: tuple[GuardFile, ...]) -> None:
     """Each file whole or not at all."""
     for file in files:
@@ -166,9 +157,8 @@ def write(files: tuple[GuardFile, ...]) -> None:
 
 def undo(prefix: Path) -> tuple[str, ...]:
     """Remove the guard's own files; what makes others read the constraints first."""
-    names = (PIP, "../uv.toml", CONSTRAINTS)
-    paths = [Path(os.path.normpath(prefix / name)) for name in names]
-    ours = [path for path in paths if not path.is_symlink() and is_guard(path)]
+    paths = (prefix / PIP, prefix / CONSTRAINTS)
+    ours = [path for path in paths if not path.is_symlink() and is_guard(_text_of(path) or "")]
     for path in ours:
         with blocked_by_files(f"{path} cannot be removed", "`gpusetup guard --undo` again goes on"):
             path.unlink()

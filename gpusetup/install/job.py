@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.install.fetching.wheels import Wheel
-from gpusetup.install.log import Log
-from gpusetup.install.settings.environment import in_image_build, uv_program
+from gpusetup.install.settings import in_image_build, uv_program
 from gpusetup.install.switching.lock import launched
 from gpusetup.model.documents import DoneStep
 from gpusetup.model.finding import Step
@@ -24,7 +23,6 @@ Progress = Callable[[Sequence[Wheel], Path], AbstractContextManager[None]]
 class Job(Record):
     """What the phases of one installation share."""
 
-    log: Log
     uv: str
     environ: Mapping[str, str]
     show_progress: Progress
@@ -47,22 +45,19 @@ class Outcome(Frozen):
 
 
 def run_step(job: Job, step: Step, environment: Mapping[str, str] | None = None) -> Output:
-    """Run one step and keep what it was and said."""
-    job.log.command(step.argv)
+    """Run one step and keep what it was."""
     output = run(
         launched(step.argv, job.store),
         timeout=step.timeout_seconds,
         environment={**(environment or job.environ), **step.environment},
     )
     output = replace(output, argv=step.argv)
-    job.log.output(output)
     job.done.append(DoneStep(argv=step.argv, seconds=round(output.seconds, 3), exit=output.exit))
     return output
 
 
-def new_job(log: Log, talk: Callable[[str], None], show_progress: Progress) -> Job:
+def new_job(talk: Callable[[str], None], show_progress: Progress) -> Job:
     return Job(
-        log=log,
         uv=uv_program(),
         environ=os.environ,
         show_progress=show_progress,

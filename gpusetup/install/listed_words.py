@@ -11,7 +11,7 @@ from pathlib import Path
 from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.install.credentials import without_logins
-from gpusetup.install.settings.environment import parse_toml
+from gpusetup.install.settings import parse_toml
 from gpusetup.model.frozen import Record
 
 MOST_BYTES = 1 << 20

@@ -15,13 +15,10 @@ from gpusetup.install.job import Job
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
 from gpusetup.install.switching.unpack import switch_step, venv_step
-from gpusetup.install.target.find import Target, check_importable, check_leaving
-from gpusetup.install.target.in_use import users_of
-from gpusetup.installers.options import FAMILY, family_of
+from gpusetup.install.target.find import Target, check_importable, check_leaving, users_of
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import Choice
-from gpusetup.resolver.companions import pinned
+from gpusetup.model.resolution import FAMILY, Choice
 from gpusetup.resolver.joint import Asked, limits_beside
 
 
@@ -58,8 +55,6 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
         check_leaving(target.layout, before)
     sizes = sum(wheel.size_bytes or 0 for wheel in wheels)
     require_space(prefix, int(sizes * UNPACKED_FACTOR))
-    comes = {wheel.name for wheel in wheels}
-    left = pinned(task.machine, task.build) if task.decision.moves else ()
     passed_over = (f"{name} is passed over: {why}" for name, why in passed)
     return Plan(
         target=prefix,
@@ -68,17 +63,9 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
         choice=choice,
         fallbacks=task.choices[len(passed) + 1 :],
         wheels=wheels,
-        packages=(*task.asked.packages, *task.asked.followers),
-        pinned=task.asked.pinned,
-        why=task.why,
         steps=steps,
         before=before,
         after={one.name: one.version for one in wheels},
-        warnings=tuple(
-            f"{one.name} {one.version} requires {one.needs}: it stays, and may fail"
-            for one in left
-            if one.name not in comes
-        ),
         used_by=users_of(target.layout.libraries) if "torch" in before else (),
         notes=(*passed_over, *task.all_notes, *unhashed(wheels)),
         device=device_to_prove(choice.backend, task.gpus_here),
@@ -99,7 +86,7 @@ def _first_index(
         question = Question(
             family=tuple(
                 exact_in(job.wheels, n, v, choice.backend) if job.wheels else f"{n}=={v}"
-                for n, v in family_of(build, asked.family).items()
+                for n, v in build.family(asked.family).items()
             ),
             index=f"{root.rstrip('/')}/{choice.backend}",
             others=(*asked.packages, *asked.followers, *asked.pinned),

@@ -4,19 +4,15 @@ probably stands for."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from packaging.utils import canonicalize_name
 
 from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
-from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import own_word
-
-if TYPE_CHECKING:
-    from gpusetup.install.target.layout import Distribution
 
 NO_PACKAGES = {
     r"(doctor|resolve|install|verify|plan|tune|monitor)": r"did you mean `gpusetup \1`?",
@@ -128,18 +124,15 @@ def requested_packages(
         if asked.marker and environment and not asked.marker.evaluate(dict(environment)):
             left_out.append(without_logins(word))
             continue
-        if asked.url and without_logins(asked.url) != asked.url:  # it would stand in receipts
+        if asked.url:
             raise UsageError(
-                f"{asked.name} is asked for by an address with a user name or a password in it",
-                hint="put them into ~/.netrc, and name the address without them",
+                f"{asked.name} is asked for by an address",
+                hint="`gpusetup install` first, then `uv pip install` it; torch's own wheel comes "
+                "by `--torch VERSION`, `--backend`, or a mirror: `--index URL`",
             )
         if name in FAMILY:
-            if asked.url or asked.extras:
-                what = (
-                    "its wheel is found out here" if asked.url else "its extras are not installed"
-                )
-                hint = "`--torch VERSION`, `--backend`, or a mirror by `--index URL`"
-                raise UsageError(f"{without_logins(word)!r}: its {what}", hint=hint)
+            if asked.extras:
+                raise UsageError(f"{word!r}: the extras of torch's family are not installed")
             family.add(name)
             named.append(name)
         else:
@@ -164,8 +157,3 @@ def requested_packages(
 
 EXACT = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
 """What `torch==2.5.1` says more than `--torch 2.5.1`."""
-
-
-def torch_family(installed: Iterable[Distribution]) -> dict[str, str]:
-    """The torch family among what is installed."""
-    return {one.name: one.version for one in installed if one.name in FAMILY}

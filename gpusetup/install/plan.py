@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpusetup.install.fetching.wheels import Wheel
-from gpusetup.install.target.in_use import User
+from gpusetup.install.target.find import User
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.resolution import Choice
@@ -24,22 +24,11 @@ class Plan(Frozen):
     fallbacks: tuple[Choice, ...] = ()
     """What is left to fall back to."""
     wheels: tuple[Wheel, ...] = ()
-    packages: tuple[str, ...] = ()
-    pinned: tuple[str, ...] = ()
-    """What stays as it is, while the packages are chosen."""
-    why: str | None = None
-    """Why this torch comes, or stays."""
     steps: tuple[Step, ...] = ()
     before: Mapping[str, str] = {}
     after: Mapping[str, str] = {}
-    warnings: tuple[str, ...] = ()
-    """What is installed and would no longer find what it requires."""
     used_by: tuple[User, ...] = ()
     """Programs that have torch of the target loaded."""
     notes: tuple[str, ...] = ()
     device: str = "auto"
     """What verify is told to prove."""
-
-    @property
-    def backend(self) -> str:
-        return self.choice.backend

@@ -25,10 +25,8 @@ def prove(job: Job, python: str, device: str, torch: str | None = None) -> dict[
     job.talk("Verifying ...")
     expected = ("--expect", f"torch=={torch}") if torch else ()
     argv = (python, str(VERIFY), "--json", "--device", device, *expected)
-    job.log.command(argv)
     held = launched(argv, job.store)
     output = run(held, timeout=VERIFY_SECONDS, environment=dict(job.environ))
-    job.log.output(output)
     return parse_verdict(output)
 
 

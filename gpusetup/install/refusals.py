@@ -12,10 +12,9 @@ from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.precedence import trouble_elsewhere
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.credentials import without_logins
-from gpusetup.install.request import InstallRequest, Question
+from gpusetup.install.request import Question
 from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Offer
 from gpusetup.model.shell import shell_line
 from gpusetup.resolver.decide import nothing_fits
 from gpusetup.resolver.held import concluded
@@ -61,64 +60,33 @@ def refuse(question: Question, decision: Decision) -> None:
         raise nothing_fits(decision.resolution)
     if decision.how != "refused":
         return
-    machine, request = question.machine, question.request
-    target = options_of(request, *TARGET)
-    held = decision.held.backend if decision.held else ""
+    machine, held = question.machine, decision.held.backend if decision.held else ""
     maker, newest = maker_of(held), decision.newest.build
     other = newest.backend if newest and newest.backend != held else "cpu"
-    host = ("--backend", held) if is_seen_only(maker) else ("--gpu", "NAME")
-    install = ("gpusetup", "install", *target, *request.packages)
-    usual = {
-        "this image is built on a machine without its GPU": (*install, *host),
-        f"you want the build for {other}": (*install, "--backend", other),
-        "the GPU is here, and its driver is missing or does not answer": (
-            *("gpusetup", "doctor"),
-            *target,
-        ),
-    }
-    rows = (f"\n  {why}:\n    {shell_line(w, machine.os.family)}" for why, w in usual.items())
+    host = f"--backend {held}" if is_seen_only(maker) else "--gpu NAME"
     guess = concluded(machine, load_catalog())
     is_for = f"is a build for {BY_ID[maker].name} GPUs" if maker else "may be a build for GPUs"
     raise Unsatisfiable(
         f"{f'{guess}. ' if guess else ''}torch {machine.torch.version} {is_for}: it was left as "
-        f"it is. The usual reasons, and the command for each:{''.join(rows)}",
-        hint="only `--backend` exchanges a build for one maker's GPUs for another's, or the CPU's",
+        "it is",
+        hint=f"add `{host}` if this image is built on a machine without its GPU, `--backend "
+        f"{other}` if you want the build for {other}; if the GPU is here, its driver is missing or "
+        "does not answer: `gpusetup doctor` says more",
     )
 
 
-OPTIONS = {
-    "venv": "--venv",
-    "python": "--python",
-    "backend": "--backend",
-    "for_gpu": "--gpu",
-    "for_driver": "--driver",
-}
-TARGET, HOST = ("venv", "python"), ("for_gpu", "for_driver")
-
-
-def options_of(request: InstallRequest, *names: str) -> tuple[str, ...]:
-    """The words with which some things were named."""
-    given = ((name, getattr(request, name)) for name in names)
-    each = ((name, value if isinstance(value, tuple) else (value,)) for name, value in given)
-    rows = ((OPTIONS[name], one) for name, values in each for one in values)
-    return tuple(word for row in rows if row[1] not in (None, "auto") for word in row)
-
-
-def upgrade_line(question: Question, offer: Offer) -> str:
-    """The command that takes the newest, with every word that it was chosen by."""
-    request = question.request
-    newer = ("--torch", offer.torch) if question.wanted.torch else ("--upgrade",)
-    target, host = (options_of(request, *names) for names in (TARGET, ("backend", *HOST)))
-    words = ("gpusetup", "install", *target, *newer, *host)
-    return shell_line(words, question.machine.os.family)
+OPTIONS = {"backend": "--backend", "for_gpu": "--gpu", "for_driver": "--driver"}
 
 
 def own_environment(question: Question, decision: Decision) -> str:
     """The command that makes, beside a target that may not be changed, what it would become."""
     request, machine = question.request, question.machine
-    there = in_new_environment(decision, machine)
-    backend = () if "--backend" in there else options_of(request, "backend")
-    words = (*there, *backend, *question.asked.packages, *options_of(request, *HOST))
+    words = [*in_new_environment(decision, machine), *question.asked.packages]
+    for name, option in OPTIONS.items():
+        value = getattr(request, name)
+        values = value if isinstance(value, tuple) else (value,)
+        asked = () if option in words else (one for one in values if one not in (None, "auto"))
+        words += [word for one in asked for word in (option, one)]
     own = ("gpusetup", "install", "--venv", new_folder(machine), *words)
     return without_logins(shell_line(own, machine.os.family))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from functools import cache, cached_property
 from pathlib import Path
@@ -19,17 +19,16 @@ from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Unreached, Unsatisfiable
 from gpusetup.install.complaints import complaint
-from gpusetup.install.credentials import without_credentials, without_logins
+from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.fetching.lock import COMPILE, NAME, Question, ask_uv
 from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.settings.environment import asking_environment, parse_toml, uv_program
+from gpusetup.install.settings import asking_environment, parse_toml, uv_program
 from gpusetup.install.target.find import Target
-from gpusetup.installers.options import FAMILY
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import HeldBack, JointPackage, Request, TorchBuild
+from gpusetup.model.resolution import FAMILY, HeldBack, JointPackage, Request, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.joint import (
     Asked,
@@ -83,19 +82,15 @@ class Locked(Frozen):
     """One package of an answer."""
 
     version: str
-    index: str | None = None
-    """None: uv takes it from a folder of this machine."""
     published: str | None = None
     """`2026-11-02`; None: the index does not say."""
 
 
 def locked_of(row: Mapping[str, Any]) -> Locked:
     wheels = row.get("wheels", ())
-    is_here = wheels and all(str(one.get("url", "file:")).startswith("file:") for one in wheels)
     times = [when for one in wheels if isinstance(when := one.get("upload-time"), datetime)]
     return Locked(
         version=row.get("version", ""),
-        index=None if is_here else without_credentials(row.get("index", "")),
         published=min(times).date().isoformat() if times else None,
     )
 
@@ -118,7 +113,7 @@ class Search:
     once."""
 
     def __init__(self, asked: Asked, root: str) -> None:
-        self.asked, self.root, self.tried = asked, root, list[Set]()
+        self.asked, self.root = asked, root
         platform, more = platform_of(asked.machine)
         python = (python_tag(asked.machine) or USUAL_PYTHON).rstrip("t")
         self.environment = {**asking_environment(os.environ, Path.home()), **more}
@@ -165,7 +160,7 @@ class Search:
         """Each package that may come in any version by itself, at its newest release for this
         Python and system."""
         words = map(Requirement, self.asked.words)
-        free = [word.name for word in words if not (word.specifier or word.url)]
+        free = [word.name for word in words if not word.specifier]
         question = Question(family=(), index=self.root, others=tuple(map(name_of, free)))
         found = self._said(question, (*COMPILE, "--no-deps")) if free else {}
         return {} if isinstance(found, str) else found
@@ -177,34 +172,29 @@ class Search:
 
     # --- what is taken ----------------------------------------------------------------------------
 
-    def sets(self, builds: Iterable[TorchBuild]) -> Iterator[Set]:
-        """The set of each torch that has one."""
-        known: set[str] = set()
-        for build in builds:
-            if build.torch not in known:
-                found = self.ask(build, self.asked.words)
-                self.tried.append(found)
-                if not found.reason:
-                    known.add(build.torch)
-                    yield found
-
     def found(self, prefer: TorchBuild | None, behind_days: int) -> Set:
         """The first torch with which all is at most so many days behind its newest; `prefer` is
         tried first, then, with any such days, the next newer ones, then all from the newest on.
         Else that with the fewest releases of years ago, then with the fewest that are behind."""
-        sets: list[Set] = []
-        for one in self.sets(self._order(prefer, behind_days)):
-            if max(one.late.values(), default=0) <= behind_days:
+        sets: dict[str, Set] = {}
+        tried: list[Set] = []
+        for build in self._order(prefer, behind_days):
+            if build.torch in sets:
+                continue
+            one = self.ask(build, self.asked.words)
+            tried.append(one)
+            if not one.reason and max(one.late.values(), default=0) <= behind_days:
                 return one
-            sets.append(one)
+            if not one.reason:
+                sets[build.torch] = one
         if not sets:
-            raise self._none()
+            raise self._none(tried[0])
 
         def rank(one: Set) -> tuple[int, ...]:
             days = one.late.values()
             return sum(d > YEAR for d in days), len(days), sum(days)
 
-        return min(sets, key=rank)
+        return min(sets.values(), key=rank)
 
     def _order(self, prefer: TorchBuild | None, behind_days: int) -> Iterator[TorchBuild]:
         if prefer:
@@ -216,30 +206,30 @@ class Search:
 
     def packages(self, found: Set) -> tuple[JointPackage, ...]:
         """The whole set: torch's family, what was asked for, then the rest by name."""
-        order = {name: place for place, name in enumerate((*FAMILY, *self.asked.names))}
-        build, table = found.build, companion_table()
+        build, table, names = found.build, companion_table(), self.asked.names
         return tuple(
             JointPackage(
                 name=name,
                 version=labelled(name, one.version, build),
-                index_url=index_url(build.backend) if name in FAMILY else one.index,
+                index_url=index_url(build.backend) if name in FAMILY else None,
                 declared=(project := table.project(name)) is None or project.declares,
-                asked=name in self.asked.names,
+                asked=name in names,
                 extras=extras_of(self.asked.words, name),
             )
             for name, one in sorted(
-                found.packages.items(), key=lambda row: (order.get(row[0], 99), row[0])
+                found.packages.items(),
+                key=lambda row: (row[0] not in FAMILY, row[0] not in names, row[0]),
             )
         )
 
     # --- why, and why not -------------------------------------------------------------------------
 
-    def _none(self) -> Unsatisfiable:
+    def _none(self, first: Set) -> Unsatisfiable:
         """Why nothing goes together: our table, else uv in its own words."""
-        words, name, first = self.asked.words, self.asked.names[0], self.tried[0]
+        words, name = self.asked.words, self.asked.names[0]
         plain = self.ask(first.build, words, limited=False)
         known = companion_table().project(name)
-        other = f"or instead: {known.way_out()}" if known else "check the spelling"
+        other = f"or instead: {known.alternative}" if known else "check the spelling"
         build_it = f"`uv pip install --no-build-isolation {name}` builds it"
         way = "leave one of them out, or name another version"
         if len(words) == 1:
@@ -379,6 +369,6 @@ def _exact(asked: RequestedPackages, joint: Joint) -> RequestedPackages:
     for word in asked.packages:
         said, version = Requirement(word), versions.get(name_of(word))
         extras = f"[{','.join(sorted(said.extras))}]" if said.extras else ""
-        words.append(f"{said.name}{extras}=={version}" if version and not said.url else word)
+        words.append(f"{said.name}{extras}=={version}" if version else word)
     family = tuple(name for name in FAMILY if name in {*asked.family, *versions})
     return replace(asked, family=family, packages=tuple(words))

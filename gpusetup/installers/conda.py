@@ -7,9 +7,9 @@ metapackage and `cuda-version` say what is meant.
 from __future__ import annotations
 
 from gpusetup.errors import Unsatisfiable
-from gpusetup.installers.options import FAMILY, InstallerOptions, others
+from gpusetup.installers.options import InstallerOptions, others
 from gpusetup.model.finding import Step
-from gpusetup.model.resolution import Resolution, TorchBuild
+from gpusetup.model.resolution import FAMILY, Resolution, TorchBuild
 
 CHANNELS = {
     "conda-pytorch": ("pytorch", "nvidia", "conda-forge"),

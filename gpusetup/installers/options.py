@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.resolution import Resolution, TorchBuild
-
-FAMILY = ("torch", "torchvision", "torchaudio")
-"""What comes from torch's own index; everything else comes from the user's default index."""
+from gpusetup.model.resolution import FAMILY, Resolution, TorchBuild
 
 
 class InstallerOptions(Frozen):
@@ -46,11 +41,6 @@ def chosen_build(resolution: Resolution) -> TorchBuild:
     return resolution.build
 
 
-def family_of(build: TorchBuild, packages: Iterable[str]) -> dict[str, str]:
-    """The members of the family that are wanted and belong to a build, with their versions."""
-    return {n: v for n in FAMILY if n in packages and (v := getattr(build, n))}
-
-
 def carries_label(build: TorchBuild, package: str) -> bool:
     """Whether a wheel's version surely ends in `+<backend>`.
 
@@ -60,16 +50,16 @@ def carries_label(build: TorchBuild, package: str) -> bool:
     return build.labelled and (package == "torch" or build.machine == "x86_64")
 
 
-def pins(build: TorchBuild, packages: Iterable[str]) -> tuple[str, ...]:
+def pins(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
     """The exact requirements of the family: `torch==2.5.1+cu124`."""
     labels = {name: f"+{build.backend}" for name in FAMILY if carries_label(build, name)}
-    family = family_of(build, packages)
+    family = build.family(packages)
     return tuple(f"{name}=={version}{labels.get(name, '')}" for name, version in family.items())
 
 
 def to_reinstall(build: TorchBuild, options: InstallerOptions) -> tuple[str, ...]:
     """The family members that an installer would take for installed, and must not."""
-    names = family_of(build, options.packages)
+    names = build.family(options.packages)
     return tuple(name for name in names if options.again or not carries_label(build, name))
 
 

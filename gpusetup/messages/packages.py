@@ -35,15 +35,6 @@ COMPANIONS = (
 )
 
 
-NOT_BUILT = (
-    row(
-        "extension-installed",
-        "pip",
-        r"\bpip3? install (?:-\S{1,40} ){0,4}(?P<module>(?:mamba[-_]ssm|causal[-_]conv1d|flash[-_]attn|sageattention|exllamav[23]|auto[-_]gptq|autoawq|gsplat|nerfacc|pytorch3d|natten|spconv(?:-cu\d{2,3})?|torch[-_](?:scatter|sparse|cluster)|mmcv(?:-full)?))(?=[ =<>\[]|$)(?=.{0,1100}?no kernel image is available)",
-    ),
-)
-
-
 IMPORTS = (
     row(
         "backport-in-the-way",
@@ -109,24 +100,6 @@ RESOLVERS = (
             "packagesnotfounderror": r"PackagesNotFoundError: .{0,120}?channels: ?-? ?(?P<package>[\w.=*-]+)",
             "resolvepackagenotfound": r"ResolvePackageNotFound: ?-? ?(?P<package>[\w.=*-]+)",
         },
-    ),
-)
-
-
-TOOLS = (
-    *rows(
-        "torch-uninstalled",
-        {
-            "uninstalling torch-": r"Found existing installation: torch (?P<old>[\w.]+\+cu\d{2,3})\b",
-            "uninstalled torch-": r"Successfully uninstalled torch-(?P<taken>\d+\.\d+\.\d+)(?![+.\d])(?!.{0,900}?Successfully installed)",
-            "- torch==": r"(?<!\S)- torch==(?P<old>[\w.]+\+cu\d{2,3})\b.{0,400}?\+ torch==",
-        },
-    ),
-    row(
-        "torch-uninstalled",
-        " --> ",
-        r"\bpytorch-(?P<old>\d[\w.]*)-[\w.]*cuda[\w.~]* --> \S{0,60}pytorch-(?P<new>\d[\w.]*)-(?:[\w.]*_)?cpu",
-        backend="cpu",
     ),
 )
 
@@ -232,17 +205,10 @@ SEES_NO_GPU = (
 
 ROWS = (
     *COMPANIONS,
-    *NOT_BUILT,
     *IMPORTS,
-    row(
-        "extension-arch",
-        "arch flags",
-        r"(?<![\w-])(?P<module>(?!torchvision)[a-z][\w-]{1,40}) arch flags (?P<arches>\d\.\d(?:, \d\.\d){0,12})",
-    ),
     *LOADER,
     *WHEELS,
     *RESOLVERS,
-    *TOOLS,
     *TENSORFLOWS,
     *CUPYS,
     *ONNXRUNTIMES,

@@ -14,6 +14,11 @@ from gpusetup.model.patterns import in_any_case
 
 AROUND = 160
 
+Letters = str | tuple[str, ...]
+"""Lower case: every form of a message has one of them."""
+Patterns = Mapping[Letters, str]
+"""Letters -> the pattern near them."""
+
 
 class Row(Frozen):
     """One message of one program, in its versions."""
@@ -31,7 +36,7 @@ class Row(Frozen):
 
 def row(
     kind: str,
-    needle: str | tuple[str, ...],
+    needle: Letters,
     pattern: str = "",
     *,
     unless: str = "",
@@ -46,19 +51,14 @@ def row(
     )
 
 
-def rows(kind: str, patterns: Mapping[str, str], **values: str) -> tuple[Row, ...]:
+def rows(kind: str, patterns: Patterns, **values: str) -> tuple[Row, ...]:
     """Rows that differ in their letters alone, and in the pattern near them."""
     return tuple(row(kind, needle, pattern, **values) for needle, pattern in patterns.items())
 
 
-def says(needle: str | tuple[str, ...], pattern: str = "", **more: str) -> Row:
-    """A message of the cause in whose record it stands."""
-    return row("", needle, pattern, **more)
-
-
-def any_of(patterns: Mapping[str, str], **more: str) -> tuple[Row, ...]:
-    """Such messages, by their letters."""
-    return rows("", patterns, **more)
+def says(message: Letters | Patterns, pattern: str = "", **more: str) -> tuple[Row, ...]:
+    """Messages of the cause in whose record they stand."""
+    return rows("", message if isinstance(message, Mapping) else {message: pattern}, **more)
 
 
 def found_in(window: str, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]:

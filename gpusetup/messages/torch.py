@@ -256,11 +256,6 @@ ROWS = (
         unless=r"\b(?:if|when) no (?:supported|compatible|suitable)",
     ),
     row(
-        "triton-image-invalid",
-        "device kernel image is invalid",
-        r"Triton Error \[CUDA\]: device kernel image is invalid",
-    ),
-    row(
         "cuda-error",
         "assertion",
         r"(?:block: \[[\d, ]{3,40}\],? thread: \[[\d, ]{3,40}\]\W{1,5}Assertion|\bAssertion\W{1,4}(?:srcIndex < |t >= 0 && t < |-sizes\[i\] <= index|idx_dim >= 0 &&|input_val >= )).{1,160}?failed",

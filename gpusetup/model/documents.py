@@ -130,7 +130,6 @@ class InstallAnswer(Frozen):
     verdict: Mapping[str, Any] | None = None
     """The verify document of the target."""
     receipt: Text = None
-    log: Text = None
     why: Text = None
     """Why this torch comes, or stays."""
     newest: Offer | None = None

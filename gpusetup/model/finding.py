@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import enum
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal
 
 from gpusetup.model.frozen import Frozen, replace
@@ -102,18 +101,17 @@ def sentence(title: str) -> str:
     return title[0].upper() + title[1:] if title.startswith(BEGINS) else title
 
 
-def once(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-    """One quote of each line of a text, the longest; of other sources each text once.
+def once(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """One quote of each line of a text; of other sources each text once.
 
     >>> whole, part = Evidence(source="line 3", text="an AMD 6600xt"), "6600xt"
-    >>> len(once((Evidence(source="nvidia-smi, line 3", text=part), whole, whole)))
+    >>> len(once((whole, Evidence(source="nvidia-smi, line 3", text=part), whole)))
     1
     """
-    lines: dict[str, Evidence] = {}
-    for one in sorted(evidence, key=lambda one: -len(one.text)):
-        line = re.search(r"line \d+$", one.source)
-        lines.setdefault(line[0] if line else one.text, one)
-    return tuple(dict.fromkeys(one for one in evidence if one in lines.values()))
+    kept: dict[str, Evidence] = {}
+    for one in evidence:
+        kept.setdefault(one.source.partition("line ")[2] or one.text, one)
+    return tuple(kept.values())
 
 
 Stage = Literal["install", "build", "import", "start", "first-kernel", "running", "distributed"]

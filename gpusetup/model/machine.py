@@ -58,8 +58,6 @@ class Python(Frozen):
     has_pip: Flag = None
     site_packages: Text = None
     site_writable: Flag = None
-    others: tuple[str, ...] = ()
-    """Other interpreters on PATH, in PATH's order."""
 
 
 class Driver(Frozen):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Literal
 
 from gpusetup.model.frozen import Frozen, Text
 from gpusetup.model.versions import Capability
+
+FAMILY = ("torch", "torchvision", "torchaudio")
+"""What comes from torch's own index; everything else comes from the user's default index."""
 
 
 class TorchBuild(Frozen):
@@ -35,6 +39,10 @@ class TorchBuild(Frozen):
     status: str = "sourced"
     """How sure the row is: `verified`, `sourced`, `inferred`."""
     note: Text = None
+
+    def family(self, names: Container[str] = FAMILY) -> dict[str, str]:
+        """The versions of torch and its companions that belong to it, of these names."""
+        return {n: v for n in FAMILY if n in names and (v := getattr(self, n))}
 
     @property
     def cuda_major(self) -> str:

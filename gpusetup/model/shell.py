@@ -221,24 +221,16 @@ ACTS_IN_DOUBLE_QUOTES = frozenset('"$`\\!')
 def _for_bash(text: str) -> str:
     """
     >>> print(_for_bash("print('a')"), _for_bash("~/my env/x"), _for_bash("a\\nb"))
-    "print('a')" ~/'my env/x' $'a\\U0000000ab'
+    "print('a')" ~/'my env/x' $'\\x61\\x0a\\x62'
     """
-    if not text.isprintable():
-        return "$'" + "".join(map(_in_c_quotes, text)) + "'"
+    if not text.isprintable():  # byte by byte: a lone surrogate was one that is no UTF-8 (PEP 383)
+        written = text.encode("utf-8", "surrogateescape").hex()
+        return "$'" + re.sub("..", r"\\x\g<0>", written) + "'"
     if text.startswith("~/") and len(text) > 2:
         return "~/" + shlex.quote(text[2:])
     if "'" in text and not ACTS_IN_DOUBLE_QUOTES & set(text):
         return f'"{text}"'
     return shlex.quote(text)
-
-
-def _in_c_quotes(character: str) -> str:
-    if character.isprintable():
-        return f"\\{character}" if character in "'\\" else character
-    code = ord(character)
-    # A lone surrogate stands for a byte that was no UTF-8 (PEP 383).
-    byte = 0xDC80 <= code <= 0xDCFF
-    return f"\\x{code - 0xDC00:02x}" if byte else f"\\U{code:08x}"
 
 
 # --- PowerShell ----------------------------------------------------------------------------------

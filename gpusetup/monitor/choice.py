@@ -13,52 +13,46 @@ SHORTEST = len("GPU-")
 
 
 def named_places(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
-    """The places of the GPUs that `--gpu` names: `0`, `0:1` (MIG), or the start of a UUID.
+    """The places of the GPUs with these indexes, or beginnings of UUIDs.
 
     >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-ab"))
     >>> named_places(("1", "gpu-aa", "1"), two)
     (1, 0)
     """
-    places = [_place(name, gpus) for name in names]
+    places = []
+    for name in names:
+        start = name.lower() if len(name) > SHORTEST else "none"
+        hits = [
+            place
+            for place, gpu in enumerate(gpus)
+            if name == str(gpu.index) or (gpu.uuid or "").lower().startswith(start)
+        ]
+        if len(hits) != 1:
+            there = ", ".join(f"{gpu.index} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
+            problem = "Several GPUs are" if hits else "No GPU is"
+            raise UsageError(f"{problem} called {name!r}", hint=f"there are: {there}")
+        places += hits
     return tuple(dict.fromkeys(places))
-
-
-def _place(name: str, gpus: Sequence[GpuSample]) -> int:
-    low = name.lower()
-    by_uuid = low if len(low) > 4 and low.startswith(("gpu-", "mig-")) else None
-    hits = [
-        place
-        for place, gpu in enumerate(gpus)
-        if name == gpu.label or (by_uuid and (gpu.uuid or "").lower().startswith(by_uuid))
-    ]
-    if len(hits) == 1:
-        return hits[0]
-    there = ", ".join(f"{gpu.label} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
-    problem = "Several GPUs are" if hits else "No GPU is"
-    raise UsageError(f"{problem} called {name!r}", hint=f"there are: {there}")
 
 
 def visible_places(
     variable: str, gpus: Sequence[GpuSample], *, pci_order: bool
-) -> tuple[tuple[int, ...], str]:
-    """The places that the variable leaves, and a word about it; all where that is not known.
+) -> tuple[tuple[int, ...] | None, str]:
+    """The places that the variable leaves, None if that is not known, and a word about it.
 
     >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-bb"))
     >>> visible_places("1", two, pci_order=True)
     ((1,), 'CUDA_VISIBLE_DEVICES=1: watching GPU 1')
     """
-    said, everything = f"{VARIABLE}={variable}", tuple(range(len(gpus)))
-    entries = [entry.strip().lower() for entry in variable.split(",")]
-    numbers = [entry for entry in entries if entry.isdecimal()]
-    if numbers and not pci_order and len({gpu.name for gpu in gpus if gpu.mig_index is None}) > 1:
-        return everything, f"{said} counts in CUDA's order, unknown here: watching every GPU"
-    uuids = tuple(entry for entry in entries if len(entry) > SHORTEST)
-    places = tuple(
-        place
-        for place, gpu in enumerate(gpus)
-        if str(gpu.index) in numbers or (gpu.uuid or "").lower().startswith(uuids)
-    )
+    said, names = f"{VARIABLE}={variable}", [*filter(None, map(str.strip, variable.split(",")))]
+    mixed = len({gpu.name for gpu in gpus}) > 1
+    if any(map(str.isdecimal, names)) and mixed and not pci_order:
+        return None, f"{said} counts in CUDA's order, unknown here: watching every GPU"
+    try:
+        places = named_places(names, gpus)
+    except UsageError:
+        places = ()
     if not places:
-        return everything, f"{said} hides every GPU from CUDA: watching all the same"
-    labels = ", ".join(gpus[place].label for place in places)
+        return None, f"{said} names no GPU here: watching every GPU"
+    labels = ", ".join(str(gpus[place].index) for place in places)
     return places, f"{said}: watching GPU {labels}"

@@ -51,6 +51,4 @@ def _counters() -> dict[str, int]:
     """Bytes so far; nothing if there is no network or disk, or it is hidden."""
     disk, network = asked(psutil.disk_io_counters), asked(psutil.net_io_counters)
     told = {"disk_read": disk.read_bytes, "disk_write": disk.write_bytes} if disk else {}
-    if network:
-        told |= {"network_receive": network.bytes_recv, "network_send": network.bytes_sent}
-    return told
+    return told | ({"network_receive": network.bytes_recv} if network else {})

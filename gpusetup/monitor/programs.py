@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from gpusetup.model.frozen import Frozen
 from gpusetup.monitor.values import ProcessUse
 
 
-class Program(Frozen):
+class Program(NamedTuple):
     kind: str
     pattern: str
     """Of the words of a command or the name of a process, in lower case."""
@@ -23,30 +23,30 @@ class Program(Frozen):
 
 PROGRAMS = (
     Program(
-        kind="server",
-        pattern=r"vllm|sglang|tritonserver|text-generation-(launcher|inference|server)|uvicorn"
+        "server",
+        r"vllm|sglang|tritonserver|text-generation-(launcher|inference|server)|uvicorn"
         r"|gunicorn|hypercorn|ollama|llama-server|trtllm-serve|torchserve|api_server|lmdeploy"
         r"|(^|[ /_.-])(serve|server|serving|api)([ ._-]|$)|gradio|streamlit|comfyui",
     ),
     Program(
-        kind="notebook",
-        pattern=r"jupyter|ipykernel|ipython|(^|[ /])notebook|colab|\.ipynb|marimo|spyder",
+        "notebook",
+        r"jupyter|ipykernel|ipython|(^|[ /])notebook|colab|\.ipynb|marimo|spyder",
     ),
     Program(
-        kind="physics",
-        pattern=r"(^|[ /])(gmx(_mpi)?|mdrun|lmp(_\w+)?|namd\d?|pmemd[\w.]*|cp2k[\w.]*|vasp\w*"
+        "physics",
+        r"(^|[ /])(gmx(_mpi)?|mdrun|lmp(_\w+)?|namd\d?|pmemd[\w.]*|cp2k[\w.]*|vasp\w*"
         r"|relion\w*|amber\w*|fluent|hashcat|blender|ffmpeg|octane\w*)( |$)|openmm|lammps|gromacs",
     ),
     Program(
-        kind="simulation",
-        pattern=r"isaac|gymnas|(^|[ /_-])(gym|ppo|sac|dqn|ddpg|a2c|impala|dreamer\w*|rl|rllib"
+        "simulation",
+        r"isaac|gymnas|(^|[ /_-])(gym|ppo|sac|dqn|ddpg|a2c|impala|dreamer\w*|rl|rllib"
         r"|rollouts?|actor|selfplay|self_play|simulat(e|or|ion)\w*|mujoco|brax|habitat|carla"
         r"|num[_-]envs|env[_-]id)([ =._-]|$)",
-        options=True,
+        True,
     ),
     Program(
-        kind="inference",
-        pattern=r"(^|[ /_-])(infer(ence)?|generate|predict|evaluate|eval|sample|transcribe|embed"
+        "inference",
+        r"(^|[ /_-])(infer(ence)?|generate|predict|evaluate|eval|sample|transcribe|embed"
         r"|encode|benchmark_throughput)([ ._-]|$)|lm_eval|llama-cli|whisper",
     ),
 )

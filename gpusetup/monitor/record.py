@@ -1,4 +1,4 @@
-"""What a run leaves behind: JSON lines; and reading it back."""
+"""What a run leaves behind, read back."""
 
 from __future__ import annotations
 
@@ -7,41 +7,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from io import TextIOWrapper
 from itertools import chain
-from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
-from gpusetup.model.codec import from_plain, to_json
+from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.monitor import logs
 from gpusetup.monitor.values import Sample, Summary
-from gpusetup.system.refused import refused
-
-
-class Sink(Protocol):
-    """Something that takes the samples of a run as they come."""
-
-    def sample(self, sample: Sample) -> None: ...
-
-
-def opened(path: str) -> TextIO:
-    try:
-        return Path(path).open("w", encoding="utf-8", newline="")
-    except OSError as problem:
-        raise refused(problem, f"Cannot write {path}", "name another file") from problem
-
-
-class JsonLines:
-    """One document a line, written at once so that a reader sees it now."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def sample(self, document: Sample | Summary) -> None:
-        self._file.write(to_json(document) + "\n")
-        self._file.flush()
-
 
 LINES_APART = 256
 """After how many lines it is told how far the reading is."""
@@ -58,26 +31,23 @@ class Recorded(Frozen):
 def recorded(
     path: str, interval: float = 1.0, reached: Callable[[int, int], object] | None = None
 ) -> Recorded:
-    """A recording of ours, or another monitor's log (`logs.py`), read while it is asked for.
+    """A recording of ours, or nvidia-smi's log (`logs.py`), read while it is asked for.
 
     `interval`: seconds between the samples of a log that tells no time. A last line that is cut
     off is left out. `reached` is told how many bytes were read, of how many.
     """
-    first, lines = logs.told_first(_lines(path, reached))
-    source = logs.source_of(first)
-    if source is None and first.count(",") >= 2 and not first.lstrip().startswith(("{", "[")):
+    lines = _lines(path, reached)
+    first = next(lines, "")
+    names, lines = logs.headings(first), chain([first], lines)
+    if not names and first.count(",") >= 2 and not first.lstrip().startswith(("{", "[")):
         raise BadInput(
             f"{path} has rows without a heading, so its columns are unknown",
             hint="write it with --format=csv, without noheader, or put the heading in as line 1",
         )
-    if source is None:
+    if not names:
         return Recorded(documents=_documents(path, lines))
-    told = logs.read(lines)
-    begun = [*filter(None, (next(told, None),))]
-    timed = all(line.at is not None for line in begun)
-    return Recorded(
-        source=source, timed=timed, documents=logs.samples(chain(begun, told), interval)
-    )
+    read = logs.samples(lines, interval)
+    return Recorded(source=logs.SOURCE, timed="timestamp" in names, documents=read)
 
 
 def _lines(path: str, reached: Callable[[int, int], object] | None) -> Iterator[str]:

@@ -18,8 +18,9 @@ class Run:
     ) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
         self.gpus = tuple(map(Gpu, tally.gpus.values()))
-        trees, samples = tally.trees(), tally.kept.all()
-        hosts = [sample.host for sample in samples if sample.host is not None]
+        rows = self.gpus[0].rows if self.gpus else []
+        trees = [row.tree for row in rows if row.tree is not None]
+        hosts = [row.host for row in rows if row.host is not None]
         self.cores = trees[-1].cores if trees else None
         self.host_cores = next((host.cores for host in reversed(hosts) if host.cores), None)
         self.cpu = mean(tree.cpu_percent for tree in trees)
@@ -33,6 +34,10 @@ class Run:
         )
         """Percent of the machine's memory that was in use, at most."""
         self.command, self.exit = command, exit_code
+        self.kind, self.nodes = kind_of(command), nodes_of(command)
+        """The kind of its program, by its command alone; on how many machines it runs."""
+        self.launched = is_launched(command) or (self.ranks or 0) > 1
+        """A launcher started its ranks."""
 
     @cached_property
     def at_work(self) -> tuple[Gpu, ...]:
@@ -42,21 +47,6 @@ class Run:
     def works(self) -> tuple[Work, ...]:
         """What the GPUs at work did."""
         return tuple(work for gpu in self.at_work if (work := considered(gpu)))
-
-    @cached_property
-    def kind(self) -> str:
-        """Of the program, by its command alone."""
-        return kind_of(self.command)
-
-    @cached_property
-    def nodes(self) -> int:
-        """On how many machines a launcher started it."""
-        return nodes_of(self.command)
-
-    @cached_property
-    def launched(self) -> bool:
-        """A launcher started its ranks."""
-        return is_launched(self.command) or (self.ranks or 0) > 1
 
     def kind_on(self, gpu: Gpu) -> str:
         """Of the program, by its command or by the names of the processes on a GPU."""

@@ -34,12 +34,6 @@ def spins(s: Seen) -> bool:
 
 
 @Sign
-def few_multiprocessors(s: Seen) -> bool:
-    """Few of its multiprocessors have work."""
-    return below(s.work.sm_active, marks.FEW_SMS)
-
-
-@Sign
 def gaps(s: Seen) -> bool:
     """It is quiet again and again."""
     apart = s.work.utilization_p95 - s.work.utilization_p5 >= 2 * marks.APART
@@ -300,13 +294,9 @@ def several(s: Seen) -> bool:
 
 @Sign
 def links_rule(s: Seen) -> bool:
-    """Much of its PCIe link is in use, and it draws less than full power: the fuller the link, the
-    more power may be drawn while it moves data, for kernels that wait for them still draw."""
-    share = s.work.pcie_share
-    if share is None:
-        share = (s.work.pcie_rate or 0.0) / marks.PCIE_USUAL * 100
-    most = min(marks.LIGHT_MOST, marks.LIGHT + (share - 30) * 0.4)
-    return share >= 30 and below(s.weight, most)
+    """Its links carry much, and it draws less than full power: kernels that wait for data still
+    draw."""
+    return links_carry(s) and below(s.weight, marks.LIGHT_MOST)
 
 
 @Sign

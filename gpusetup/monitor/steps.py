@@ -135,8 +135,8 @@ STEPS: dict[str, Step] = {
         "Watch longer: nothing ran on the GPU in the first {run.seconds:.0f} s; it may still be "
         "loading or fetching"),
     "ask-the-driver": Step(
-        "See what the driver tells of this card. With MIG, ask DCGM (`dcgmi dmon -e "
-        "1001,1002,1004,1005`), keep it as a file, and `gpusetup monitor --replay FILE` judges it",
+        "See what the driver tells of this card. With MIG only DCGM tells how busy an instance is: "
+        "`dcgmi dmon -e 1001,1002,1004,1005`",
         "nvidia-smi -q -d UTILIZATION"),
     "look-at-the-link": Step(
         "Look at the link: it carries {gpu.link_limit:MB/s} one way, and 16 lanes carry at least "
@@ -189,19 +189,18 @@ class Advice(NamedTuple):
     """One of the acceleration guide's three, and the verdicts, or their causes, that it helps."""
 
     text: str
-    command: str | None
     helps: tuple[str, ...]
     fits: Callable[[Seen], bool]
 
 
 STARVED = ("input-starved/workers", "input-starved/by-itself", "input-starved/slow-items")
 ADVICE = (
-    Advice("larger batch, the effective one kept by accumulation", BATCH_SIZE, ("launch-bound",),
+    Advice("larger batch, the effective one kept by accumulation", ("launch-bound",),
            lambda seen: all((gpu.memory.p95 or 0) < MEMORY_HIGH for gpu in seen.run.gpus)),
     Advice("DataLoader with num_workers={useful_workers}, pin_memory, persistent_workers",
-           TUNE, STARVED, WORKERS_HELP),
+           STARVED, WORKERS_HELP),
     Advice("mixed precision: torch.amp.autocast in bfloat16 from compute capability 8.0 on, "
-           "else float16 with a GradScaler", None, ("launch-bound",),
+           "else float16 with a GradScaler", ("launch-bound",),
            lambda seen: not says(seen.run, MIXED)),
 )  # fmt: skip
 """The order of the acceleration guide for utilisation below half: batch, loader, AMP. Each helps
@@ -215,6 +214,5 @@ def ordered_advice(seen: Seen | None, verdict: str | None, cause: str) -> tuple[
     run, told = seen.run, []
     for row in ADVICE:
         if {verdict, f"{verdict}/{cause}"} & {*row.helps, "bursty/short-pieces"} and row.fits(seen):
-            command = sentence(f": `{row.command}`" if row.command else "", run)
-            told.append(sentence(row.text, run) + (command if UNKNOWN not in command else ""))
+            told.append(sentence(row.text, run))
     return tuple(told)

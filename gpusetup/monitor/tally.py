@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.programs import is_display
@@ -20,7 +20,6 @@ from gpusetup.monitor.values import (
     ProcessUse,
     Sample,
     Spread,
-    TreeSample,
 )
 from gpusetup.monitor.work import (
     Moment,
@@ -48,17 +47,14 @@ GPU_FIELDS = (
 START, WORK, PAUSE = "start", "work", "pause"
 
 
-Row = TypeVar("Row")
-
-
-class Kept(Generic[Row]):
+class Kept:
     """Every first, second, fourth … row of what comes, and the last one."""
 
     def __init__(self) -> None:
-        self._rows: list[Row] = []
+        self._rows: list[Moment] = []
         self.count, self._every = 0, 1
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Moment) -> None:
         if self.count % self._every == 0:
             self._rows.append(row)
         self.last = row
@@ -66,7 +62,7 @@ class Kept(Generic[Row]):
         if len(self._rows) >= MOST:
             self._rows, self._every = self._rows[::2], self._every * 2
 
-    def all(self) -> list[Row]:
+    def all(self) -> list[Moment]:
         there = not self.count or self._rows[-1] is self.last
         return self._rows if there else [*self._rows, self.last]
 
@@ -132,8 +128,7 @@ class GpuTally:
 
     def __init__(self, first: GpuSample) -> None:
         self.first = self.latest = first
-        self.kept = Kept[Moment]()
-        self.peaks: dict[str, float] = {}
+        self.kept = Kept()
         self.pauses: list[tuple[float, float]] = []
         """Since when, and for how many seconds."""
         self.quiet_since: float | None = None
@@ -145,9 +140,6 @@ class GpuTally:
     def add(self, gpu: GpuSample, sample: Sample) -> None:
         moment = Moment(gpu, sample)
         self.kept.add(moment)
-        for name in GPU_FIELDS:
-            if (value := getattr(gpu, name)) is not None:
-                self.peaks[name] = max(value, self.peaks.get(name, value))
         if gpu.lost and self.lost_at is None:
             self.lost_since = sample.seconds
         self.lost_at = (self.lost_at or sample.at) if gpu.lost else None
@@ -185,9 +177,8 @@ class Gpu:
     def __init__(self, tally: GpuTally) -> None:
         self.rows = tally.kept.all()
         self.tally, self.first, self.latest = tally, tally.first, tally.latest
-        self.label, self.name = self.first.label, self.first.name
-        self.samples, self.lost_at = tally.kept.count, tally.lost_at
-        self.lost_since = tally.lost_since
+        self.label, self.name = str(self.first.index), self.first.name
+        self.lost_at, self.lost_since = tally.lost_at, tally.lost_since
         gpus = [row.gpu for row in self.rows]
         used = [gpu.utilization_percent for gpu in gpus]
         heat = [one for gpu in gpus if (one := gpu.temperature_celsius) is not None]
@@ -288,18 +279,14 @@ class Gpu:
         work, first = self.parts.work, self.first
         return GpuSummary(
             index=first.index,
-            mig_index=first.mig_index,
             name=first.name,
             uuid=first.uuid,
-            samples=self.samples,
+            samples=self.tally.kept.count,
             memory_total_bytes=self.latest.memory_total_bytes or first.memory_total_bytes,
             throttled={k: round(v / 100, 4) for k, v in (work.reasons if work else {}).items()},
             working_share=round((work.samples if work else 0) / len(self.rows), 4),
             lost_at=self.lost_at,
-            **{
-                name: spread((getattr(row.gpu, name) for row in self.rows), peak)
-                for name, peak in self.tally.peaks.items()
-            },
+            **{name: spread(getattr(row.gpu, name) for row in self.rows) for name in GPU_FIELDS},
         )
 
 
@@ -325,38 +312,26 @@ def warm_up(body: Sequence[Moment]) -> int:
     return full * size if less and whole else 0
 
 
-def spread(values: Iterable[float | None], peak: float = 0.0) -> Spread | None:
-    """`peak`: what was seen at most, also in samples that are not kept."""
+def spread(values: Iterable[float | None]) -> Spread | None:
     told = [float(value) for value in values if value is not None]
     if not told:
         return None
     p5, p95 = (percentile(told, share) for share in (5, 95))
-    return Spread(mean=round(fmean(told), 2), p5=p5, p95=p95, peak=max(*told, peak))
+    return Spread(mean=round(fmean(told), 2), p5=p5, p95=p95, peak=max(told))
 
 
 class Tally:
     """Everything about one run."""
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
-        self.kept = Kept[Sample]()
-        self.gpus: dict[str, GpuTally] = {}
+        self.samples, self.seconds = 0, 0.0
+        self.gpus: dict[int, GpuTally] = {}
         for sample in samples:
             self.add(sample)
 
     def add(self, sample: Sample) -> None:
-        self.kept.add(sample)
+        self.samples, self.seconds = self.samples + 1, sample.seconds
         for gpu in sample.gpus:
-            if gpu.label not in self.gpus:
-                self.gpus[gpu.label] = GpuTally(gpu)
-            self.gpus[gpu.label].add(gpu, sample)
-
-    @property
-    def samples(self) -> int:
-        return self.kept.count
-
-    @property
-    def seconds(self) -> float:
-        return self.kept.last.seconds if self.kept.count else 0.0
-
-    def trees(self) -> list[TreeSample]:
-        return [sample.tree for sample in self.kept.all() if sample.tree is not None]
+            if gpu.index not in self.gpus:
+                self.gpus[gpu.index] = GpuTally(gpu)
+            self.gpus[gpu.index].add(gpu, sample)

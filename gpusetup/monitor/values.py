@@ -42,19 +42,15 @@ class ProcessUse(Frozen):
 
 
 class GpuSample(Frozen):
-    """One GPU, or one MIG instance of the GPU `mig_of`, at one moment."""
+    """One GPU at one moment."""
 
     index: int
-    mig_index: Count = None
-    mig_of: str | None = None
     name: str | None = None
     uuid: str | None = None
     utilization_percent: Figure = None
     """The share of the last moment in which some kernel ran."""
     memory_busy_percent: Figure = None
     """The share in which the GPU's memory was read or written (NVML: utilization.memory)."""
-    sm_active_percent: Figure = None
-    """How much of its multiprocessors had work (DCGM: SM activity)."""
     memory_used_bytes: Count = None
     memory_total_bytes: Count = None
     temperature_celsius: Figure = None
@@ -74,16 +70,10 @@ class GpuSample(Frozen):
     """Over all links of the GPU."""
     clock_sm_mhz: Count = None
     clock_sm_max_mhz: Count = None
-    clock_memory_mhz: Count = None
     throttle_reasons: tuple[str, ...] | None = None
     processes: tuple[ProcessUse, ...] | None = None
     lost: bool = False
     problem: str | None = None
-
-    @property
-    def label(self) -> str:
-        """`0`, or `0:1` for the second MIG instance of GPU 0."""
-        return str(self.index) if self.mig_index is None else f"{self.index}:{self.mig_index}"
 
     @property
     def memory_percent(self) -> float | None:
@@ -130,7 +120,6 @@ class HostSample(Frozen):
     disk_read_bytes_per_second: Figure = None
     disk_write_bytes_per_second: Figure = None
     network_receive_bytes_per_second: Figure = None
-    network_send_bytes_per_second: Figure = None
 
 
 class Sample(Frozen):
@@ -153,7 +142,6 @@ class Spread(Frozen):
 
 class GpuSummary(Frozen):
     index: int
-    mig_index: Count = None
     name: str | None = None
     uuid: str | None = None
     samples: int

@@ -121,11 +121,10 @@ CASES: tuple[Case, ...] = (
          "{seen.together} GPUs of one job show {work.utilization:.0f} % utilisation but touch no "
          "memory and move nothing: they wait in a collective", waits_where),
     Case("communication-bound", "links",
-         s.several & s.links_carry & partly & ~(s.workers_full | s.gaps), LINKS, fewer_bytes),
+         s.several & ((s.links_carry & partly & ~(s.workers_full | s.gaps))
+                      | (s.busy & s.links_rule & ~s.memory_bus_full)), LINKS, fewer_bytes),
     Case("communication-bound", "without NCCL",
          s.several & s.links_carry & partly & s.without_nccl, LINKS, ("exchange-with-nccl",)),
-    Case("communication-bound", "links",
-         s.several & s.busy & s.links_rule & ~s.memory_bus_full, LINKS, fewer_bytes),
     Case("communication-bound", "collectives",
          s.several & s.spins & s.light & s.collectives,
          IN_COLLECTIVES, fewer_bytes),
@@ -172,10 +171,7 @@ CASES: tuple[Case, ...] = (
     Case("launch-bound", "core", s.core_full & partly,
          WORKED + " while one process used {work.busiest_cpu:.0f} % of a core and no loader was "
          "behind", small),
-    Case("launch-bound", "kernels", s.busy & s.light, SMALL, small),
-    Case("launch-bound", "multiprocessors", s.busy & s.few_multiprocessors & ~s.memory_bus_full,
-         RAN + ", but only {work.sm_active:.0f} % of the multiprocessors had work", small),
-    Case("launch-bound", "kernels", partly & s.light & ~(s.gaps | main_waits), SMALL, small),
+    Case("launch-bound", "kernels", s.light & (s.busy | ~(s.gaps | main_waits)), SMALL, small),
     # the pattern, where nobody saw a cause
     Case("bursty", "unknown", partly & s.gaps, BURSTS, unseen),
     Case("bursty", "short-pieces", partly, BURSTS, unseen),

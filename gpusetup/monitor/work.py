@@ -49,7 +49,6 @@ class Work:
 
     memory_busy = Mean("gpu", "memory_busy_percent")
     power_watts = Mean("gpu", "power_watts")
-    sm_active = Mean("gpu", "sm_active_percent", running=True)
     clock_mhz = Mean("gpu", "clock_sm_mhz", running=True)
     clock_most = Mean("gpu", "clock_sm_max_mhz", running=True)
     power_limit = Mean("gpu", "power_limit_watts")

@@ -18,10 +18,8 @@ from gpusetup.plan.decide import (
     SOLVERS,
     Decision,
     Limits,
-    candidates,
     decide,
     doubt,
-    host_holds,
     max_batch,
     max_context,
     near_limit,
@@ -31,7 +29,6 @@ from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
 from gpusetup.plan.savings import helps
-from gpusetup.plan.states import host_bytes
 
 
 def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]:
@@ -43,8 +40,6 @@ def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]
         yield f"encoders of text and the VAE ({beside}) are not counted: encode the data before"
     yield from assumed(question, decision)
     yield from of_machine(decision, place)
-    if decision.shown.memory.moment == "loading":
-        yield "the highest moment is before the first step: every GPU holds the whole model"
     if decision.fits and not decision.measured and (kind := doubt(job, decision.shown.recipe)):
         yield kind
     yield from left_open(question, decision, place)
@@ -77,17 +72,11 @@ def assumed(question: Question, decision: Decision) -> Iterator[str]:
 
 def of_machine(decision: Decision, place: Place) -> Iterator[str]:
     """What the machine has, lacks and holds already."""
-    job, limits, count = decision.job, decision.limits, place.count
+    job, count = decision.job, place.count
     if count is not None and job.gpus > count:
         yield f"this machine has {count} GPU{'s' * (count > 1)}, the plan is for {job.gpus}"
     if place.unified:
         yield "the GPU shares the machine's memory: Offload gains nothing, other programs count"
-    every = candidates(job, limits)
-    missed = next((one for one in every if not host_holds(job, one, limits)), None)
-    on_gpu = decision.fits and not decision.shown.recipe.offload
-    if missed and limits.host is not None and not on_gpu:
-        need, have = host_bytes(job, missed) / GIB, limits.host / GIB
-        yield f"Offload would need {need:.0f} GiB of the machine's own memory, there are {have:.0f}"
 
 
 def left_open(question: Question, decision: Decision, place: Place) -> Iterator[str]:
@@ -139,7 +128,7 @@ def decided(asked: Asked) -> Decision:
     return solve(asked.job, asked.limits)
 
 
-def answer(asked: Asked, decision: Decision) -> PlanCell:
+def answer(asked: Asked, decision: Decision) -> PlanAnswer:
     """The plan of one job, with all that helps a person."""
     question, place = asked.question, asked.place
     said = [*asked.notes, *notes(question, decision, place)]
@@ -147,20 +136,15 @@ def answer(asked: Asked, decision: Decision) -> PlanCell:
     plain, gpus = cell(decision, place.gpu), decision.job.gpus
     first = ",".join(map(str, range(gpus)))
     shown = {"CUDA_VISIBLE_DEVICES": first} if (place.count or 0) > gpus else {}
-    return replace(
-        plain,
-        confidence="close" if unsure and plain.confidence == "clear" else plain.confidence,
-        env={**plain.env, **shown} if decision.fits else {},
-        helps=helps(decision),
-        ways=tuple(ways(asked)),
-        advice=tuple(said),
-        solved=question.solve,
-        config=asked.config,
-    )
-
-
-def as_document(found: PlanCell) -> PlanAnswer:
-    return PlanAnswer(**{field.name: getattr(found, field.name) for field in fields(found)})
+    return PlanAnswer(**{field.name: getattr(plain, field.name) for field in fields(plain)} | {
+        "confidence": "close" if unsure and plain.confidence == "clear" else plain.confidence,
+        "env": {**plain.env, **shown} if decision.fits else {},
+        "helps": helps(decision),
+        "ways": tuple(ways(asked)),
+        "advice": tuple(said),
+        "solved": question.solve,
+        "config": asked.config,
+    })  # fmt: skip
 
 
 def cell(decision: Decision, gpu: str) -> PlanCell:

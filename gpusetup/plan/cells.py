@@ -17,7 +17,7 @@ from gpusetup.plan.answer import cell
 from gpusetup.plan.decide import decide
 from gpusetup.plan.job import Job
 from gpusetup.plan.models import model_named
-from gpusetup.plan.place import Place, named_gpu, sized_gpu
+from gpusetup.plan.place import Place, named_gpu, place_of
 
 _model = lru_cache(maxsize=64)(model_named)
 
@@ -32,7 +32,7 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
     @lru_cache
     def place(name: str, gib: str) -> Place:
         if not name:
-            return sized_gpu(round(number("gpu_mem_gb", gib, 10**4) * GIB))
+            return place_of(None, round(number("gpu_mem_gb", gib, 10**4) * GIB))
         several = gib and one_memory(rows_named(name, gpus)) is None
         found = named_gpu(f"{name} {gib}GB" if several else name, gpus)
         known = found.total_bytes / GIB

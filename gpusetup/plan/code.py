@@ -7,7 +7,7 @@ from typing import Literal
 
 from gpusetup.errors import BadInput, Blocked, GpuSetupError, UsageError
 from gpusetup.model.codec import from_json
-from gpusetup.model.documents import CodePlan, PlanCell, PlanMemory
+from gpusetup.model.documents import CodePlan, PlanAnswer, PlanMemory
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer import ENV
@@ -264,7 +264,7 @@ def best_batch(found: Trace, asked: CodeAsked) -> int | None:
     return None if batch >= LARGEST - 1 else batch
 
 
-def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
+def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanAnswer:
     """The answer; `best` is what `best_batch` said."""
     request, capacity = asked.request, asked.place.capacity
     one = at_batch(found, best) if asked.solved and best else found.asked
@@ -286,7 +286,7 @@ def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanCell:
         "capacity": capacity,
     }
     memory["other"] = total - memory["states"] - memory["checkpoints"] - gaps
-    return PlanCell(
+    return PlanAnswer(
         fits=fits,
         recipe=str(Recipe(env=env)) if fits else NONE,
         basis="predicted",

@@ -29,7 +29,7 @@ from gpusetup.plan.trainers import trainer_of
 Said = dict[str, Any]
 NUMBERS = {
     "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
-    "ep": "expert_parallel", "sp": "sp", "accumulation": "accumulate",
+    "sp": "sp", "accumulation": "accumulate",
 }  # fmt: skip
 SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
 """Role of a key -> the field of a job or question that it says."""
@@ -136,10 +136,11 @@ def known_name(text: str) -> str:
 
 
 def adapters(reader: Reader, said: Said) -> Said:
-    """LoRA if the config says it, of which rank and beside what; or the last layers alone."""
+    """LoRA if the config says it, of which rank and beside what."""
     method = (reader.word("adapter") or "").lower()
     if method == "freeze":
-        return {"trained_layers": reader.number("trained-layers", 1024) or 2}
+        said["notes"].append("frozen layers are not counted: all layers are taken as trained")
+        return {}
     on = method in ("lora", "qlora", "true", "yes")
     off = not on and (method or said["trainer"] == "trl")
     rank = None if off else reader.number("rank", MOST["lora"])
@@ -209,7 +210,7 @@ def checkpointing(reader: Reader, said: Said) -> Said:
     if off is not None:
         return part | {"checkpointing": not off}
     if text == "selective" and said["trainer"] != "megatron":
-        return part | {"selective": "op"}
+        return part | {"selective": True}
     # Megatron-LM's selective recomputing is of what attention without a flash kernel holds.
     on = text not in ("selective", "none", "no", "false", "off", "n")
     return part | ({"checkpointing": on} if text else {})
@@ -240,7 +241,7 @@ def precision(reader: Reader, said: Said) -> Said:
         return {"dtype": pair[0], "amp": pair[1]}
     if pure:
         return {"dtype": "bf16", "amp": "none"}
-    if said["trainer"] in IN_16_BITS or said.get("trained_layers"):
+    if said["trainer"] in IN_16_BITS:
         return {}
     if half is None:
         return {"dtype": "fp32", "amp": "none"} if bf16 is False and said["trainer"] else {}
@@ -270,6 +271,10 @@ def parallel(reader: Reader, said: Said) -> Said:
     gpus, nodes = reader.number("gpus", MOST["gpus"]), reader.number("nodes", 10**4)
     if (reader.number("replicas", MOST["gpus"]) or 1) > 1:
         said["notes"].append("replicas of shards are not counted: all GPUs are taken as one shard")
+    if (reader.number("ep", MOST["gpus"]) or 1) > 1:
+        said["notes"].append(
+            "expert parallelism is not counted: a GPU is taken to have all experts"
+        )
     return {"devices": gpus * (nodes or 1) if gpus else None}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
-from gpusetup.plan.shape import BERTS, Shape
+from gpusetup.plan.shape import ENCODERS, Shape
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "hidden_size": ("n_embd", "d_model", "n_embed", "dim", "embed_dim"),
@@ -42,11 +42,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "no gate": (
         "apertus", "arcee", "biogpt", "bloom", "codegen", "falcon", "gpt2", "gpt_bigcode",
         "gpt_neo", "gpt_neox", "gptj", "mpt", "nanochat", "nemotron", "openai-gpt", "opt",
-        "persimmon", "phi", "starcoder2", "xglm", "vit", *BERTS,
+        "persimmon", "phi", "starcoder2", "xglm",
     ),
     "a gate": ("cohere", "cohere2", "olmo", "phimoe", "stablelm"),
-    "layer norms": ("gpt2", "gpt_neox", "nemotron", "olmo", "opt", "phi", "phimoe", "starcoder2",
-                    "vit", *BERTS),
+    "layer norms": ("gpt2", "gpt_neox", "nemotron", "olmo", "opt", "phi", "phimoe", "starcoder2"),
     "norms of queries and keys": (
         "apertus", "dots1", "flex_olmo", "gemma3", "hunyuan_v1_dense", "olmo2", "olmo3", "olmoe",
         "qwen3", "qwen3_moe",
@@ -60,8 +59,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "heads of 256": ("gemma", "gemma2", "gemma3"),
 }  # fmt: skip
 """What no key of a config tells -> the families that have it (transformers 4.30 to 5)."""
-STATE_SPACE = ("mamba_d_state", "mamba_d_conv", "conv_L_cache", "ssm_cfg", "state_size", "rwkv")
-"""Keys of models whose layers are not all attention."""
+OTHERS = ("mamba_d_state", "mamba_d_conv", "conv_L_cache", "ssm_cfg", "state_size", "rwkv",
+              "image_size", "kv_lora_rank")  # fmt: skip
+"""Keys of models whose layers are not all attention, or of another kind (DeepSeek's latent one), or
+which read images alone."""
 DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dropout",
             "hidden_dropout", "dropout", "dropout_rate")  # fmt: skip
 
@@ -74,7 +75,6 @@ class Config:
         # The text part of a model of images is of the family whose layers it has.
         self.kind = re.sub(r"_vl|_5|_text|_model", "", str(values.get("model_type")))
         self.family = {trait for trait, kinds in FAMILIES.items() if self.kind in kinds}
-        self.images = "patch_size" in values and "image_size" in values
         for key, others in SYNONYMS.items():
             said = next((values[name] for name in others if values.get(name) is not None), None)
             if said is not None and (key == "vocab_size" or values.get(key) is None):
@@ -106,42 +106,39 @@ def shape_of(values: Mapping[str, Any], what: str = "config.json") -> Shape:
     Raises UsageError for a model that has no layers of attention, BadInput for a needed key that is
     missing.
 
-    >>> shape_of({"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12,
-    ...     "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 30522,
-    ...     "max_position_embeddings": 512, "layer_norm_eps": 1e-12}).parameters // 10**6
-    109
+    >>> shape_of({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12,
+    ...     "n_positions": 1024, "vocab_size": 50257, "layer_norm_epsilon": 1e-5}).parameters
+    124356096
     """
     if isinstance(values.get("vision_config"), Mapping):
         return with_images(values, what)
     config = Config(values, what)
-    other = values.get("is_encoder_decoder") or any(key in values for key in STATE_SPACE)
+    other = values.get("is_encoder_decoder") or any(key in values for key in OTHERS)
+    other = other or config.kind in ENCODERS
     if other or "model_type" not in values or "num_attention_heads" not in config.values:
         raise UsageError(
             f"{what}: the family {values.get('model_type')!r} is not known",
             hint="known are llama, qwen3, gpt2 and all that have `num_attention_heads`; "
             "`--params` plans a transformer by its size, `--code` takes your own model",
         )
-    shape = decoder(config)
-    return reader(config, shape) if config.images or config.kind in BERTS else shape
+    return decoder(config)
 
 
 def decoder(config: Config) -> Shape:
-    """A decoder of text, or the layers of another."""
+    """A decoder of text."""
     values, family = config.values, config.family
     hidden, layers = config.need("hidden_size"), config.need("num_hidden_layers")
     heads, query, key_value = heads_of(config)
     by_rms = config.has("rms") and values.get("rmsnorm", True)
-    eps = config.images or config.has("layer", "norm", "eps")
+    eps = config.has("layer", "norm", "eps")
     layer_norm = ("layer norms" in family or eps) and not by_rms
     act = str(values.get("hidden_act") or "")
-    bare = act == "relu" or config.images or (layer_norm and (not act or "gelu" in act))
+    bare = act == "relu" or (layer_norm and (not act or "gelu" in act))
     gated = "a gate" in family or not ("no gate" in family or bare)
-    shared = (latent(config, heads, query) or 2 * hidden * (query + key_value)) + 2 * hidden * (
-        1 + layer_norm
-    )
-    vocabulary = 0 if config.images else config.need("vocab_size")
+    shared = 2 * hidden * (query + key_value + 1 + layer_norm)
+    vocabulary = config.need("vocab_size")
     tied = bool(values.get("tie_word_embeddings", "a tied head" in family))
-    native = 0 if config.images else config.get("max_position_embeddings")
+    native = config.get("max_position_embeddings")
     outside = (vocabulary * (1 if tied else 2) + 1) * hidden
     outside += native * hidden * ("learned positions" in family)
     dense, sparse, every, used, width = mlp(config, 3 if gated else 2)
@@ -174,27 +171,12 @@ def decoder(config: Config) -> Shape:
 def heads_of(config: Config) -> tuple[int, int, int]:
     """Heads, the width of all queries, the width of all keys."""
     heads, values = config.need("num_attention_heads"), config.values
-    if values.get("kv_lora_rank"):
-        width = config.need("qk_nope_head_dim") + config.need("qk_rope_head_dim")
-        return heads, heads * width, heads * (width + config.need("v_head_dim")) // 2
     newer = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
     one = bool(values.get("multi_query")) and not newer
     shared = 1 if one else config.get("num_key_value_heads", heads)
     usual = 256 if "heads of 256" in config.family else config.need("hidden_size") // heads
     width = config.get("head_dim", usual)
     return heads, heads * width, shared * width
-
-
-def latent(config: Config, heads: int, query: int) -> int:
-    """The parameters of latent attention (DeepSeek-V2, arXiv 2405.04434); 0 if it has none."""
-    rank = config.get("kv_lora_rank")
-    if not rank:
-        return 0
-    hidden, value = config.need("hidden_size"), config.need("v_head_dim")
-    rotated, through = config.need("qk_rope_head_dim"), config.get("q_lora_rank")
-    queries = through * (hidden + query) if through else hidden * query
-    keys = hidden * (rank + rotated) + rank * (query + heads * (value - rotated))
-    return queries + keys + heads * value * hidden
 
 
 def inner(config: Config) -> int:
@@ -225,28 +207,6 @@ def mlp(config: Config, matrices: int) -> tuple[int, int, int, int, int]:
         gate + one * passed,
         widest,
     )
-
-
-# --- what is no decoder of text -------------------------------------------------------------------
-
-
-def reader(config: Config, shape: Shape) -> Shape:
-    """What reads a text or an image whole, with its classifier, as it is fine-tuned."""
-    labels = config.values.get("id2label")
-    classes = len(labels) if isinstance(labels, Mapping) else config.get("num_labels", 2)
-    if config.images:
-        patch = config.need("patch_size")
-        tokens = (config.need("image_size") // patch) ** 2 + 1
-        table = config.get("num_channels", 3) * patch**2 + tokens + 1 + classes
-        total = shape.parameters + table * shape.hidden
-        return replace(shape, parameters=total, active=total, classes=classes, tokens=tokens)
-    length = config.get("max_position_embeddings", 512)
-    head = 0 if shape.kind == "distilbert" else shape.hidden
-    more = length + head - shape.vocabulary * (not shape.tied)
-    total = shape.parameters + more * shape.hidden
-    dropout = any(config.values.get(key, 0.1) for key in ("hidden_dropout_prob", "dropout"))
-    return replace(shape, parameters=total, active=total, vocabulary=0, tied=False, dropout=dropout,
-                   classes=classes, native_context=length)  # fmt: skip
 
 
 def with_images(values: Mapping[str, Any], what: str) -> Shape:

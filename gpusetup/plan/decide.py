@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.job import DIVIDES, Job, Recipe, takes_longest
-from gpusetup.plan.measured import NONE, is_standard, longest_measured, measured_recipe
+from gpusetup.plan.measured import NONE, is_standard, measured_recipe
 from gpusetup.plan.memory import Memory, memory
 from gpusetup.plan.states import host_bytes
 
@@ -55,8 +55,8 @@ class Decision(Frozen):
     shown: Option
     """The chosen option; if none fits, the one that lacks least."""
     fits: bool
-    measured: str | None = None
-    """The recipe that was measured (`-`: none)."""
+    measured: bool = False
+    """Whether somebody measured it."""
 
     @property
     def recipe(self) -> Recipe | None:
@@ -82,7 +82,7 @@ def doubt(job: Job, recipe: Recipe) -> str | None:
     rows = (
         (job.shape.kind == "unet",  # whose levels have widths of their own
          f"the layers of {job.shape.name} are a rough picture, compared with no measurement"),
-        (job.shape.tower and job.lora is None and job.trained_layers is None,
+        (job.shape.tower and job.lora is None,
          "what the tower of images keeps is not counted: LoRA leaves it out"),
         (on_host and not is_standard(job), f"runs with parts on the host {often}"),
         (job.lora is not None and job.strategy.startswith("zero"),
@@ -97,26 +97,26 @@ def option(job: Job, recipe: Recipe) -> Option:
 
 def decide(job: Job, limits: Limits) -> Decision:
     """The measured recipe if the table reaches and the system allows it, else the model's."""
+    every = [one for one in candidates(job, limits) if host_holds(job, one, limits)]
     tried: list[Option] = []
     fits = False
-    for recipe in candidates(job, limits):
-        if host_holds(job, recipe, limits):
-            tried.append(option(job, recipe))
-            if fits := tried[-1].over(limits) <= 0 and takes_longest(job, recipe.sp):
-                break
-    shown = tried[-1] if fits else min(tried, key=lambda one: one.memory.total)
+    for recipe in every:
+        tried.append(option(job, recipe))
+        if fits := tried[-1].over(limits) <= 0 and takes_longest(job, recipe.sp):
+            break
     said = None
     if limits.env and limits.linux and limits.sp is None:
         said = measured_recipe(limits.measured, job)
-    if said == NONE:
-        every = (option(job, one) for one in candidates(job, limits))
-        shown, fits = min(every, key=lambda one: one.memory.total), False
-    elif said is not None and host_holds(job, measured := Recipe.parse(said), limits):
-        shown, fits = option(job, measured), True
-    else:
-        said = None
+    measured = next((option(job, one) for one in every if str(one) == said), None)
+    fits = bool(measured) or (fits and said != NONE)
+    least = min(tried, key=lambda one: one.memory.total)
     return Decision(
-        job=job, limits=limits, tried=tuple(tried), shown=shown, fits=fits, measured=said
+        job=job,
+        limits=limits,
+        tried=tuple(tried),
+        shown=measured or (tried[-1] if fits else least),
+        fits=fits,
+        measured=measured is not None or said == NONE,
     )
 
 
@@ -169,10 +169,8 @@ def sequence_degrees(job: Job, limits: Limits) -> tuple[int, ...]:
 
 
 def max_context(job: Job, limits: Limits) -> Decision:
-    """The longest context that some recipe fits; the measured one if the table has one."""
-    longest = longest_measured(limits.measured, job) if limits.sp is None else None
-    if longest is None:
-        longest = largest(lambda n: decide(replace(job, context=n), limits).fits)
+    """The longest context that some recipe fits."""
+    longest = largest(lambda n: decide(replace(job, context=n), limits).fits)
     return decide(replace(job, context=max(longest, 1)), limits)
 
 

@@ -66,8 +66,6 @@ class Job(Frozen):
     """The rank of LoRA on every linear layer; the model itself is frozen then."""
     trained_embeddings: bool = False
     """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
-    trained_layers: int | None = None
-    """How many of the last layers are trained, if they alone are."""
 
     # Optimizer.
     optimizer: str = "adamw"
@@ -77,8 +75,8 @@ class Job(Frozen):
 
     # What is kept for the backward pass.
     checkpointing: bool = True
-    selective: str | None = None
-    """Selective checkpointing: `op` (every second matrix product), or every n-th layer: `2`."""
+    selective: bool = False
+    """Whether every second matrix product is kept (torchtitan's selective checkpointing)."""
     reentrant: bool = True
     """Whether layers are recomputed in a backward pass within the backward pass (transformers), or
     by hooks (torch's `checkpoint_wrapper`)."""
@@ -96,10 +94,6 @@ class Job(Frozen):
     """Whether tensor parallelism also divides what is between attention and MLP."""
     pipeline_parallel: int = 1
     context_parallel: int = 1
-    expert_parallel: int = 1
-    load_whole: bool = False
-    """Whether every GPU gets the whole model before it is divided (DeepSpeed without `zero.Init`),
-    whose linear layers then keep what ZeRO 3 gathered, too, unless they are recomputed."""
 
     @property
     def data_parallel(self) -> int:
@@ -163,9 +157,6 @@ class Job(Frozen):
         """The parameters that get gradients and optimizer states."""
         if self.lora is not None:
             return self.adapters + self.shape.outside * self.trained_embeddings
-        if self.trained_layers is not None:
-            layers = self.shape.parameters - self.shape.outside
-            return round(layers * min(self.trained_layers / self.shape.layers, 1))
         return self.shape.parameters
 
 
@@ -193,17 +184,6 @@ class Recipe(Frozen):
         parts = ["Env"] * self.env + ["Offload"] * self.offload
         parts += [f"SP={self.sp}"] * (self.sp > 1)
         return " + ".join(parts) or "vanilla"
-
-    @classmethod
-    def parse(cls, text: str) -> Recipe:
-        """Read what `str` wrote.
-
-        >>> Recipe.parse("Env + SP=4") == Recipe(env=True, sp=4)
-        True
-        """
-        words = text.split(" + ")
-        sp = next((int(word[3:]) for word in words if word.startswith("SP=")), 1)
-        return cls(offload="Offload" in words, sp=sp, env="Env" in words)
 
 
 def samples(job: Job, recipe: Recipe) -> int:

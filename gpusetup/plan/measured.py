@@ -7,8 +7,7 @@ longer one's recipe holds.
 from __future__ import annotations
 
 import csv
-from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,19 +18,11 @@ from gpusetup.plan.job import Job
 CELLS = Path(__file__).resolve().parents[1] / "data" / "plan" / "cells.csv"
 NONE = "-"
 
-Column = tuple[str, int, str]
-"""GPU, number of GPUs, model."""
-
 
 @lru_cache(maxsize=1)
-def table() -> Mapping[Column, Mapping[int, str]]:
-    """Column -> length -> recipe, the shortest first."""
-    columns: dict[Column, dict[int, str]] = {}
+def table() -> Sequence[Mapping[str, str]]:
     with CELLS.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            column = (row["gpu"], int(row["num_gpus"]), row["model"])
-            columns.setdefault(column, {})[int(row["max_model_len"])] = row["recipe"]
-    return {column: dict(sorted(cells.items())) for column, cells in columns.items()}
+        return tuple(csv.DictReader(file))
 
 
 def gpu_of(name: str | None, total_bytes: float) -> str | None:
@@ -52,20 +43,11 @@ def is_standard(job: Job) -> bool:
     return job.shape.writes_text and not job.shape.tower and job == plain
 
 
-def measured(gpu: str | None, job: Job) -> Mapping[int, str]:
-    """Length -> recipe of all that was measured of such a job; empty if nothing was."""
-    column = (gpu or "", job.gpus, job.shape.name)
-    return table().get(column, {}) if gpu and is_standard(job) else {}
-
-
 def measured_recipe(gpu: str | None, job: Job) -> str | None:
     """The measured recipe (`-`: none fits), or None if the table does not reach."""
-    cells = measured(gpu, job)
-    lengths = [*cells]
-    place = bisect_left(lengths, job.context)
-    return cells[lengths[place]] if place < len(lengths) else None
-
-
-def longest_measured(gpu: str | None, job: Job) -> int | None:
-    """The longest measured length that fits."""
-    return max((n for n, recipe in measured(gpu, job).items() if recipe != NONE), default=None)
+    if gpu is None or not is_standard(job):
+        return None
+    column = (gpu, str(job.gpus), job.shape.name)
+    cells = {int(row["max_model_len"]): row["recipe"] for row in table()
+             if (row["gpu"], row["num_gpus"], row["model"]) == column}  # fmt: skip
+    return cells.get(min((length for length in cells if length >= job.context), default=0))

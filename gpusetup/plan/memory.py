@@ -22,7 +22,6 @@ from gpusetup.plan.states import (
     gradients_before,
     gradients_stay,
     host_bytes,
-    loaded,
     mine,
     standing,
     step,
@@ -38,16 +37,6 @@ def between(job: Job) -> int:
     return job.tensor_parallel if job.sequence_parallel else 1
 
 
-def layers(job: Job) -> float:
-    """Layers of which a GPU keeps something.
-
-    The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
-    2104.04473). Frozen layers below the first that is trained are in no graph.
-    """
-    held = job.shape.layers
-    return held if job.trained_layers is None else min(job.trained_layers, held)
-
-
 def residual_bytes(job: Job) -> int:
     """Bytes of an element of the hidden state between the layers."""
     if upcast(job):
@@ -56,11 +45,15 @@ def residual_bytes(job: Job) -> int:
 
 
 def kept(job: Job, recipe: Recipe) -> float:
-    """What the forward pass keeps for the backward pass, and autocast's copies of the weights."""
-    count = tokens(job, recipe)
+    """What the forward pass keeps for the backward pass, and autocast's copies of the weights.
+
+    The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
+    2104.04473).
+    """
+    count = tokens(job, recipe) * job.shape.layers
     if not job.checkpointing:
-        return layers(job) * layer_bytes(job) * count + weight_copies(job)
-    return layers(job) * (checkpoint_bytes(job) + selected_bytes(job)) * count
+        return layer_bytes(job) * count + weight_copies(job)
+    return (checkpoint_bytes(job) + selected_bytes(job)) * count
 
 
 def checkpoint_bytes(job: Job) -> float:
@@ -68,25 +61,18 @@ def checkpoint_bytes(job: Job) -> float:
     if job.offload_checkpoints:
         return 0.0
     width = CHECKPOINT_IN_BUDGET if job.batch is None else 2.0
-    return recomputed(job) * job.shape.hidden * residual_bytes(job) / 2 * width / between(job)
-
-
-def recomputed(job: Job) -> float:
-    """The share of the layers that is recomputed."""
-    return 1 / int(job.selective) if job.selective and job.selective != "op" else 1.0
+    return job.shape.hidden * residual_bytes(job) / 2 * width / between(job)
 
 
 def selected_bytes(job: Job) -> float:
     """Bytes a token that a layer keeps under selective checkpointing.
 
-    Per op: every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
-    (torchtitan's policy). Every n-th layer: the others keep all.
+    Every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
+    (torchtitan's policy).
     """
     s = job.shape
-    if job.selective is None:
+    if not job.selective:
         return 0.0
-    if job.selective != "op":
-        return (1 - recomputed(job)) * layer_bytes(job)
     inner = (2 * s.query + s.key_value + s.intermediate) / job.tensor_parallel
     return (inner + s.hidden / between(job) * (not job.compile)) * job.compute_bytes
 
@@ -165,11 +151,11 @@ def layer(job: Job, recipe: Recipe) -> float:
         return (passing + peak - scores) * count
     # FSDP1 holds the gradients of the inputs of recomputed frozen layers until the end.
     held = job.strategy == "fsdp1" and job.gpus > 1 and job.lora is not None and job.reentrant
-    second = layers(job) * checkpoint_bytes(job) * held
+    second = job.shape.layers * checkpoint_bytes(job) * held
     return (rest + passing + peak + second) * count
 
 
-Moment = Literal["loading", "logits", "layer", "backward", "step"]
+Moment = Literal["logits", "layer", "backward", "step"]
 """`logits` and `layer`: the end of the forward pass, with the loss or with the first layer's
 backward pass. `backward`: a layer's backward pass when gradients are there."""
 Part = Literal["states", "checkpoints", "logits", "other"]
@@ -244,7 +230,6 @@ def exchange(job: Job, recipe: Recipe) -> float:
 FORWARD: tuple[Moment, ...] = ("logits", "layer")
 IN_STEP: tuple[Moment, ...] = (*FORWARD, "backward", "step")
 TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ...] = (
-    ("states", ("loading",), loaded),
     ("states", IN_STEP, standing),
     ("states", IN_STEP, alone),
     ("states", (*FORWARD, "backward"), gathered),
@@ -255,25 +240,18 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ..
     ("other", ("layer", "backward"), layer),
     ("other", ("step",), step),
     ("other", IN_STEP, exchange),
-    ("other", ("loading", *IN_STEP), runtime),
+    ("other", IN_STEP, runtime),
 )
 """What it is for, when it is there, and how much it is."""
 
 # --- gaps -----------------------------------------------------------------------------------------
 
 
-class Gaps(Frozen):
-    """What the allocator reserves and nothing uses."""
+def gaps(job: Job, recipe: Recipe, passing: float, *, by_logits: bool) -> tuple[float, float]:
+    """What the allocator reserves and nothing uses: what stays if there is no room, and what it
+    gives back before it fails.
 
-    staying: float
-    """What stays if there is no room."""
-    cached: float
-    """What the allocator gives back before it fails."""
-
-
-def gaps(job: Job, recipe: Recipe, passing: float, *, by_logits: bool) -> Gaps:
-    """A share of what comes and goes; segments of fixed size leave more than expandable ones.
-
+    A share of what comes and goes; segments of fixed size leave more than expandable ones.
     Logits come and go in pieces of one size, which leave none, but for copies of another size
     (shifted ones, Megatron's), which have segments of their own. What FSDP1 and DeepSpeed gathered
     is free only when another stream is done with it. If scores are written to memory, what lives
@@ -282,7 +260,7 @@ def gaps(job: Job, recipe: Recipe, passing: float, *, by_logits: bool) -> Gaps:
     """
     if job.batch is None:
         lost = 0.0 if recipe.env else passing * LOST_LOGIT / TRAINER_LOGIT
-        return Gaps(staying=lost, cached=0.0)
+        return lost, 0.0
     own = own_segments(job, recipe)
     size = logits(job, recipe)
     moving = kept(job, recipe) + passing
@@ -296,7 +274,7 @@ def gaps(job: Job, recipe: Recipe, passing: float, *, by_logits: bool) -> Gaps:
     writes = job.attention == "eager" and not job.gathers and not recipe.env
     staying = held if writes else min(held, stays)
     idle = 0.5 * size * (not (recipe.env or recipe.offload or job.gathers or by_logits))
-    return Gaps(staying=staying, cached=held - staying + idle)
+    return staying, held - staying + idle
 
 
 STAYING = {(False, False): 0.05, (False, True): 0.02, (True, False): 0.18, (True, True): 0.05}
@@ -320,7 +298,6 @@ def own_segments(job: Job, recipe: Recipe) -> float:
 class Memory(Frozen):
     """The memory of the fullest GPU by what it is for, in bytes, and the host's."""
 
-    moment: Moment
     states: float
     """Parameters, gradients, optimizer states, and the FSDP unit that is gathered."""
     checkpoints: float
@@ -355,10 +332,7 @@ class Memory(Frozen):
 
 
 def memory(job: Job, recipe: Recipe) -> Memory:
-    """The memory at the highest moment of a run, part by part.
-
-    If a step reserves more than a moment that has more allocated, it is what `reserved` says.
-    """
+    """The memory at the highest moment of a run, part by part."""
     sizes = [(part, moments, size(job, recipe)) for part, moments, size in TERMS]
 
     def at(moment: Moment, part: Part | None = None) -> float:
@@ -368,19 +342,14 @@ def memory(job: Job, recipe: Recipe) -> Memory:
 
     top = max(FORWARD if job.batch is None else IN_STEP, key=at)
     passing = max(logits(job, recipe), layer(job, recipe))
-    lost = gaps(job, recipe, passing, by_logits=top == "logits")
-    is_step = at(top) + lost.staying >= at("loading")
-    moment = top if is_step else "loading"
-    staying = lost.staying * is_step
-    reserved = at(top) + lost.staying + lost.cached
+    staying, cached = gaps(job, recipe, passing, by_logits=top == "logits")
     return Memory(
-        moment=moment,
-        states=at(moment, "states"),
-        checkpoints=at(moment, "checkpoints"),
-        logits=at(moment, "logits"),
+        states=at(top, "states"),
+        checkpoints=at(top, "checkpoints"),
+        logits=at(top, "logits"),
         fragmentation=staying,
-        other=at(moment, "other"),
+        other=at(top, "other"),
         runtime=runtime(job, recipe),
-        cached=max(0.0, reserved - at(moment) - staying),
+        cached=max(0.0, cached),
         host=host_bytes(job, recipe),
     )

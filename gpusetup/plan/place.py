@@ -59,11 +59,6 @@ def place_of(name: str | None, total_bytes: int) -> Place:
     )
 
 
-def sized_gpu(total_bytes: int) -> Place:
-    """A GPU of which only the memory is known."""
-    return place_of(None, total_bytes)
-
-
 def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     """A GPU by its name; UsageError where it is unknown, or names several sizes of memory."""
     names = each_gpu(text, rows)

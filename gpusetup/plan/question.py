@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,8 +23,8 @@ from gpusetup.plan.trainers import defaults
 MOST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
     "lora": 10**5, "tensor_parallel": 1024,
-    "pipeline_parallel": 1024, "context_parallel": 1024, "expert_parallel": 1024,
-    "trained_layers": 1024, "sp": 1024,
+    "pipeline_parallel": 1024, "context_parallel": 1024,
+    "sp": 1024,
 }  # fmt: skip
 """The largest number that means anything; beyond it is a slip of the finger."""
 CONTEXT = 2048
@@ -81,7 +80,7 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     if said.get("selective"):
         how["checkpointing"] = True
     elif "checkpointing" in said:
-        how["selective"] = None
+        how["selective"] = False
     amp, dtype, loss = (how.get(name) for name in ("amp", "dtype", "loss"))
     job = Job(**how | {
         "amp": amp if BYTES.get(amp or "", 4) < BYTES[dtype or "fp32"] else None,
@@ -140,7 +139,7 @@ def shape_of_question(question: Question) -> Shape:
 
 
 FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
-         "expert_parallel": "ep", "machine_from": "from"}  # fmt: skip
+         "machine_from": "from"}  # fmt: skip
 """Names whose option is another word."""
 
 
@@ -167,7 +166,7 @@ def check(job: Job, question: Question) -> None:
 
 def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str | None], ...]:
     """Each with whether it holds, what is said then, and the way out."""
-    gpus, strategy, selective = job.gpus, job.strategy, job.selective or "op"
+    gpus, strategy = job.gpus, job.strategy
     inner = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
     unknown = getattr(question, question.solve) if question.solve else None
     flag = {"gpus": "--gpus-needed"}.get(question.solve or "", f"--max-{question.solve}")
@@ -182,8 +181,6 @@ def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str |
          f"`--pp` is more than the {job.shape.layers} layers of the model", None),
         (job.is_quantized and job.lora is None,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
-        (not re.fullmatch(r"op|[1-9]\d{0,2}", selective),
-         f"selective checkpointing is `op`, or every n-th layer: `2`, not {selective}", None),
         (job.loss not in LOSSES, f"No loss is called {job.loss!r}", ", ".join(LOSSES)),
         (job.optimizer not in OPTIMIZERS, f"No optimizer {job.optimizer!r}", ", ".join(OPTIMIZERS)),
         (unknown is not None,

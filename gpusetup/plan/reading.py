@@ -20,10 +20,8 @@ ELSEWHERE = frozenset((
 """A key under one of these is about another model than the one that is trained."""
 SWITCHED = dict.fromkeys(TRUE, True) | dict.fromkeys(FALSE, False)
 MARK = re.compile(r"(?:&\S+\s+)?")
-TAG = re.compile(r"(?:&\S+\s+)?(!\S*)")
 VARIABLE = re.compile(r"(?:\$\{oc\.decode:\s*)?\$\{oc\.env:\s*([\w.]+)\s*(?:,\s*(.*?)\s*)?\}\}?")
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-DEEPEST_REFERENCE = 8
 
 
 class Reader:
@@ -36,7 +34,6 @@ class Reader:
         self.used: dict[tuple[str | int, ...], ConfigKey] = {}
         self.assumed: list[str] = []
         for one in config.settings:
-            _refuse_objects(config, one)
             self.by_path.setdefault(one.path, one)
             key = key_of(one.path)
             if key is not None and not ELSEWHERE & set(one.path[:-1]):
@@ -89,8 +86,9 @@ class Reader:
                 self.note(one, role)
         return frozenset(found)
 
-    def text(self, setting: Setting, depth: int = 0) -> str | None:
-        """A scalar without quotes and anchors, its variables replaced; None if it is empty."""
+    def text(self, setting: Setting) -> str | None:
+        """A scalar without quotes and anchors, its variables replaced; None if it is empty, or
+        refers to a reference."""
         if setting.kind in ("list", "map"):
             return None
         bare = MARK.sub("", setting.text, count=1).strip().strip("'\"")
@@ -102,9 +100,7 @@ class Reader:
             return bare
         reference = REFERENCE.fullmatch(bare)
         other = self.by_path.get(tuple(reference[1].split("."))) if reference else None
-        if other is not None and depth >= DEEPEST_REFERENCE:
-            raise self.refused(setting, "refers to itself", "write the value there")
-        return None if other is None else self.text(other, depth + 1)
+        return None if other is None or REFERENCE.search(other.text) else self.text(other)
 
     def _variable(self, setting: Setting, name: str, default: str) -> str | None:
         """OmegaConf's variable of the environment, or its default."""
@@ -136,14 +132,3 @@ class Reader:
 def key_read(one: Setting, meaning: str) -> ConfigKey:
     value = "" if one.kind in ("list", "map") else one.text.strip()[:80]
     return ConfigKey(key=in_words(one.path), line=one.line, value=value, meaning=meaning)
-
-
-def _refuse_objects(config: Config, one: Setting) -> None:
-    """`BadInput` for a tag, which would make an object of the text."""
-    is_plain = config.format != "yaml" or one.kind == "alias"
-    tag = None if is_plain else TAG.match(config.text, one.start)
-    if tag:
-        raise BadInput(
-            f"{config.name}, line {one.line}: the tag `{tag[1][:60]}`",
-            hint="a config has plain values: leave the tag out",
-        )

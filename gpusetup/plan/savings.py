@@ -58,8 +58,6 @@ def adapters(job: Job) -> Changes:
     four = {"quantize": "nf4"}
     if job.lora is not None:
         return {} if job.quantize else {"4-bit weights (`--quantize nf4`)": four}
-    if job.trained_layers is not None:
-        return {}
     small = {"lora": 16, "dtype": "bf16", "amp": None}
     found = {
         "LoRA of rank 16 (`--lora 16`)": small,

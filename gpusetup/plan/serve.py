@@ -19,7 +19,6 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.decide import MOST
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, shape_of_question
-from gpusetup.plan.shape import Shape
 
 ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "serve.json"
 
@@ -61,106 +60,66 @@ def rows() -> Rows:
     return from_json(ROWS.read_bytes(), Rows, what=ROWS.name)
 
 
-class Serving(Frozen):
-    """One server. Sizes are bytes of one of its GPUs."""
-
-    shape: Shape
-    engine: str
-    weights: str
-    cache: str
-    gpus: int
-    """GPUs that share every layer (tensor parallelism)."""
-    capacity: float
-    context: int
-    sequences: int
-    """Requests at once, each of the whole context."""
-
-
-def serving(said: Mapping[str, Any], place: Place) -> Serving:
-    """The words of the command line as a server; UsageError for what it cannot be."""
-    context, known = said["context"] or 8192, rows()
-    gguf = said["serve"] == "llama.cpp"
-    asked = {name: said[name] for name in ("model", "params", "batch")}
-    s = Serving(
-        shape=shape_of_question(Question(context=context, **asked)),
-        engine=said["serve"],
-        weights=said["weights"] or ("q4_k_m" if gguf else "bf16"),
-        cache=said["cache"] or ("fp16" if gguf else "bf16"),
-        gpus=said["gpus"] or place.count or 1,
-        capacity=place.capacity,
-        context=context,
-        sequences=said["batch"] or 1,
-    )
-    for word, what, all_of in (
-        (s.engine, "engine", known.engines),
-        (s.weights, f"format of {s.engine}'s weights", known.gguf if gguf else known.weights),
-        (s.cache, "type of a cache", known.cache),
-    ):
-        if word not in all_of:
-            raise UsageError(f"{word!r} is no {what}", hint=f"one of: {', '.join(all_of)}")
-    if s.shape.heads % s.gpus:
-        raise UsageError(f"{s.gpus} GPUs do not divide the {s.shape.heads} heads of the model")
-    if not s.shape.vocabulary:
-        raise UsageError(f"{s.shape.name} does not generate text: `--serve` is for models that do")
-    return s
-
-
-def weight_bytes(s: Serving) -> float:
-    """The weights on one GPU; in a GGUF file all of them, else not embedding and head."""
-    known, shape = rows(), s.shape
-    if s.weights in known.gguf:
-        return shape.parameters * known.gguf[s.weights] / 8 / s.gpus
-    bits = known.weights[s.weights]
-    plain = shape.outside * max(bits, 16)
-    return ((shape.parameters - shape.outside) * bits + plain) / 8 / s.gpus
-
-
 LATENT = {"deepseek_v2": 576, "deepseek_v3": 576}
 """Family -> width of the one tensor that latent attention keeps (512 and 64 of rotated keys)."""
 
 
-def token_bytes(s: Serving) -> float:
-    """The cache of one token on one GPU; a key-value head is never cut."""
-    width = 2 * s.shape.key_value / min(s.gpus, s.shape.key_value_heads)
-    return rows().cache[s.cache] * s.shape.layers * LATENT.get(s.shape.kind, width)
+def serve_plan(said: Mapping[str, Any], place: Place) -> ServePlan:
+    """The answer of one server: does it fit, the longest context and the most requests that do.
 
+    In a GGUF file embedding and head are quantised, too; a key-value head is never cut. A pass
+    takes the widest tensors of a layer, and logits in 32 bits. UsageError for what cannot be.
+    """
+    name, gguf, known = said["serve"], said["serve"] == "llama.cpp", rows()
+    context, sequences = said["context"] or 8192, said["batch"] or 1
+    gpus = said["gpus"] or place.count or 1
+    weights = said["weights"] or ("q4_k_m" if gguf else "bf16")
+    cache = said["cache"] or ("fp16" if gguf else "bf16")
+    asked = {word: said[word] for word in ("model", "params", "batch")}
+    shape = shape_of_question(Question(context=context, **asked))
+    formats = known.gguf if gguf else known.weights
+    for word, what, all_of in (
+        (name, "engine", known.engines), (weights, f"format of {name}'s weights", formats),
+        (cache, "type of a cache", known.cache),
+    ):  # fmt: skip
+        if word not in all_of:
+            raise UsageError(f"{word!r} is no {what}", hint=f"one of: {', '.join(all_of)}")
+    if shape.heads % gpus:
+        raise UsageError(f"{gpus} GPUs do not divide the {shape.heads} heads of the model")
+    if not shape.vocabulary:
+        raise UsageError(f"{shape.name} does not generate text: `--serve` is for models that do")
 
-def pass_bytes(s: Serving) -> float:
-    """What one pass takes: the widest tensors of a layer, and logits in 32 bits."""
-    engine = rows().engines[s.engine]
-    layer = engine.tokens * (4 * s.shape.hidden + 3 * s.shape.intermediate / s.gpus) * 2
-    return layer + max(engine.sequences, s.sequences) * s.shape.vocabulary * 4 / s.gpus
-
-
-def serve_plan(s: Serving, gpu: str) -> ServePlan:
-    """The answer of one server: does it fit, the longest context and the most requests that do."""
-    engine, native = rows().engines[s.engine], s.shape.native_context
-    weights, token, passing = weight_bytes(s), token_bytes(s), pass_bytes(s)
-    room = s.capacity * engine.share - weights - engine.fixed_gib * GIB
+    engine, bits, native = known.engines[name], formats[weights], shape.native_context
+    outside = 0 if gguf else shape.outside
+    model = ((shape.parameters - outside) * bits + outside * max(bits, 16)) / 8 / gpus
+    width = LATENT.get(shape.kind, 2 * shape.key_value / min(gpus, shape.key_value_heads))
+    token = known.cache[cache] * shape.layers * width
+    passing = engine.tokens * (4 * shape.hidden + 3 * shape.intermediate / gpus) * 2
+    passing += max(engine.sequences, sequences) * shape.vocabulary * 4 / gpus
+    room = place.capacity * engine.share - model - engine.fixed_gib * GIB
     room -= passing * (not engine.outside)
-    most = max(0, int(room // token))
-    wanted = s.context * s.sequences
-    start = engine.command.format(
-        context=s.context, sequences=s.sequences, gpus=s.gpus, tokens=wanted
-    )
-    if s.cache not in ("bf16", "fp16"):
-        start += engine.small_cache.format(cache=s.cache)
-    sizes: dict[str, Any] = {
-        "weights_gib": weights, "cache_gib": wanted * token, "pass_gib": passing,
-        "free_gib": room - wanted * token, "capacity_gib": s.capacity,
-    }  # fmt: skip
-    same = ("engine", "gpus", "weights", "cache", "context", "sequences")
-    beyond = native is not None and s.context > native
+    most, wanted = max(0, int(room // token)), context * sequences
+    start = engine.command.format(context=context, sequences=sequences, gpus=gpus, tokens=wanted)
+    if cache not in ("bf16", "fp16"):
+        start += engine.small_cache.format(cache=cache)
+    sizes = {"weights_gib": model, "cache_gib": wanted * token, "pass_gib": passing,
+             "free_gib": room - wanted * token, "capacity_gib": place.capacity}  # fmt: skip
+    beyond = native is not None and context > native
     return ServePlan(
         fits=most >= wanted,
-        model=s.shape.name,
-        parameters=s.shape.parameters,
-        gpu=gpu,
+        model=shape.name,
+        parameters=shape.parameters,
+        engine=name,
+        gpu=place.gpu,
+        gpus=gpus,
+        weights=weights,
+        cache=cache,
+        context=context,
+        sequences=sequences,
         token_kib=round(token / 1024, 2),
-        largest_context=min(most // s.sequences, native or MOST),
-        largest_sequences=most // s.context,
+        largest_context=min(most // sequences, native or MOST),
+        largest_sequences=most // context,
         command=start if most >= wanted else None,
-        notes=(f"{s.context:,} tokens are beyond the native {native:,}",) * beyond,
-        **{name: getattr(s, name) for name in same},
-        **{name: round(size / GIB, 3) for name, size in sizes.items()},
+        notes=(f"{context:,} tokens are beyond the native {native:,}",) * beyond,
+        **{field: round(size / GIB, 3) for field, size in sizes.items()},  # type: ignore[arg-type]
     )

@@ -7,11 +7,8 @@ from gpusetup.model.frozen import Frozen
 DENOISERS = ("flux", "unet", "cogvideox", "wan", "hunyuan-video", "ltx-video", "mochi")
 """Families whose samples have as many tokens as the image or video has patches."""
 
-BERTS = (
-    "bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta", "deberta-v2", "ernie",
-    "mpnet", "distilbert",
-)  # fmt: skip
-ENCODERS = (*BERTS, "modernbert")
+ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta", "deberta-v2",
+            "ernie", "mpnet", "distilbert", "modernbert")  # fmt: skip
 """Families that read a text whole, and are fine-tuned with a classifier."""
 TRANSLATORS = ("t5", "bart")
 """Families of two stacks, which write a text for another."""
@@ -88,14 +85,6 @@ class Shape(Frozen):
     def fixed_tokens(self) -> int | None:
         """Tokens that every sample has; None where they follow from a text, or a resolution."""
         return None if self.kind in DENOISERS else self.tokens
-
-    @property
-    def routed(self) -> int:
-        """The parameters of all experts: those that a token leaves out, and those it passes."""
-        if not self.experts:
-            return 0
-        passed = self.layers * (2 + self.gated) * self.hidden * self.intermediate
-        return min(self.parameters - self.active + passed, self.parameters)
 
     @property
     def key_value_heads(self) -> int:

@@ -58,16 +58,13 @@ def shards(job: Job, what: int) -> int:
 def mine(job: Job, parameters: float, parts: int = 1) -> float:
     """Of so many parameters those of one GPU of the fullest pipeline stage, among `parts` shards.
 
-    An embedding and a head are on the first and last stage, a tied one on both. Expert parallelism
-    divides the experts of what is not sharded.
+    An embedding and a head are on the first and last stage, a tied one on both.
     """
     s = job.shape
     share = 1 / job.pipeline_parallel
     if job.pipeline_parallel > 1 and job.lora is None:
         ends = s.outside if s.tied else s.outside / 2
         share = ((s.parameters - s.outside) / job.pipeline_parallel + ends) / s.parameters
-    if parts == 1 and s.experts:
-        share *= 1 - s.routed / s.parameters * (1 - 1 / job.expert_parallel)
     return parameters * share / job.tensor_parallel / parts
 
 
@@ -115,12 +112,6 @@ def gradients_stay(job: Job) -> bool:
     """Whether there are gradients while the forward pass runs (ZeRO 3 has one buffer of them)."""
     flat = job.strategy == "zero3" and job.deepspeed
     return job.batch is None or job.accumulate > 1 or job.megatron or flat
-
-
-def loaded(job: Job, recipe: Recipe) -> float:
-    """Before the first step: the whole model on every GPU."""
-    whole = mine(job, job.shape.parameters) * weight_bytes(job)
-    return whole * (job.load_whole and not job.is_quantized)
 
 
 def standing(job: Job, recipe: Recipe) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpusetup.configs.config import read_config
-from gpusetup.errors import Unsatisfiable
+from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.documents import PlanCell
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config import for_gpus, question_of
@@ -30,7 +30,7 @@ class Plan(Frozen):
 def facts(plan: Plan) -> Values:
     """What a key may say: the fields of the job, and what follows from several of them."""
     job, recipe = plan.job, plan.recipe
-    method = "freeze" if job.trained_layers else "full"
+    method = "full"
     if job.lora is not None:
         method = "qlora" if job.quantize in ("nf4", "nf4-dq") else "lora"
     return {name: getattr(job, name) for name in FIELDS} | {
@@ -83,36 +83,28 @@ def unsaid(plan: Plan, text: str) -> Iterator[str]:
     for name in sorted(FIELDS.keys() - {"batch", "tokens", "step"}):
         if (value := getattr(job, name)) != getattr(read, name):
             yield f"{name.replace('_', ' ')} {value}"
-    if plan.recipe.offload:
+    if plan.recipe.offload and plan.trainer != "trinity":
         yield "parameters on the host"
 
 
-def document(found: PlanCell, plan: Plan, *, text: bool) -> str:
-    """The trainer's own configuration, or Trinity-RFT's (of text alone) and a plain script's."""
+def document(found: PlanCell, plan: Plan) -> str:
+    """The trainer's own configuration, with what it does not say in comments."""
+    row = rows().get(plan.trainer, {})
+    if "writes" not in row:
+        known = ", ".join(name for name, one in rows().items() if "writes" in one)
+        raise UsageError("`--format yaml` writes a trainer's config", hint=f"`--trainer`: {known}")
     if not found.fits:
         raise Unsatisfiable(
             f"{found.model} does not fit: there are no settings for it",
             hint="`gpusetup plan` without `--format yaml` says what would help",
         )
+    own = yaml_text(settings(plan))
+    left = ", ".join(unsaid(plan, own))
     lines = [f"{found.model}, {found.context:,} tokens, {found.gpus} x {found.gpu}: {found.recipe}"]
     lines += [f"export {name}={value}" for name, value in found.env.items()]
-    start = rows().get(plan.trainer, {}).get("start")
-    is_own = start is not None and plan.job.batch is not None
-    own = yaml_text(settings(plan if is_own else replace(plan, trainer="trinity")))
-    if is_own:
-        left = ", ".join(unsaid(plan, own))
-        lines += [f"not in these settings, see to it yourself: {left}"] if left else []
-        lines.append(str(start).format(gpus=plan.job.gpus))
-    head = "".join(f"# {line}\n" for line in lines)
-    if is_own:
-        return head + own
-    trinity = f"# Trinity-RFT\n{PROMPT}{own}---\n" if text else ""
-    launch = f"torchrun --standalone --nproc_per_node={found.gpus} train.py"
-    plain = {"launch": launch, "environment": dict(found.env), **found.settings}
-    return f"{head}{trinity}# torchrun\n{yaml_text(plain)}"
-
-
-PROMPT = "# max_prompt_tokens: half of the length is left to the response; your data decides\n"
+    lines += [f"not in these settings, see to it yourself: {left}"] if left else []
+    lines.append(row["start"].format(gpus=plan.job.gpus))
+    return "".join(f"# {line}\n" for line in lines) + own
 
 
 def yaml_text(values: Mapping[str, Any], indent: str = "") -> str:

@@ -8,98 +8,75 @@ from gpusetup.configs.config import Config
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.capacity import capacity
 from gpusetup.plan.config import for_gpus, question_of
-from gpusetup.plan.decide import CLEAR_ELSEWHERE, Limits, decide, doubt
+from gpusetup.plan.decide import CLEAR_ELSEWHERE, decide, doubt
 from gpusetup.plan.job import Job, Recipe
 from gpusetup.plan.memory import memory
+from gpusetup.plan.place import Place
 from gpusetup.plan.question import job_of, shape_of_question
 from gpusetup.plan.savings import helps
-
-
-class Card(Frozen):
-    """The GPUs that a config is to run on."""
-
-    name: str | None
-    memory_bytes: int
-    """Of the smallest, as `nvidia-smi` prints it."""
-    gpus: int = 1
-    linux: bool = True
 
 
 class BatchVerdict(Frozen):
     """The answer for one batch. Only `clear` allows that it is written unmeasured."""
 
-    verdict: Literal["clear", "close", "too much", "unknown"]
-    total_gib: float | None
+    verdict: Literal["clear", "close", "too much"]
+    total_gib: float
     capacity_gib: float
     reason: str
     """One sentence."""
-    parts: str = ""
-    """Where the memory goes, in one line."""
 
 
 def batch_verdict(
-    config: Config, per_gpu: int, card: Card, *, short: bool = False, accumulate: int | None = None
+    config: Config,
+    per_gpu: int,
+    place: Place,
+    *,
+    short: bool = False,
+    accumulate: int | None = None,
 ) -> BatchVerdict:
     """Whether so many sequences on each GPU are sure to fit as the config is, with no recipe added.
 
     `clear`: a fifth of the card stays free beyond what the plan says, and such runs are known well
-    enough. `unknown`: the config does not say enough for a plan, or is about a budget of tokens.
-    `short` takes one token if no length is said; `accumulate` other steps than the config has.
+    enough. `short` takes one token if no length is said; `accumulate` other steps than the config
+    has. UsageError if the config does not say enough for a plan, or fills a budget of tokens.
     """
-    have = capacity(card.name, card.memory_bytes)
-    try:
-        job, recipe = _run(config, per_gpu, card, short=short, accumulate=accumulate)
-    except UsageError as problem:
-        return BatchVerdict(
-            verdict="unknown", total_gib=None, capacity_gib=have / GIB, reason=problem.message
-        )
-    found = memory(job, recipe)
-    total = found.total
+    job, recipe = _run(config, per_gpu, place, short=short, accumulate=accumulate)
+    need, have = memory(job, recipe).total / GIB, place.capacity / GIB
     verdict: Literal["clear", "close", "too much"] = "close"
-    if total <= have * (1 - CLEAR_ELSEWHERE) and not doubt(job, recipe):
+    if need <= have * (1 - CLEAR_ELSEWHERE) and not doubt(job, recipe):
         verdict = "clear"
-    elif total > have * (1 + CLEAR_ELSEWHERE):
+    elif need > have * (1 + CLEAR_ELSEWHERE):
         verdict = "too much"
-    need, gib = total / GIB, have / GIB
-    sizes = {
-        "states": found.states, "kept for the backward": found.checkpoints,
-        "logits and loss": found.logits, "other": found.fragmentation + found.other,
-    }  # fmt: skip
-    parts = (f"{name} {size / GIB:.1f}" for name, size in sizes.items() if size >= 0.05 * GIB)
     return BatchVerdict(
         verdict=verdict,
         total_gib=need,
-        capacity_gib=gib,
-        reason=f"a batch of {per_gpu} takes {need:.1f} of {gib:.1f} GiB by `gpusetup plan`",
-        parts=f"{', '.join(parts)}: {need:.1f} GiB",
+        capacity_gib=have,
+        reason=f"a batch of {per_gpu} takes {need:.1f} of {have:.1f} GiB by `gpusetup plan`",
     )
 
 
 def _run(
-    config: Config, per_gpu: int, card: Card, *, short: bool, accumulate: int | None
+    config: Config, per_gpu: int, place: Place, *, short: bool, accumulate: int | None
 ) -> tuple[Job, Recipe]:
-    """The run as the config has it; UsageError if it does not say what is trained."""
+    """The run as the config has it."""
     found = question_of(config)
     if found.per_gpu is None and found.total is None:
         raise UsageError("The config fills a budget of tokens, it has no batch")
-    question = for_gpus(replace(found, per_gpu=per_gpu, total=None), found.gpus or card.gpus)
-    if accumulate is not None:
-        question = replace(question, accumulate=accumulate)
+    gpus = found.gpus or place.count or 1
+    question = for_gpus(replace(found, per_gpu=per_gpu, total=None), gpus)
+    question = replace(question, accumulate=accumulate or question.accumulate)
     shape = shape_of_question(question)
     if question.context is None and shape.tokens is None and not shape.encoder:
         if not short:
             raise UsageError("The config does not say how long a sequence is")
         question = replace(question, context=1)
-    limits = Limits(capacity=0, linux=card.linux)
-    return job_of(question, shape, limits), Recipe(sp=question.sp or 1)
+    return job_of(question, shape, place.limits()), Recipe(sp=question.sp or 1)
 
 
-def what_fits(config: Config, card: Card, accumulate: int | None = None) -> tuple[str, ...]:
+def what_fits(config: Config, place: Place, accumulate: int | None = None) -> tuple[str, ...]:
     """What would make one sequence on each GPU fit, by the plan's own answer."""
-    job, _ = _run(config, 1, card, short=True, accumulate=accumulate)
-    limits = Limits(capacity=capacity(card.name, card.memory_bytes), linux=card.linux)
-    found = decide(job, limits)
+    job, _ = _run(config, 1, place, short=True, accumulate=accumulate)
+    found = decide(job, place.limits(predict=True))
     ways = (one.step for one in helps(found) if one.recipe)
     return (f"the recipe {found.recipe} of `gpusetup plan`",) if found.recipe else tuple(ways)

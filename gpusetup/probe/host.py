@@ -10,10 +10,9 @@ from typing import Any
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Cpu, Os, Reading, Snapshot, Toolkit
+from gpusetup.model.units import architecture_named
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
-MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
-"""What the systems call one architecture -> what wheels call it."""
 OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
@@ -26,7 +25,7 @@ def read_os(system: System) -> Snapshot:
         family=family,
         id=family,
         kernel=facts.get("release"),
-        machine=MACHINES.get(machine.lower(), machine) or None,
+        machine=architecture_named(machine) or None,
         wsl=False,
     )
     if family == "linux":

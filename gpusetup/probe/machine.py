@@ -14,8 +14,7 @@ from gpusetup.probe.guarded import guarded_set
 from gpusetup.probe.host import read_cpu, read_os, read_toolkit
 from gpusetup.probe.memory import read_disks, read_memory
 from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify
-from gpusetup.probe.python import read_other_torches, read_python
-from gpusetup.probe.target import Target, choose_target
+from gpusetup.probe.target import Target, choose_target, read_python
 from gpusetup.probe.torch import read_torch
 from gpusetup.probe.unfinished import unfinished_install
 from gpusetup.readings.environment import kept
@@ -60,9 +59,6 @@ def read_machine(
     )
     environment = kept(system.environ())
     torch, gpu = torch_call.result(), gpu_call.result()
-    others = (
-        () if torch.torch.installed else tuple(read_other_torches(system, python.python.others))
-    )
     own = Snapshot(
         conda=Conda(prefix=_conda(system, target)),
         cpu=read_cpu(system),
@@ -77,9 +73,8 @@ def read_machine(
             *guarded_set(system, target),
         ),
     )
-    elsewhere = Snapshot(readings=others)
     toolkit = toolkit_call.result()
-    return merged((gpu, chosen, python, elsewhere, torch, found_os, container, toolkit, own))
+    return merged((gpu, chosen, python, torch, found_os, container, toolkit, own))
 
 
 def _conda(system: System, target: Target | None) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from pathlib import Path
@@ -104,11 +103,9 @@ def machine_named(name_or_path: str) -> Snapshot:
         return load_snapshot(known)
     if named_file.is_there(name_or_path) or re.search(r"[/\\]|\.json$", name_or_path):
         return load_snapshot(name_or_path)
-    near = difflib.get_close_matches(name_or_path, example_machines(), n=3, cutoff=0.4)
-    nearest = ", ".join(f"`{one}`" for one in near)
     raise UsageError(
         f"`--from {name_or_path}` is neither a file nor an example machine",
-        hint=f"{f'nearest: {nearest}; ' if near else ''}`--from list` lists them all",
+        hint=f"the example machines: {', '.join(f'`{one}`' for one in example_machines())}",
     )
 
 

@@ -14,8 +14,16 @@ from typing import Any
 
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Python, Reading, Snapshot
 from gpusetup.readings.paths import base_name, join, parent, separator
-from gpusetup.system.system import Family, System, exists, list_or_empty, read_or_none
+from gpusetup.system.system import (
+    Family,
+    System,
+    exists,
+    is_writable,
+    list_or_empty,
+    read_or_none,
+)
 
 ASK_SECONDS = 10.0
 
@@ -169,6 +177,24 @@ def _from_facts(system: System, python: str, chosen_by: str, facts: Mapping[str,
 
 SAME = ("bits", "free_threaded", "has_pip", "site_packages", "problem")
 """Facts of an interpreter that are fields of a target."""
+
+
+def read_python(system: System, target: Target | None) -> Snapshot:
+    """The target interpreter's own facts."""
+    if target is None:
+        return Snapshot()
+    python = Python(
+        executable=target.python,
+        site_writable=is_writable(system, target.site_packages),
+        **{name: getattr(target, name) for name in OF_A_SNAPSHOT},
+    )
+    reading = Reading(
+        subject="python", source=target.chosen_by, value=target.version, problem=target.problem
+    )
+    return Snapshot(python=python, readings=(reading,))
+
+
+OF_A_SNAPSHOT = (*SAME[:-1], "version", "prefix", "manager", "chosen_by", "externally_managed")
 
 
 # --- an environment from its files ---------------------------------------------------------------

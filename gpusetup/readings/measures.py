@@ -21,7 +21,7 @@ LIMITS: dict[str, tuple[float, float]] = {
         "pcie_rx_bytes_per_second pcie_tx_bytes_per_second": (0, 1e13),
         "pcie_limit_bytes_per_second": (1e6, 1e13),
         "nvlink_rx_bytes_per_second nvlink_tx_bytes_per_second": (0, 1e14),
-        "utilization_percent memory_busy_percent sm_active_percent": (0, 100),
+        "utilization_percent memory_busy_percent": (0, 100),
         "pcie_generation pcie_generation_max": (0, 16),
         "pcie_width pcie_width_max": (0, 64),
     }.items()

@@ -30,8 +30,6 @@ CONDA_WATCHED = frozenset(
 )
 """Names of the conda packages that matter."""
 
-FAMILY = ("torch", "torchvision", "torchaudio")
-
 
 @lru_cache(maxsize=4096)
 def normalised(name: str) -> str:

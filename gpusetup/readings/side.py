@@ -104,16 +104,6 @@ def bus_key(bus_id: str | None) -> str | None:
     return f"{domain.lstrip('0').rjust(4, '0')}:{bus}:{device}"
 
 
-def slot_key(bus_id: str | None) -> str | None:
-    """A PCI address without its function, which the kernel's log leaves out.
-
-    >>> slot_key("00000000:3B:00.0") == slot_key("0000:3b:00")
-    True
-    """
-    key = bus_key(bus_id)
-    return key and key.partition(".")[0]
-
-
 def same_gpu(one: Gpu, other: Gpu) -> bool:
     """By UUID where both know it, else by PCI address, else by NVML's index. MIG instances have a
     UUID of their own and are told by their GPU's address."""

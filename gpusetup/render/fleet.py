@@ -147,7 +147,7 @@ def sweep_screen(answer: SweepAnswer) -> Screen:
 
 def compare_screen(answer: CompareAnswer) -> Screen:
     """What the second has otherwise than the first."""
-    first, second = answer.first.name, answer.second.name
+    first, second = answer.first, answer.second
     lines = [_compared(answer)]
     lines += [_finding(one, f" (only in {second})") for one in answer.only_second]
     lines += [_finding(one, f" (only in {first})") for one in answer.only_first]

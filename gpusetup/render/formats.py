@@ -5,8 +5,8 @@ Where torch comes from its own index, nothing else does: a mix lets a newer CPU 
 
 from __future__ import annotations
 
-from gpusetup.installers.options import FAMILY, chosen_build, pins
-from gpusetup.model.resolution import JointPackage, Resolution
+from gpusetup.installers.options import chosen_build, pins
+from gpusetup.model.resolution import FAMILY, JointPackage, Resolution
 from gpusetup.render.language import plain
 
 Packages = tuple[JointPackage, ...]
@@ -33,8 +33,8 @@ def requirements(resolution: Resolution, packages: Packages) -> str:
     """A requirements file for `pip install -r`, `uv pip install -r` and `uv pip compile`.
 
     For torch alone one index serves the whole file: its own carries what torch needs as well. A
-    set has each package at its exact version. A second index would be searched for every package;
-    a page of one package's is not.
+    set has each package at its exact version. A second index would be searched for every package; a
+    page of one package's is not.
     """
     build, index = chosen_build(resolution), resolution.index_url or ""
     gpus = ", ".join(served.gpu for served in resolution.served)

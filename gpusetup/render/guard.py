@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 ELSEWHERE = {
     "pip": "pip of this environment reads its own configuration. Another pip:",
-    "uv": "`uv pip` reads UV_CONSTRAINT and the settings of the folder that it runs in:",
+    "uv": "`uv pip` reads UV_CONSTRAINT alone:",
 }
 """What is said of each setting."""
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpusetup.install.credentials import without_credentials, without_logins
+from gpusetup.install.credentials import without_logins
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text
-from gpusetup.install.target.in_use import User
-from gpusetup.installers.options import FAMILY
+from gpusetup.install.target.find import User
 from gpusetup.model.documents import InstallAnswer
-from gpusetup.model.resolution import Choice
+from gpusetup.model.resolution import FAMILY, Choice
 from gpusetup.model.shell import OWN_SYSTEM, shell_line
 from gpusetup.render.language import (
     BUT,
@@ -89,7 +88,7 @@ def downloads(wheels: Sequence[Wheel], before: Mapping[str, str]) -> Iterable[st
 
 def _source(wheel: Wheel) -> str:
     if wheel.source == TORCH_INDEX:
-        return without_credentials(wheel.url).rpartition("/")[0]
+        return without_logins(wheel.url).rpartition("/")[0]
     return "your default index" if wheel.source == DEFAULT_INDEX else wheel.source
 
 
@@ -119,7 +118,6 @@ def end_screen(
         "why": answer.why if answer.state == "unchanged" else None,
         "undo": undo and f"`{undo}`",
         "receipt": answer.receipt,
-        "log": answer.log,
     }
     first = verdict(mark, said, f": {answer.target} has {versions(answer.after)}")
     return Screen((first, *proof, *facts(told), *(remark("note", line) for line in notes)))

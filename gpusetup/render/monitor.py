@@ -83,7 +83,7 @@ def cells(gpu: GpuSample) -> dict[str, Cell]:
     watts, limit = measured(gpu.power_watts, "W"), gpu.power_limit_watts
     held = " ".join(one for one in gpu.throttle_reasons or () if one != "gpu_idle")
     return {
-        "GPU": (gpu.label, ""),
+        "GPU": (str(gpu.index), ""),
         "util": ("lost", RED) if gpu.lost else (measured(gpu.utilization_percent, "%"), ""),
         "memory": (memory(used, total), YELLOW if full else ""),
         "heat": (measured(gpu.temperature_celsius, "°C"), RED if hot else ""),
@@ -116,7 +116,7 @@ def once(sample: Sample) -> Screen:
     """One sample as a table: the GPUs, and their processes, the heaviest first."""
     rows = [cells(gpu) for gpu in sample.gpus]
     head = tuple(rows[0]) if rows else ("GPU",)
-    pairs = [(gpu.label, one) for gpu in sample.gpus for one in gpu.processes or ()]
+    pairs = [(str(gpu.index), one) for gpu in sample.gpus for one in gpu.processes or ()]
     pairs.sort(key=lambda pair: -(pair[1].memory_bytes or 0))
     users = [
         (
@@ -183,8 +183,7 @@ def spreads(gpu: GpuSummary) -> Iterator[str]:
             of_all = f" of {total / GIB:.1f} GiB" if total and name == "memory" else ""
             shown = (measured(value / scale, unit, digits) for value in values)
             rows.append((f"{name}{of_all}", *shown))
-    part = "" if gpu.mig_index is None else f":{gpu.mig_index}"
-    yield from ("", heading(f"GPU {gpu.index}{part} {gpu.name or ''}".rstrip()))
+    yield from ("", heading(f"GPU {gpu.index} {gpu.name or ''}".rstrip()))
     yield from table(("", "mean", "p5", "p95", "peak"), rows)
     held = [f"{k} {v * 100:.0f} %" for k, v in gpu.throttled.items() if k != "gpu_idle"]
     yield from facts({"held down by": ", ".join(held)})

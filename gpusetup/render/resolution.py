@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpusetup.installers.options import FAMILY
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.machine import Snapshot, visible_gpus
-from gpusetup.model.resolution import Advice, JointPackage, Rejection
+from gpusetup.model.resolution import FAMILY, Advice, JointPackage, Rejection
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.render.language import (

@@ -30,7 +30,7 @@ from gpusetup.model.machine import (
     Torch,
     Wanted,
 )
-from gpusetup.model.versions import Capability, parsed
+from gpusetup.model.versions import Capability, cuda_of, parsed
 from gpusetup.readings.side import first_known, same_gpu, told_gpus
 from gpusetup.report.facts import Claim, Fact, Gpus
 
@@ -178,34 +178,27 @@ def _torch(snapshot: Snapshot) -> Torch:
     from gpusetup.readings.torch_version import backend_of
 
     torch, listed = snapshot.torch, snapshot.packages or ()
-    pips = [p for p in listed if p.name == "torch"]
-    named = ("pytorch", "libtorch", *(() if pips else ("-pytorch-select",)))
-    condas = [p for p in listed if p.name in named]
-    versions = [p.version for p in listed if p.name in ("torch", "pytorch")]
+    there = [p for p in listed if p.name in ("torch", "pytorch")]
+    versions = (p.version for p in there)
     version = torch.version or max(versions, key=lambda v: ("+" in v, parsed(v)), default=None)
     backend = backend_of(version, torch.cuda, torch.hip) or torch.backend
-    cuda = torch.cuda
-    if cuda is None and backend and re.fullmatch(r"cu\d{2,}", backend):
-        cuda = f"{backend[2:-1]}.{backend[-1]}"
     without = any(e.kind == "torch-not-compiled-with-cuda" for e in snapshot.events)
-    without = without or any(re.search(r"(?:^|_)cpu", p.build or "") for p in condas)
+    without = without or any(re.search(r"(?:^|_)cpu", p.build or "") for p in there)
     return replace(
         torch,
         version=version,
-        cuda=cuda,
+        cuda=torch.cuda or cuda_of(backend or ""),
         backend=backend or ("cpu" if without else None),
         installed=bool(version) or None if torch.installed is None else torch.installed,
-        installer=torch.installer
-        or next((p.installer for p in (*pips, *condas) if p.installer), None),
+        installer=torch.installer or next((p.installer for p in there if p.installer), None),
     )
 
 
 def _os(snapshot: Snapshot) -> Os:
     os = snapshot.os
     family, version = os.family, snapshot.driver.version or ""
-    # Only Linux' drivers have three numbers, and NCCL is for Linux only.
-    nccl = any(event.kind.startswith("nccl-") for event in snapshot.events)
-    if family is None and (version.count(".") == 2 or nccl or os.wsl or os.jetson):
+    # Only Linux' drivers have three numbers.
+    if family is None and (version.count(".") == 2 or os.wsl or os.jetson):
         family = "linux"
     machine = os.machine or ("aarch64" if os.jetson else None)
     wsl = os.wsl

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,14 +16,13 @@ from gpusetup.catalog.companions import UNREAD, serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Package, Snapshot
-from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.resolution import FAMILY, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
 
-FAMILY = ("torch", "torchvision", "torchaudio")
 COMPANIONS: tuple[Name, ...] = ("torchvision", "torchaudio")
 
 
@@ -52,12 +51,6 @@ def family_there(machine: Snapshot) -> tuple[str, ...]:
     return tuple(name for name in FAMILY if name == "torch" or name in there)
 
 
-def versions_of(build: TorchBuild) -> dict[str, str]:
-    """The versions of the family that belong to a build."""
-    known = {"torch": build.torch, "torchvision": build.torchvision, "torchaudio": build.torchaudio}
-    return {name: version for name, version in known.items() if version}
-
-
 def left_behind(
     machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
 ) -> tuple[str, ...]:
@@ -77,7 +70,7 @@ def left_behind(
 
 def pinned(machine: Snapshot, build: TorchBuild) -> tuple[Companion, ...]:
     """The other installed distributions that take another torch than a build's."""
-    there, comes = family_there(machine), versions_of(build)
+    there, comes = family_there(machine), build.family()
     moved = {name: version for name, version in comes.items() if name in there}
     broken = (
         (name, package, _broken(package, moved, machine))
@@ -113,40 +106,23 @@ COMPILED = frozenset(
 """Distributions whose libraries are compiled against one minor version of torch."""
 
 
-def left_in_words(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> tuple[str, ...]:
-    """What stays beside a torch that comes and does not belong to it, and what that means."""
+def beside_in_words(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
+    """What does not belong to a torch that comes, and what becomes of it."""
     there, own = installed(machine), machine.torch.version or ""
-    named = {one.name for one in pinned(machine, build)}
+    comes, named = f"torch {build.torch} ({build.backend})", set()
+    for one in pinned(machine, build):
+        named.add(one.name)
+        way = f"without a release for {comes} it stays" if one.can_follow else "it stays"
+        yield f"{one.name} {one.version} requires {one.needs}: {way}, and may fail"
+    for name in left_behind(machine, build.torch, build.backend, catalog):
+        if name not in build.family():
+            yield f"{name} {there[name].version} has no release for {comes}: it stays, and may fail"
     moves = bool(own) and parsed(own).release[:2] != parsed(build.torch).release[:2]
-    said = [
-        f"{name} {there[name].version} cannot follow: no release of it belongs to torch "
-        f"{build.torch} from {build.backend}; it stays, and may fail when it is imported"
-        for name in left_behind(machine, build.torch, build.backend, catalog)
-        if name not in versions_of(build)
-    ]
-    for name, package in there.items():
-        label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", package.version)
-        if name not in COMPILED or name in named:
-            continue
+    for name in sorted(COMPILED & there.keys() - named):
+        label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", there[name].version)
         if moves or (label and label[1] != build.backend):
-            said.append(
-                f"{name} {package.version} was compiled against torch {own}: install or build it "
-                f"again for torch {build.torch} ({build.backend}), before that it may fail"
-            )
-    return tuple(said)
-
-
-def pinned_in_words(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
-    """What takes another torch than the one that comes: whether it follows, and what else."""
-    return tuple(
-        f"{one.name} {one.version} requires {one.needs}: "
-        + (
-            f"it is asked for again with torch {build.torch}"
-            if one.can_follow
-            else "it cannot follow, and may fail when it is used"
-        )
-        for one in pinned(machine, build)
-    )
+            said = f"{name} {there[name].version} was compiled against torch {own}"
+            yield f"{said}: install or build it again for {comes}, before that it may fail"
 
 
 def _broken(package: Package, moved: Mapping[str, str], machine: Snapshot) -> str | None:

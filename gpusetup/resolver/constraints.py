@@ -34,15 +34,7 @@ def has_this_python(build: TorchBuild, host: Situation) -> str | None:
         return "needs a 64-bit Python, found a 32-bit one"
     if host.python is None or host.python in build.pythons:
         return None
-    plain, free = (
-        [p for p in build.pythons if p.endswith("t") == is_free] for is_free in (False, True)
-    )
-    if not plain:
-        return f"has no wheels for Python {host.python}"
-    span = " to ".join(dict.fromkeys((plain[0], plain[-1])))
-    return (
-        f"needs Python {' or '.join((span, *filter(None, [' '.join(free)])))}, found {host.python}"
-    )
+    return f"needs Python {', '.join(build.pythons)}, found {host.python}"
 
 
 def libc_reaches(build: TorchBuild, host: Situation) -> str | None:

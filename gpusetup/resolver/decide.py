@@ -21,6 +21,7 @@ from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import (
+    FAMILY,
     Advice,
     Choice,
     Rejection,
@@ -29,7 +30,6 @@ from gpusetup.model.resolution import (
     TorchBuild,
 )
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.companions import FAMILY
 from gpusetup.resolver.constraints import in_scope, is_beyond, pick, preference, why_not
 from gpusetup.resolver.notes import notes_on
 from gpusetup.resolver.situation import (

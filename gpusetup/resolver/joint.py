@@ -23,9 +23,8 @@ from gpusetup.catalog.companions import usual_major
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Driver, Snapshot
-from gpusetup.model.resolution import HeldBack, JointPackage, Request, TorchBuild
+from gpusetup.model.resolution import FAMILY, HeldBack, JointPackage, Request, TorchBuild
 from gpusetup.model.versions import allows, parsed
-from gpusetup.resolver.companions import FAMILY
 from gpusetup.resolver.constraints import fits, in_scope, preference
 from gpusetup.resolver.decide import nothing_fits, resolve
 from gpusetup.resolver.situation import Situation, situation_of
@@ -68,7 +67,6 @@ class Joint(Frozen):
 
     build: TorchBuild
     packages: tuple[JointPackage, ...]
-    """Package -> sha256 of its wheels, if the index names them."""
     held_back: tuple[HeldBack, ...] = ()
     refused: tuple[HeldBack, ...] = ()
     """What would be an old release: a "no"."""
@@ -141,6 +139,8 @@ def none_beside(asked: Asked, build: TorchBuild) -> str | None:
         if said and build.cuda_major not in said:
             return f"{word} is built for CUDA {' and '.join(said)}, torch for CUDA {build.cuda}"
     for project in asked.projects:
+        if gone := not_here(asked, project, build):
+            return gone
         reasons = [why_not(asked, project, row, build) for row in _rows(asked, project)]
         if reasons and all(reasons):
             return reasons[0]
@@ -195,22 +195,19 @@ def limits_beside(asked: Asked, build: TorchBuild) -> tuple[str, ...]:
     )
 
 
-def not_here(asked: Asked) -> tuple[Project, str, str] | None:
-    """The first package that has nothing for this machine whatever the torch: it, why, and the case
-    in which its row names something else."""
-    family, machine = asked.machine.os.family or "", asked.machine.os.machine
-    for one in asked.projects:
-        if f"{family}-{machine}" not in (there := one.on.split()):
-            return one, f"has no build for {family}-{machine} (only {', '.join(there)})", family
-        floor = one.least_capability()
-        for gpu in asked.host.gpus if floor else ():
-            known = gpu.compute_capability
-            if known and floor and known < floor:
-                return one, f"needs a GPU of compute capability {floor}; {gpu.name} has {known}", ""
-    best = candidates(replace(asked, words=()))[:1]
-    if best and best[0].cuda is None and best[0].os != "macos":
-        said = "computes on an NVIDIA GPU only, and none is here"
-        return next(((one, said, "no GPU") for one in asked.projects if one.gpu), None)
+def not_here(asked: Asked, project: Project, build: TorchBuild) -> str | None:
+    """Why a package has nothing for this machine, whatever its release."""
+    place, there = f"{build.os}-{build.machine}", project.on.split()
+    if place not in there:
+        return f"{project.name} has no build for {place} (only {', '.join(there)})"
+    if project.gpu and build.cuda is None and build.os != "macos":
+        return f"{project.name} computes on an NVIDIA GPU only, and none is here"
+    floor = project.least_capability()
+    for gpu in asked.host.gpus if floor else ():
+        known = gpu.compute_capability
+        if known and floor and known < floor:
+            needs = f"{project.name} needs a GPU of compute capability {floor}"
+            return f"{needs}; {gpu.name} has {known}"
     return None
 
 
@@ -219,32 +216,22 @@ def not_here(asked: Asked) -> tuple[Project, str, str] | None:
 
 def builds_for(asked: Asked, prefer: TorchBuild | None = None) -> tuple[TorchBuild, ...]:
     """The builds to try; Unsatisfiable if a package has nothing here, or none fits."""
-    if gone := not_here(asked):
-        project, reason, case = gone
-        hint = f"nothing was changed; instead: {project.way_out(case)}"
-        raise Unsatisfiable(f"{project.name} {reason}", hint=hint)
-    builds = candidates(asked, prefer)
-    if not builds:
-        if fitting := candidates(replace(asked, words=())):
-            raise _not_with_these(asked, fitting[0])
+    if builds := candidates(asked, prefer):
+        return builds
+    fitting = candidates(replace(asked, words=()))
+    if not fitting:
         raise nothing_fits(resolve(asked.machine, asked.request, asked.catalog))
-    return builds
-
-
-def _not_with_these(asked: Asked, newest: TorchBuild) -> Unsatisfiable:
-    """A torch fits the machine, and no release of a package loads beside one."""
-    driver = asked.machine.driver.version
+    newest, driver = fitting[0], asked.machine.driver.version
     there = f" (driver {driver})" if driver else ""
-    index = index_url(newest.backend)
     ways = [
-        f"for {one.name}: {one.way_out('CUDA', index)}"
+        f"for {one.name}: {one.way_out(newest, index_url(newest.backend))}"
         for one in asked.projects
         if none_beside(replace(asked, words=(one.name,)), newest)
     ]
     later = candidates(replace(asked, machine=replace(asked.machine, driver=Driver())))
     if later and later[0].driver_floor and later[0].cuda_major != newest.cuda_major:
         ways.append(f"or a driver for CUDA {later[0].cuda_major}: {later[0].driver_floor} or newer")
-    return Unsatisfiable(
+    raise Unsatisfiable(
         f"No matching set loads here: {none_beside(asked, newest)}; the "
         f"newest that fits here{there} is torch {newest.torch} of {newest.backend}",
         hint="; ".join(("nothing was changed", *ways)),

@@ -8,7 +8,7 @@ from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Offer, Request, Resolution
-from gpusetup.resolver.companions import family_there, versions_of
+from gpusetup.resolver.companions import family_there
 from gpusetup.resolver.least import Decision, crosses
 
 
@@ -61,5 +61,4 @@ def in_new_environment(
         named = (*named, "--backend", build.backend)
     elif decision.how in ("first", "newest", "upgrade"):
         named = ()
-    known = versions_of(build)
-    return (*named, *(name for name in family_there(machine)[1:] if name in known))
+    return (*named, *(name for name in family_there(machine)[1:] if name in build.family()))

@@ -11,7 +11,6 @@ from gpusetup.model.versions import parsed
 
 SYSTEMS: Mapping[str, str] = {"win": "windows", "darwin": "macos", "mac": "macos"}
 """How a system's other names begin -> its name here."""
-ARCHITECTURES: Mapping[str, str] = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 FIRST_DRIVER = 60
 """No driver is older; CUDA's versions are all smaller numbers (Linux' first driver was 71.86)."""
 
@@ -37,14 +36,6 @@ def system_named(text: str) -> str:
     """
     plain = text.strip().lower()
     return next((name for start, name in SYSTEMS.items() if plain.startswith(start)), plain)
-
-
-def architecture_named(text: str) -> str:
-    """
-    >>> architecture_named("ARM64"), architecture_named("x86_64")
-    ('aarch64', 'x86_64')
-    """
-    return ARCHITECTURES.get(text.lower(), text.lower())
 
 
 def python_named(text: str) -> str:

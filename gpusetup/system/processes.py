@@ -71,82 +71,85 @@ def run(
     """
     began = time.monotonic()
     words = tuple(argv)
-    try:
-        child = subprocess.Popen(
-            words,
-            stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=None if environment is None else dict(environment),
-            cwd=_there(cwd),
-            **OWN_GROUP,
-        )
-    except FileNotFoundError:
-        return Output(argv=words, exit=None, problem="not found")
-    except OSError as problem:
-        return Output(argv=words, exit=None, problem=problem.strerror or str(problem))
-    asked = None if stdin is None else stdin.encode()
-    RUNNING.add(child)
-    try:
-        out, err, trouble = _heard(child, asked, timeout)
-    except BaseException:
+    with _file() as out, _file() as err:
         try:
-            _interrupt(child, gently_seconds)
+            child = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=None if environment is None else dict(environment),
+                cwd=_there(cwd),
+                **OWN_GROUP,
+            )
+        except FileNotFoundError:
+            return Output(argv=words, exit=None, problem="not found")
+        except OSError as problem:
+            return Output(argv=words, exit=None, problem=problem.strerror or str(problem))
+        RUNNING.add(child)
+        try:
+            asked = None if stdin is None else stdin.encode()
+            trouble = _trouble(child, asked, timeout, (out, err))
+        except BaseException:
+            try:
+                _interrupt(child, gently_seconds)
+            finally:
+                kill_group(child)
+            raise
         finally:
-            kill_group(child)
-        raise
-    finally:
-        RUNNING.discard(child)
+            RUNNING.discard(child)
+        out.seek(0)
+        err.seek(0)
+        said = [file.read(MOST_BYTES).decode("utf-8", "replace") for file in (out, err)]
     return Output(
         argv=words,
         exit=None if trouble else child.returncode,
-        stdout=out.decode("utf-8", "replace"),
-        stderr=err.decode("utf-8", "replace"),
+        stdout=said[0],
+        stderr=said[1],
         problem=trouble,
         seconds=time.monotonic() - began,
     )
 
 
 GLANCE_SECONDS = 0.25
-"""How soon it is noticed that a child ended whose own child keeps our pipes."""
+"""How soon it is noticed that a child floods us."""
 
 
-def _heard(child: Child, asked: bytes | None, timeout: float) -> tuple[bytes, bytes, str | None]:
-    """All that a child says until it ends, and the trouble: it does not end in time, or floods us,
-    and is killed. What it started is not waited for."""
+def _file() -> IO[bytes]:
+    """What a child writes into, which no child of its own can keep us waiting for: in memory where
+    the system can, since a disk may be full."""
+    with contextlib.suppress(AttributeError, OSError):
+        return os.fdopen(os.memfd_create("said"), "w+b")  # type: ignore[attr-defined,unused-ignore]
+    import tempfile
+
+    return tempfile.TemporaryFile()
+
+
+def _trouble(
+    child: Child, asked: bytes | None, timeout: float, files: Sequence[IO[bytes]]
+) -> str | None:
+    """Wait for a child, and say what is wrong if it does not end in time or floods us."""
     until = time.monotonic() + timeout
     while True:
-        left = until - time.monotonic()
+        left = max(0.0, until - time.monotonic())
         try:
-            wait = max(0.0, min(left, GLANCE_SECONDS))
-            return (*child.communicate(asked, timeout=wait), None)
-        except subprocess.TimeoutExpired as late:
+            child.communicate(asked, timeout=min(left, GLANCE_SECONDS))
+            return None
+        except subprocess.TimeoutExpired:
             asked = None
-            much = len(late.output or b"") + len(late.stderr or b"") > MOST_BYTES
-            ended = child.poll() is not None
-            if much or ended or left <= GLANCE_SECONDS:
+            much = any(os.fstat(file.fileno()).st_size > MOST_BYTES for file in files)
+            if much or left <= GLANCE_SECONDS:
                 kill_group(child)
-                trouble = (
-                    f"said more than {MOST_BYTES >> 20} MiB" if much else no_answer_in(timeout)
-                )
-                return (*_rest(child, late), None if ended and not much else trouble)
+                _give_up(child)
+                return f"said more than {MOST_BYTES >> 20} MiB" if much else no_answer_in(timeout)
 
 
-def _rest(child: Child, late: Any) -> tuple[bytes, bytes]:
-    """What a child had said that has ended or was killed; one who left its group may still hold the
-    pipes, and one that cannot be killed is given up: then, what it had said until it was `late`."""
-    seconds = GIVE_UP_SECONDS if child.returncode is None else GLANCE_SECONDS
-    try:
-        out, err = child.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired as later:
-        for pipe in (child.stdout, child.stderr):
-            if pipe is not None:
-                pipe.close()
-        if child.returncode is None:
-            child.returncode = -signal.SIGTERM  # no warning when it is collected
-        last = later if later.output else late
-        out, err = last.output or b"", last.stderr or b""
-    return out[:MOST_BYTES], err[:MOST_BYTES]
+def _give_up(child: Child) -> None:
+    """Collect a child that was killed, unless it cannot be killed."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(GIVE_UP_SECONDS)
+    if child.returncode is None:
+        child.returncode = -signal.SIGTERM  # no warning when it is collected
 
 
 def _there(cwd: str | None) -> str | None:
@@ -291,10 +294,7 @@ class Lines:
         """Kill it; one that cannot be killed is given up."""
         if self._child.poll() is None:
             kill_group(self._child)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.wait(GIVE_UP_SECONDS)
-        if self._child.returncode is None:
-            self._child.returncode = -signal.SIGTERM
+        _give_up(self._child)
         RUNNING.discard(self._child)
         self._listener.join(GIVE_UP_SECONDS)
         pipes = (self._child.stdin, None if self._listener.is_alive() else self._child.stdout)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from gpusetup.model.frozen import Frozen
+from gpusetup.named_file import at_once
 from gpusetup.system.processes import Output, how_it_ended, run
 
 T = TypeVar("T")
@@ -40,11 +41,6 @@ class Space(Frozen):
     free_bytes: int
 
 
-def _at_once(path: str, flags: int) -> int:
-    """Opens without waiting for whoever should write into a FIFO."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
 class System:
     """This machine; `environment` is what its children get in place of ours.
 
@@ -62,7 +58,7 @@ class System:
         return self._facts()
 
     def read(self, path: str) -> str:
-        with open(path, "rb", opener=_at_once) as file:
+        with open(path, "rb", opener=at_once) as file:
             return (file.read(READ_LIMIT_BYTES) or b"").decode("utf-8", "replace")
 
     def list(self, path: str) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ from gpusetup.configs.settings import Setting, in_words, names_in, unquoted, who
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config import question_of
-from gpusetup.plan.verdict import BatchVerdict, Card, batch_verdict, what_fits
+from gpusetup.plan.place import Place
+from gpusetup.plan.verdict import BatchVerdict, batch_verdict, what_fits
 from gpusetup.tune.case import (
     MEASURED,
     Case,
@@ -55,10 +56,9 @@ def _verdict(case: Case, size: int, steps: int | None = None) -> BatchVerdict | 
             return None
         if names_in(config.settings) & PREFERENCE or (steps is None and asked.per_gpu != size):
             return None
-        found = batch_verdict(config, size, card, accumulate=steps)
+        return batch_verdict(config, size, card, accumulate=steps)
     except GpuSetupError:
         return None
-    return None if found.verdict == "unknown" else found
 
 
 OVER = 1.1
@@ -73,18 +73,18 @@ def cannot_fit(case: Case) -> str | None:
         return None
     try:
         one = batch_verdict(config, 1, card, short=True)
-        if (one.total_gib or 0.0) <= OVER * one.capacity_gib:
+        if one.total_gib <= OVER * one.capacity_gib:
             return None
         return (
             f"This model cannot be trained like this on this card: a single sample needs"
-            f" {one.total_gib:.1f} of {one.capacity_gib:.1f} GiB ({one.parts})."
+            f" {one.total_gib:.1f} of {one.capacity_gib:.1f} GiB."
             f" {_enough(config, card)}"
         )
     except GpuSetupError:
         return None
 
 
-def _enough(config: Config, card: Card, steps: int | None = None) -> str:
+def _enough(config: Config, card: Place, steps: int | None = None) -> str:
     ways = "; ".join(what_fits(config, card, steps)[:3])
     return f"What makes it fit: {ways}" if ways else f"{BY_PLAN} says what saves most"
 
@@ -204,7 +204,7 @@ def _by_plan(case: Case, split: Split) -> Iterator[Part]:
     best = next((size for size, one in verdicts if one and one.verdict == "clear"), None)
     if best is None:
         one, card, way = _verdict(case, 1, split.effective), case.facts.card, MEASURE_IT
-        if one and card and (one.total_gib or 0.0) > one.capacity_gib:
+        if one and card and one.total_gib > one.capacity_gib:
             enough = _enough(case.config, card, split.effective)
             way = f"Even 1 takes {one.total_gib:.1f} GiB. {enough}"
         yield f"{split.name}: {now.reason}, and no smaller one is clear. {way}"

@@ -50,10 +50,7 @@ class Job(Frozen):
 
     code: str | None = None
     """`MODULE:FUNCTION`; MODULE may be the path of a file."""
-    reference: str | None = None
     pickle: str | None = None
-    wish: Mapping[str, int] = {}
-    """The reference model's sizes, from the config."""
     amp: Literal["bf16", "fp16"] | None = None
     compile: bool = False
     optimizer: str = "adamw"
@@ -205,7 +202,7 @@ def refuse_errors(job: Job, trials: Sequence[Trial]) -> None:
     """Where the code itself broke: `BadInput` with what it said."""
     broken = next((one for one in trials if one.status == "error"), None)
     if broken is not None and not any(one.status == "ok" for one in trials):
-        name = job.code or job.reference or "the model"
+        name = job.code or "the model"
         detail, _, hint = (broken.detail or "").partition("\nhint: ")
         usual = "it must run one training step by itself, in time; the batch size is not the reason"
         said = f"{name} with batch {broken.batch} failed: {detail}"

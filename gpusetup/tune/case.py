@@ -15,8 +15,8 @@ from gpusetup.configs.settings import (
 )
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
+from gpusetup.plan.place import Place, System, place_of
 from gpusetup.plan.trainers import trainer_of
-from gpusetup.plan.verdict import Card
 from gpusetup.tune.answer import TuneChange
 
 
@@ -36,12 +36,12 @@ class Facts(Frozen):
     jetson: bool = False
 
     @property
-    def card(self) -> Card | None:
+    def card(self) -> Place | None:
         """As `plan` asks for it."""
         if not self.memory_bytes:
             return None
-        linux, gpus = self.family == "linux", max(1, self.gpus)
-        return Card(name=self.gpu, memory_bytes=self.memory_bytes, gpus=gpus, linux=linux)
+        system: System = "windows" if self.family != "linux" else "wsl" if self.wsl else "linux"
+        return replace(place_of(self.gpu, self.memory_bytes), count=self.gpus, system=system)
 
 
 class Option(Frozen):

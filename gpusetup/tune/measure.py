@@ -8,11 +8,11 @@ first one. What was measured before a Ctrl-C is kept and answered.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.configs.settings import name_of, truth, whole
+from gpusetup.configs.settings import truth, whole
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.tune.answer import Row, TuneAnswer
 from gpusetup.tune.batch import divisors
@@ -50,16 +50,13 @@ class Start(Frozen):
     setup: Row = Row(batch=START, workers=0)
     effective: int | None = None
     """The batch that a step of the optimizer sees; None if no config says."""
-    wish: Mapping[str, int] = {}
-    """The numbers of the config: the sizes of a reference model."""
 
 
 UNTOLD = Start()
 
 
 def start_of(config: Config) -> Start:
-    """The sizes of the reference model and the base of the table, as the config has them."""
-    numbers = {name_of(one.path): whole(one) or 0 for one in reversed(config.settings)}
+    """The base of the table, as the config has it."""
     found: dict[str, Any] = {}
     steps = 1
     for setting, key in meant(config):
@@ -73,26 +70,12 @@ def start_of(config: Config) -> Start:
         elif switch and key.role in ("amp", "bf16", "fp16"):
             found["amp"] = "fp16" if key.role == "fp16" else "bf16"
     setup = replace(UNTOLD.setup, **found)
-    wish = {name: number for name, number in numbers.items() if number > 0}
-    return Start(setup=setup, effective=setup.batch * steps, wish=wish)
-
-
-def reference_for(wish: Mapping[str, int]) -> str:
-    """The built-in model whose sizes the config names.
-
-    >>> reference_for({"base_channels": 64}), reference_for({"n_embd": 768}), reference_for({})
-    ('conv', 'gpt2', 'conv')
-    """
-    rows = (("gpt2", ("n_embd", "n_layer", "block_size")), ("lstm", ("hidden_size", "num_layers")))
-    return next((name for name, words in rows if set(words) & set(wish)), "conv")
+    return Start(setup=setup, effective=setup.batch * steps)
 
 
 def measure(asked: Asked, showing: Showing, start: Start = UNTOLD) -> tuple[TuneAnswer, Option]:
     """Everything that is asked to be measured, and what of it goes into the config."""
-    job = replace(asked.job, wish=dict(start.wish))
-    if not job.code:
-        job = replace(job, reference=job.reference or reference_for(start.wish))
-    with Bench(job) as bench:
+    with Bench(asked.job) as bench:
         session = Session(asked, bench, start)
         with showing(EXPECTED[asked.benchmark]) as session.say:
             try:

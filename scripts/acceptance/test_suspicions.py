@@ -14,7 +14,7 @@ import pytest
 
 from acceptance.conftest import Work
 from acceptance.processes import Said, below, end, running, started
-from acceptance.test_tune import CHILDREN, bench
+from acceptance.test_tune import CHILDREN, bench, training
 from acceptance.test_verify import bad
 
 RATE_PART = 0.05
@@ -87,11 +87,11 @@ def test_loader_workers_of_a_killed_process_end(work: Work) -> None:
 PLAIN = """
 import sys, time, torch
 sys.path.insert(0, sys.argv[2])
-import bench_models, trace_step
+import trace_step
 device, batch = sys.argv[1], int(sys.argv[3])
-job = bench_models.reference("transformer", {})(batch)
-model = job["model"].to(device).train()
-data = tuple(one.to(device) for one in job["batch"])
+job = trace_step.made(trace_step.function_named(sys.argv[4]), batch)
+model = job.model.to(device).train()
+data = tuple(one.to(device) for one in job.batch)
 optimizer = torch.optim.AdamW(model.parameters())
 def steps(count):
     for _ in range(count):
@@ -109,7 +109,7 @@ print(30 * batch / (time.perf_counter() - began))
 @pytest.mark.claim("doubt-14")
 def test_tune_measures_the_rate_of_a_plain_loop(work: Work) -> None:
     batch = 32
-    said = work.python(PLAIN, work.device, CHILDREN, str(batch))
+    said = work.python(PLAIN, work.device, CHILDREN, str(batch), training("transformer"))
     assert said.exit == 0, said.problem
     plain = float(said.stdout.split()[-1])
     ours = float(bench(work, steps=30, batch=batch, seconds=20, warm=5)["samples_per_second"])

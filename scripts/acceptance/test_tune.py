@@ -6,6 +6,7 @@ import gc
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,9 +81,14 @@ def test_the_optimizers_states_are_there_after_the_warm_steps(work: Work) -> Non
     assert few >= 0.99 * many
 
 
+def training(name: str) -> str:
+    return f"{Path(__file__).with_name('trainings.py')}:{name}"
+
+
 def bench(work: Work, **request: Any) -> dict[str, Any]:
     """The answer of one trial of tune."""
-    asked = {"mode": "steps", "reference": "transformer", "device": work.device, **request}
+    code = training("transformer")
+    asked = {"mode": "steps", "code": code, "device": work.device, **request}
     said = work.program((sys.executable, f"{CHILDREN}/bench.py"), told=json.dumps(asked))
     assert said.document.get("status") == "ok", said.document.get("detail") or said.problem
     return said.document
@@ -92,7 +98,7 @@ def bench(work: Work, **request: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("model", MODELS)
 def test_tune_finds_the_size_that_bisection_finds(work: Work, model: str) -> None:
     size, top = (f"{LIMIT_GIB}GiB", 1 << 16) if work.on_card else ("1GiB", 8)
-    words = ("tune", "--batch-size", "--reference", model, "--device", work.device)
+    words = ("tune", "--batch-size", "--code", training(model), "--device", work.device)
     document = work.gpusetup(*words, "--gpu-mem", size, "--max", str(top), "--json").document
     found, trials = document["batch_size"], len(document["trials"])
     by_hand = largest(lambda batch: fits(work, model, batch), top)
@@ -121,15 +127,16 @@ def fits(work: Work, name: str, batch: int) -> bool:
     import torch
 
     sys.path[:0] = [] if CHILDREN in sys.path else [CHILDREN]
-    job, steps = __import__("bench_models").reference(name, {})(batch), __import__("trace_step")
+    steps = __import__("trace_step")
+    job = steps.made(steps.function_named(training(name)), batch)
     if work.on_card:
         gc.collect()  # what the previous size left
         torch.cuda.empty_cache()
         total = torch.cuda.mem_get_info()[1]
         torch.cuda.set_per_process_memory_fraction(min(1.0, LIMIT_GIB * 2**30 / total))
     try:
-        model = job["model"].to(work.device).train()
-        data = tuple(part.to(work.device) for part in job["batch"])
+        model = job.model.to(work.device).train()
+        data = tuple(part.to(work.device) for part in job.batch)
         optimizer = torch.optim.AdamW(model.parameters())
         for _ in range(3):
             steps.loss_of(model, data, None)[1].backward()

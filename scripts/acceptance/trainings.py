@@ -1,4 +1,4 @@
-"""The trainings that plan is compared on, as `--code` takes them: a batch size -> model and batch.
+"""The trainings that plan and tune are held against, as `--code` takes them: batch size -> a step.
 
 GPUSETUP_ACCEPTANCE_SIZE=small makes them small enough for a CPU.
 """
@@ -6,37 +6,40 @@ GPUSETUP_ACCEPTANCE_SIZE=small makes them small enough for a CPU.
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "gpusetup" / "child_scripts"))
-LARGE = {
-    "conv": {"base_channels": 128, "patch_size": 112},
-    "lstm": {"hidden_size": 2048, "num_layers": 4},
-    "transformer": {"hidden_size": 1024, "num_layers": 12, "seq_len": 256},
-    "gpt2": {"block_size": 512},
-}
-SMALL = {"vocab_size": 512, "block_size": 32, "n_embd": 64, "n_layer": 2, "base_channels": 16}
+import torch
+from torch import nn
+
+SMALL = os.environ.get("GPUSETUP_ACCEPTANCE_SIZE") == "small"
+FEATURES, CLASSES = 32, 10
+Step = tuple[Any, tuple[Any, Any]]
 
 
-def made(name: str, batch: int) -> dict[str, Any]:
-    small = os.environ.get("GPUSETUP_ACCEPTANCE_SIZE") == "small"
-    build = __import__("bench_models").reference(name, SMALL if small else LARGE[name])
-    return dict(build(batch))
+def blocks(hidden: int, layers: int) -> nn.Module:
+    one = nn.TransformerEncoderLayer(hidden, 4, 4 * hidden, 0.0, "gelu", batch_first=True)
+    return nn.TransformerEncoder(one, layers, enable_nested_tensor=False)
 
 
-def conv(batch: int) -> dict[str, Any]:
-    return made("conv", batch)
+def conv(batch: int) -> Step:
+    width = 16 if SMALL else 128
+    inner = (nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.ReLU()) for _ in range(16))
+    ends = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 3, 3, padding=1)
+    pictures = torch.rand(batch, 3, 112, 112)
+    return nn.Sequential(ends[0], *inner, ends[1]), (pictures, pictures.flip(2))
 
 
-def lstm(batch: int) -> dict[str, Any]:
-    return made("lstm", batch)
+def transformer(batch: int) -> Step:
+    hidden, layers, length = (64, 2, 32) if SMALL else (1024, 12, 256)
+    ends = nn.Linear(FEATURES, hidden), nn.Linear(hidden, CLASSES)
+    target = torch.randint(0, CLASSES, (batch, length))
+    model = nn.Sequential(ends[0], blocks(hidden, layers), ends[1])
+    return model, (torch.randn(batch, length, FEATURES), target)
 
 
-def transformer(batch: int) -> dict[str, Any]:
-    return made("transformer", batch)
-
-
-def gpt2(batch: int) -> dict[str, Any]:
-    return made("gpt2", batch)
+def gpt2(batch: int) -> Step:
+    words, hidden, layers, length = (512, 64, 2, 32) if SMALL else (50257, 768, 12, 512)
+    table, head = nn.Embedding(words, hidden), nn.Linear(hidden, words, bias=False)
+    head.weight = table.weight
+    tokens = torch.randint(0, words, (batch, length))
+    return nn.Sequential(table, blocks(hidden, layers), head), (tokens, tokens)

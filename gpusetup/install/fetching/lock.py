@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from gpusetup.errors import ToolFailed, Unsatisfiable
@@ -21,9 +20,7 @@ from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import split_login
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, file_name
 from gpusetup.install.job import Job
-from gpusetup.install.settings.environment import (
-    apart_from_guard,
-    as_links,
+from gpusetup.install.settings import (
     asking_environment,
     parse_toml,
 )
@@ -75,12 +72,10 @@ def locked(job: Job, target: Target, question: Question) -> tuple[Wheel, ...]:
         return _compiled(job, target, question)
     exact = _changes(job, target, question)
     comes = [name for name in family if there.get(name) != exact.get(name)] or family
-    direct = {one.partition(" @ ")[0]: one for one in question.others if " @ " in one}
-    others = {name: version for name, version in exact.items() if name not in family}
     question = replace(
         question,
         family=tuple(f"{name}=={exact[name]}" for name in comes),
-        others=tuple(direct.get(n, f"{n}=={v}") for n, v in others.items()),
+        others=tuple(f"{n}=={v}" for n, v in exact.items() if n not in family),
     )
     wanted = question.family or question.others
     return _compiled(job, target, question, "--no-deps") if wanted else ()
@@ -124,18 +119,15 @@ def _changes(job: Job, target: Target, question: Question) -> dict[str, str]:
 
 def _asked(job: Job, target: Target, question: Question, words: Sequence[str]) -> Output:
     """uv's answer of a target; its error as ours."""
-    layout, guard = target.layout, apart_from_guard(Path.cwd())
+    layout = target.layout
     options: tuple[str, ...] = ("--no-build", "--python", layout.python)
     environment = asking_environment(job.environ, Path.home(), layout.prefix)
     if job.wheels:
-        links = as_links(job.wheels[0].source)
-        options += ("--no-sources", "--no-index", "--find-links", links, "--offline")
-        guard = ("--no-config",)
+        links = Path(job.wheels[0].source).as_uri()
+        options += ("--no-config", "--no-sources", "--no-index", "--find-links", links, "--offline")
         environment.pop("UV_FIND_LINKS", None)
-    argv = (job.uv, *guard, "pip", words[0], *options, *words[1:])
+    argv = (job.uv, "pip", words[0], *options, *words[1:])
     output = ask_uv(argv, question, environment)
-    job.log.command(argv)
-    job.log.output(replace(output, stdout="" if output.ok else output.stdout))
     if not output.ok:
         raise complaint("uv cannot plan the installation", output)
     return output
@@ -162,8 +154,7 @@ def login_of(index: str) -> dict[str, str]:
 
 def _wheel(target: Target, family: Sequence[str], package: Mapping[str, Any]) -> Wheel:
     """One package of a lock; uv names the files that fit, the best first."""
-    rows = package.get("wheels") or [package[key] for key in ("archive",) if key in package]
-    name, version = package["name"], package.get("version", "")
+    rows, name, version = package.get("wheels"), package["name"], package["version"]
     if not rows:
         raise Unsatisfiable(
             f"{name} {version} has no wheel for Python {target.layout.version} here",
@@ -171,17 +162,14 @@ def _wheel(target: Target, family: Sequence[str], package: Mapping[str, Any]) ->
         )
     row = rows[0]
     url = row.get("url") or Path(row["path"]).absolute().as_uri()
-    file = file_name(url)
-    index = TORCH_INDEX if name in family else DEFAULT_INDEX
     return Wheel(
         name=name,
         version=version,
-        filename=row.get("name") or file,
+        filename=row.get("name") or file_name(url),
         url=url,
         sha256=row.get("hashes", {}).get("sha256"),
         size_bytes=row.get("size"),
-        source=index if "archive" not in package else f"{urlsplit(url).hostname}, {file}",
-        is_direct="archive" in package,
+        source=TORCH_INDEX if name in family else DEFAULT_INDEX,
     )
 
 
@@ -201,10 +189,9 @@ def lock_text(wheels: Sequence[Wheel]) -> str:
     """The wheels as the lock that uv installs from: each by its address and its hash."""
     rows = ['lock-version = "1.0"\ncreated-by = "gpusetup"\n']
     for one in wheels:
-        url = json.dumps(one.url)
         hashes = f'{{ sha256 = "{one.sha256}" }}' if one.sha256 else "{}"
-        file = f"{{ url = {url}, hashes = {hashes} }}"
-        version = f'version = "{one.version}"\n'
-        kind = f"archive = {file}" if one.is_direct else f"{version}wheels = [{file}]"
-        rows.append(f'[[packages]]\nname = "{one.name}"\n{kind}\n')
+        rows.append(
+            f'[[packages]]\nname = "{one.name}"\nversion = "{one.version}"\n'
+            f"wheels = [{{ url = {json.dumps(one.url)}, hashes = {hashes} }}]\n"
+        )
     return "\n".join(rows)

@@ -28,8 +28,6 @@ class Wheel(Frozen):
     """What the index says; None where it says nothing."""
     size_bytes: int | None = None
     source: str = DEFAULT_INDEX
-    is_direct: bool = False
-    """Whether it was asked for by its address."""
 
 
 def wheel_at(url: str, **more: Any) -> Wheel | None:

@@ -23,7 +23,7 @@ from gpusetup.install.complaints import complaint
 from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
-from gpusetup.install.settings.environment import asking_environment
+from gpusetup.install.settings import asking_environment
 from gpusetup.install.switching.files import flush, remove
 from gpusetup.install.switching.journal import (
     JOURNAL,
@@ -266,7 +266,6 @@ class Change:
         """Put the previous state back; a Ctrl-C waits until it is done."""
         if self.journal.phase != "staging":
             job.talk("Restoring the previous state ...")
-        job.log.line("put back")
         hint = "fix that, then run `gpusetup install` again; nothing is lost until then"
         with uninterrupted(), blocked_by_files("Cannot restore the previous state", hint):
             self.put_back()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup import __version__
-from gpusetup.install.credentials import redacted, without_credentials
+from gpusetup.install.credentials import redacted
 from gpusetup.install.plan import Plan
 from gpusetup.install.switching.files import write_safely
 from gpusetup.model.documents import DoneStep
@@ -25,7 +25,7 @@ def write_receipt(
         {
             "name": one.name,
             "version": one.version,
-            "url": redacted(without_credentials(one.url)),
+            "url": redacted(one.url),
             "sha256": one.sha256,
         }
         for one in plan.wheels
@@ -39,7 +39,7 @@ def write_receipt(
         "gpusetup": __version__,
         "installed_at": now(),
         "python": redacted(plan.python),
-        "backend": plan.backend,
+        "backend": plan.choice.backend,
         "installer": "uv",
         "before": {**plan.before},
         "after": {**plan.after},

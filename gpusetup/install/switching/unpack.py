@@ -22,7 +22,7 @@ from gpusetup.install.fetching.lock import lock_text
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.job import Job, run_step
 from gpusetup.install.plan import Plan
-from gpusetup.install.settings.environment import FETCHING, asking_environment
+from gpusetup.install.settings import FETCHING, asking_environment
 from gpusetup.install.switching.files import remove
 from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target.layout import LIBRARIES, Layout
@@ -65,8 +65,7 @@ def unpacked(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     from the index if our cache has changed."""
     try:
         return _unpack(job, plan, layout)
-    except Differs as problem:
-        job.log.line(f"{problem.message}; once more, from the index")
+    except Differs:
         environment = asking_environment(job.environ, Path.home())
         names = tuple(wheel.name for wheel in plan.wheels)
         run_step(job, Step(argv=(job.uv, "cache", "clean", *names), title=""), environment)

@@ -117,8 +117,7 @@ STEPS = (
     ("&", ENTITY, _entity),  # a text that was escaped twice
     ("", CONTROLS, ""),
     ("<", TAGS, ""),
-    # Bold labels, and a build's label with blanks or as an address has it (`2.8.0 + cu129`).
-    (" ", lazy(r"(?m)^([^\S\n]*(?:[-*+] |\d\. )?)(?:\*\*|__)([A-Za-z][^*_\n:]{1,40})(?::(?:\*\*|__)|(?:\*\*|__) ?:) (?=\S)"), r"\1\2: "),
+    # A build's label with blanks or as an address has it (`2.8.0 + cu129`).
     ("", lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
     # The start of `collect_env` that lacks a module of its own, above its report.
     ("collect_env", lazy(r"(?m)^.{0,200}collect_env.*\n(?:.*\n){0,11}?[\s>]*(?:ModuleNotFound|Import)Error: .*\n(?=(?:.*\n){0,9}?.*Collecting environment information)"), _emptied),

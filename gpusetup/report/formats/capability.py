@@ -72,9 +72,7 @@ def _judged(
     if len(known) == 2 and known[0] <= own and own.major <= known[1].major:
         return "capability-warning", values
     known = known or [*map(Capability.parse, kernels)]
-    lone = own.major < 8 or str(own).endswith(".0")
-    told = "too old" in rest or (lone and "does not include kernels" in rest)
-    if not (known or told or by_name):
+    if not (known or by_name or "too old" in rest):
         return "", {}
     old = own < max(known) if known else own <= Capability(7, 5)
     listed = {"kernels": " ".join(one.sm for one in known)} if known else {}

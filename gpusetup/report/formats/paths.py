@@ -55,16 +55,17 @@ def paths(text: Text) -> Facts:
         if found := pattern.search(flat) if named else None:
             yield Claim(subject, value or found[1], "paths", HINT)
     yield from interpreter(flat)
-    yield from portable(flat)
 
 
 NAMED = (
     ("torch.location", "", ("dist-packages",), lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
+    ("python.executable", "", ("python_embed",), lazy(r"((?:[A-Z]:|\.)(?:\\[\w .()~@-]{1,60}){0,8}?\\python_embedd?ed\\python\.exe)")),
     ("python.manager", "conda", ("conda", "mamba", "forge", "envs"), lazy(r"[/\\](?:(?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|envs[/\\][\w.-]+[/\\]lib)", re.I)),
     ("python.manager", "uv tool", ("tools",), lazy(r"[/\\]uv[/\\]tools[/\\]", re.I)),
     ("python.manager", "venv", ("venv",), lazy(r"[/\\]\.?venv[/\\]", re.I)),
 )  # fmt: skip
-"""A torch in the system's own place, where a maker puts it; and who made the environment."""
+"""A torch in the system's own place, where a maker puts it; the Python of a portable package for
+Windows; and who made the environment."""
 
 
 def python_of(flat: str) -> Facts:
@@ -107,7 +108,7 @@ SITE = lazy(
 """A package of an environment: its root."""
 NOT_A_TARGET = lazy(
     r"^/(?:usr|nix)\b|/\.local(?:$|/share/uv)|[/\\](?:tmp|temp|\.cache|caches?|overlay|uv|pipx|builds-v0)[/\\]"
-    r"|conda|mamba|miniforge|[/\\]envs[/\\]|python_embed|app-?data"
+    r"|conda|mamba|miniforge|[/\\]envs[/\\]|app-?data"
     r"|\\(?![\w.-]*venv)[\w.-]*env[\w.-]*$",
     re.I,
 )
@@ -134,26 +135,3 @@ def interpreter(flat: str) -> Facts:
     beside = r"\Scripts\python.exe" if is_venv else r"\python.exe"
     value = f"{root}/bin/python" if root.startswith("/") else root + beside
     yield Claim("python.executable", value, "paths", GUESS)
-
-
-PORTABLE = lazy(
-    r"(?:[A-Z]:|\.)(?:\\{1,2}[\w .()~@-]{1,60}){0,8}?\\{1,2}python_embedd?ed(?=\\)"
-    r"|[A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){0,8}\\{1,2}ComfyUI_windows_portable(?=\\)", re.I
-)  # fmt: skip
-"""The folder of Python in a portable package for Windows, or ComfyUI's, which has it beside the
-program (ComfyUI, README)."""
-
-
-def portable(flat: str) -> Facts:
-    r"""The interpreter that a portable package brings: what is on PATH is another one.
-
-    >>> next(portable(r"D:\pack>.\python_embeded\python.exe -s main.py")).value
-    '.\\python_embeded\\python.exe'
-    """
-    low = flat.lower()
-    found = PORTABLE.search(flat) if "python_embed" in low or "windows_portable" in low else None
-    if found:
-        folder = found[0].replace("\\\\", "\\")
-        folder += r"\python_embeded" if folder.lower().endswith("portable") else ""
-        value = rf"{folder}\python.exe"
-        yield Claim("python.executable", value, "paths", HINT)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE, TORCH_VERSION
 from gpusetup.messages.search import Text
+from gpusetup.model.units import architecture_named
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Saying, claims
 
 TORCH = rf"({TORCH_VERSION})(?![\w+]|\.\w)"
@@ -142,7 +143,6 @@ ROWS = (
     Saying("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
 )  # fmt: skip
 
-MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 SYSTEMS = (
     ("windows", r"\bWin(?:dows|32)\b"),
     ("macos", r"\bmac ?OS\b|Darwin|OS ?X"),
@@ -175,15 +175,11 @@ def is_yes(value: str) -> bool:
     return value.lower() in ("true", "yes", "gpu", "cuda", "enabled", "available")
 
 
-def machine_of(value: str) -> str:
-    return MACHINES.get(value.lower(), value.lower())
-
-
 MEANS: dict[str, Callable[[str], str | bool | int]] = {
     "torch.cuda_available": is_yes,
     "os.secure_boot": is_yes,
     "os.family": family_of,
-    "os.machine": machine_of,
+    "os.machine": architecture_named,
     "driver.cuda": cuda_of,
     "python.bits": int,
     "python.version": lambda value: value if "." in value else f"{value[0]}.{value[1:]}",
@@ -226,7 +222,7 @@ def implied(subject: str, value: str) -> Iterator[tuple[str, str | bool, int]]:
         if machine := re.search(
             r"[-_](x86_64|amd64|aarch64|arm64|ppc64le|i686)(?=[-_]|$)", value, re.I
         ):
-            yield "os.machine", machine_of(machine[1]), USUAL
+            yield "os.machine", architecture_named(machine[1]), USUAL
         if libc := re.search(r"-with-glibc(\d\.\d{1,2})$", value):
             yield "os.libc", f"glibc {libc[1]}", HINT
         if named := re.match(r"Linux-([\d.]+[\w.+-]*?)-(?:x86|aarch|arm|ppc)", value):

@@ -48,25 +48,18 @@ def tables(text: Text) -> Facts:
         smi = parse_table("\n".join(line.lstrip(" *>`") for line in lines))
         source = f"nvidia-smi, line {start + 1}"
         yield from _facts(smi, source, SURE)
-        yield from _table_events(smi, lines, source)
+        if smi.driver_version not in (None, smi.smi_version) and smi.driver_version.count(".") == 1:
+            # A program of Linux on Windows' driver, whose versions have two numbers.
+            yield Claim("os.wsl", True, source, HINT)
+        if smi.no_cuda:
+            why = {"why": "cuda-err"}
+            yield Event(kind="cuda-version-err", values=why, source=source, text=lines[0])
+        if any(gpu.driver_model for gpu in smi.gpus or ()):
+            yield Claim("os.family", "windows", source)
 
 
 def _is_banner(line: str) -> bool:
     return "NVIDIA-SMI" in line and SMI_VERSION.search(line) is not None
-
-
-def _table_events(smi: Smi, lines: Sequence[str], source: str) -> Facts:
-    banner = next((line.strip("| ") for line in lines if _is_banner(line)), "")
-    if smi.driver_version not in (None, smi.smi_version) and smi.driver_version.count(".") == 1:
-        # A program of Linux on Windows' driver, whose versions have two numbers.
-        yield Claim("os.wsl", True, source, HINT)
-    if smi.no_cuda:
-        why = {"why": "cuda-err"}
-        yield Event(kind="cuda-version-err", values=why, source=source, text=banner)
-    windows = any(gpu.driver_model for gpu in smi.gpus or ())
-    if windows or any("Persistence-M" in line for line in lines):
-        family, trust = ("windows", USUAL) if windows else ("linux", HINT)
-        yield Claim("os.family", family, source, trust)
 
 
 LOG_WORDS = ("nvsmi log", "clocks event reasons", "clocks throttle reas")

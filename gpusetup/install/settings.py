@@ -12,11 +12,11 @@ import shutil
 import stat
 import sys
 from collections.abc import Mapping
+from configparser import Error, RawConfigParser
 from pathlib import Path
 from typing import Any
 
-from gpusetup.errors import Blocked
-from gpusetup.install.settings.pip_config import pip_settings
+from gpusetup.errors import BadInput, Blocked
 from gpusetup.system.processes import run
 
 LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
@@ -107,6 +107,55 @@ def asking_environment(
     return {**of_pip(pip_settings(environ, home, prefix), asked), **asked}
 
 
+# --- pip's settings -------------------------------------------------------------------------------
+
+KEYS = (
+    *("index-url", "extra-index-url", "find-links", "trusted-host"),
+    *("cert", "proxy", "keyring-provider", "constraint"),
+)
+"""The settings that count (https://pip.pypa.io/en/stable/cli/pip_install/#options)."""
+PIP = "pip.ini" if sys.platform == "win32" else "pip.conf"
+
+
+def pip_settings(
+    environ: Mapping[str, str], home: Path, prefix: str | None = None
+) -> dict[str, str]:
+    """What counts of pip's files and variables (`KEYS`): `[install]` of any file counts more than
+    `[global]` of any other, and a variable more than both. `BadInput` for a file that is no
+    configuration: without it, packages would come from elsewhere."""
+    parser = RawConfigParser(strict=False)
+    parser.optionxform = lambda name: name.lower().replace("_", "-")  # type: ignore[assignment]
+    for path in filter(Path.is_file, _files(environ, home, prefix)):
+        try:
+            parser.read(path, encoding="utf-8-sig")
+        except (Error, UnicodeDecodeError):  # its words may quote a password
+            raise BadInput(
+                f"{path} is not a pip configuration",
+                hint="fix it (`pip config debug` shows what pip reads), or set "
+                f"PIP_CONFIG_FILE={os.devnull}",
+            ) from None
+    found = {
+        key: environ.get(f"PIP_{key.upper().replace('-', '_')}")
+        or parser.get("install", key, fallback="")
+        or parser.get("global", key, fallback="")
+        for key in KEYS
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _files(environ: Mapping[str, str], home: Path, prefix: str | None) -> tuple[Path, ...]:
+    """The files that pip reads, the one that counts most last: the machine's, the user's, the
+    environment's own, the one that a variable names."""
+    named = environ.get("PIP_CONFIG_FILE")
+    if named == os.devnull:
+        return ()
+    config = environ.get("APPDATA") or environ.get("XDG_CONFIG_HOME") or home / ".config"
+    machine = Path(environ.get("PROGRAMDATA", "/etc"), *(("pip",) if os.name == "nt" else ()), PIP)
+    files = (machine, home / ".pip" / PIP, Path(config, "pip", PIP))
+    own = (Path(prefix, PIP),) if prefix else ()
+    return (*files, *own, *((Path(named),) if named else ()))
+
+
 # --- pip's settings for uv -----------------------------------------------------------------------
 
 WORDS = {
@@ -135,26 +184,12 @@ def of_pip(pip: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, 
 
 
 def _place(place: str) -> str:
-    """One of pip's `find-links` as uv takes it; "" for a folder that is not there, which pip passes
-    over, and at which uv ends."""
+    """One of pip's `find-links` as uv takes it, which ends a path at a comma and at a `#`; "" for a
+    folder that is not there, which pip passes over, and at which uv ends."""
     if "://" in place:
         return place.replace(",", "%2C")
-    path = os.path.expanduser(place)
-    return as_links(path) if os.path.exists(path) else ""
-
-
-def as_links(folder: str) -> str:
-    """A folder as `--find-links` takes it: uv ends a path at a comma and at a `#`, not a URL that
-    has them quoted.
-
-    >>> as_links("/a/b")
-    '/a/b'
-    >>> as_links("/a,b#c")
-    'file:///a%2Cb%23c'
-    """
-    if not {*folder} & {*",#"}:
-        return folder
-    return Path(folder).absolute().as_uri()
+    path = Path(os.path.expanduser(place)).absolute()
+    return path.as_uri() if path.exists() else ""
 
 
 def indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -166,19 +201,12 @@ def indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def _lines_of_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
     """What uv itself says of its indexes, asked for nothing; with no environment, as it comes."""
-    argv = (uv_program(), *apart_from_guard(Path.cwd()), "pip", "compile", "--emit-index-url")
-    argv += ("--no-header", "--quiet", "--offline", "--python", sys.executable)
+    argv: tuple[str, ...] = (uv_program(), "pip", "compile", "--emit-index-url", "--no-header")
+    argv += ("--quiet", "--offline", "--python", sys.executable)
     if not environment:
         argv += ("--no-config",)
     said = run((*argv, "-"), timeout=ASK_SECONDS, environment=environment, stdin="\n")
     return tuple(re.findall(r"(?m)^--(?:extra-)?index-url \S+", said.stdout))
-
-
-def apart_from_guard(folder: Path) -> tuple[str, ...]:
-    """The option with which uv reads the settings of this folder but for a `uv.toml` that the guard
-    wrote here or above: that one is for other installers."""
-    held = next((one for one in (folder, *folder.parents) if is_guard(one / "uv.toml")), None)
-    return ("--directory", str(held.parent)) if held else ()
 
 
 def in_image_build() -> bool:
@@ -189,19 +217,6 @@ def in_image_build() -> bool:
         or "BUILDAH_ISOLATION" in os.environ
         or Path("/kaniko/executor").exists()
     )
-
-
-MARK = "# gpusetup guard"
-"""How the lines begin that stand around what the guard wrote."""
-
-
-def is_guard(path: Path) -> bool:
-    """Whether the guard wrote a file, and nobody else: it is for other installers than us."""
-    try:
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    except (OSError, ValueError):
-        return False
-    return text.startswith(MARK) and text.rstrip().rpartition("\n")[2] == f"{MARK}: to here"
 
 
 def parse_toml(text: str) -> dict[str, Any]:

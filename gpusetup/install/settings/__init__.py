@@ -1,1 +1,0 @@
-"""The user's settings of uv, pip and certificates, as far as they say where packages come from."""
