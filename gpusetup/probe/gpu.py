@@ -51,7 +51,6 @@ FILES: dict[str, tuple[Callable[[System], Snapshot], ...]] = {
 def read_gpu_side(
     system: System,
     *,
-    deep: bool = False,
     notify: Notify | None = None,
     limit: float = LIMIT_SECONDS,
 ) -> Snapshot:
@@ -68,10 +67,6 @@ def read_gpu_side(
         if system.family == "windows":
             files.append(read_wmi(system))
         files.append(SILENT)
-    if deep and system.family == "linux":
-        from gpusetup.probe.dmesg import read_dmesg
-
-        files.append(read_dmesg(system))
     return assembled(system, asked, files)
 
 
