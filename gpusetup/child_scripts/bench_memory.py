@@ -6,6 +6,7 @@ Python 3.8 syntax.
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -25,18 +26,13 @@ def status(name: str) -> Optional[int]:
     return None
 
 
-def groups() -> Iterator[str]:
-    """The folder of this process's control group (version 2)."""
-    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
-        yield "/sys/fs/cgroup" + file.read().strip().rpartition("::")[2]
-
-
 def available() -> Iterator[int]:
     """What this process may hold: the host's free memory, and what its control group leaves."""
     with contextlib.suppress(OSError), open("/proc/meminfo") as file:
         yield from (int(line.split()[1]) * KIB for line in file if line.startswith("MemAvail"))
-    for place in (*groups(), "/sys/fs/cgroup"):
+    for group in ("/proc/self/cgroup", os.devnull):  # of version 2: its own, and all of a container
         with contextlib.suppress(OSError, ValueError, KeyError):
+            place = "/sys/fs/cgroup" + Path(group).read_text().strip().rpartition("::")[2]
             texts = ("memory.max", "memory.current", "memory.stat")
             most, used, stat = (Path(place, name).read_text() for name in texts)
             rows = dict(line.split() for line in stat.splitlines())

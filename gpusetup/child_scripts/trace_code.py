@@ -308,10 +308,8 @@ def answer(request: Dict[str, Any]) -> Dict[str, Any]:
         old = "torch %s is too old: a trace needs %d.%d or newer"
         raise steps.Question(old % (version, *OLDEST))
     prepare()
-    rules = None
-    if request["as_on"] == "cuda":
-        dropout_as_on_cuda()
-        rules = autocast_as_on_cuda() if request["amp"] else None
+    dropout_as_on_cuda()
+    rules = autocast_as_on_cuda() if request["amp"] else None
     function, problem = steps.function_named(request["code"]), None
     with FakeTensorMode(allow_non_fake_inputs=True):
         traces = [traced(function, request["batch"], request)]

@@ -112,28 +112,18 @@ def job_of(returned: Any) -> Job:
     elif isinstance(returned, (tuple, list)) and 2 <= len(returned) <= 4:
         job = Job(*returned)
     else:
-        raise Contract("it returned %s" % described(returned))
+        raise Contract("it returned %s" % kind(returned))
     if not isinstance(job.model, nn.Module):
-        raise Contract("the model is %s, no torch.nn.Module" % described(job.model))
+        raise Contract("the model is %s, no torch.nn.Module" % kind(job.model))
     if not tensors(job.batch):
-        raise Contract("the batch is %s, without any tensor" % described(job.batch))
+        raise Contract("the batch is %s, without any tensor" % kind(job.batch))
     if job.loss is not None and not callable(job.loss):
-        raise Contract("the loss is %s, nothing to call" % described(job.loss))
+        raise Contract("the loss is %s, nothing to call" % kind(job.loss))
     return job
 
 
-def described(value: Any) -> str:
-    """What a value is, in words.
-
-    >>> described((1, "a")), described(None)
-    ('a tuple of 2 (int, str)', 'None')
-    """
-    if isinstance(value, (tuple, list)):
-        kinds = ", ".join(type(inner).__name__ for inner in value[:5])
-        return "a %s of %d (%s)" % (type(value).__name__, len(value), kinds)
-    if isinstance(value, torch.Tensor):
-        return "a tensor of shape %s" % (tuple(value.shape),)
-    return "None" if value is None else "a value of type %s" % type(value).__name__
+def kind(value: Any) -> str:
+    return "a value of type %s" % type(value).__name__
 
 
 def tensors(value: Any) -> List[torch.Tensor]:
@@ -182,7 +172,7 @@ def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple
         return output, own
     if pair and isinstance(output, torch.Tensor) and isinstance(target, torch.Tensor):
         return output, usual_loss(output, target)
-    raise NoLoss("there is no loss: the model gives %s" % described(output))
+    raise NoLoss("there is no loss: the model gives %s" % kind(output))
 
 
 def called(model: Any, inputs: Any) -> Any:
@@ -287,7 +277,7 @@ def step(
     with cast:
         output, loss = loss_of(job.model, job.batch, job.loss)
     if not isinstance(loss, torch.Tensor) or loss.dim():
-        raise NoLoss("the loss is %s, no tensor with one value" % described(loss))
+        raise NoLoss("the loss is %s, no tensor with one value" % kind(loss))
     begin("backward")
     (scaler.scale(loss) if scaler else loss).backward()
     begin("optimizer")

@@ -148,11 +148,10 @@ def run_one(options: Namespace, out: Console, asked: Asked) -> int:
     decision = decided(asked)
     found = answer(asked, decision)
     if options.format == "yaml":
-        from gpusetup.plan.trainer_file import Plan, document
+        from gpusetup.plan.trainer_file import document
 
         trainer = asked.question.trainer or ("trinity" if decision.job.batch is None else "loop")
-        plan = Plan(trainer=trainer, job=decision.job, recipe=decision.shown.recipe)
-        out.text(document(found, plan))
+        out.text(document(found, trainer, decision))
     else:
         from gpusetup.render.plan import plan_text
 

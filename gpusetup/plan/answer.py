@@ -37,7 +37,10 @@ def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]
     if job.shape.beside:
         yield f"{job.context:,} tokens a sample; `--context` takes those of another resolution"
         beside = f"{2 * job.shape.beside / GIB:.1f} GiB"
-        yield f"encoders of text and the VAE ({beside}) are not counted: encode the data before"
+        yield (
+            f"encoders of text and the VAE ({beside}) are not counted: encode the data before, "
+            "or load them on another GPU"
+        )
     yield from assumed(question, decision)
     yield from of_machine(decision, place)
     if decision.fits and not decision.measured and (kind := doubt(job, decision.shown.recipe)):
@@ -50,8 +53,6 @@ def assumed(question: Question, decision: Decision) -> Iterator[str]:
     job, s, native = decision.job, decision.job.shape, decision.job.shape.native_context
     if question.context is None and question.solve != "context" and s.tokens is None:
         yield f"no `--context`: {job.context:,} token{'s' * (job.context > 1)} of text"
-    if s.tower:
-        yield "the tokens of images are among those of `--context`"
     if native is not None and s.tokens is None and job.context > native:
         extended = "the model needs its positions extended"
         how = f"YaRN with factor {job.context / native:g}" if yarn(job) else extended

@@ -43,20 +43,13 @@ def capacity(name: str | None, total_bytes: float) -> float:
     >>> capacity("NVIDIA A100-SXM4-80GB", 80 * GIB) / GIB
     79.15
     """
-    for known, gib in TOTALS:
-        if name and _same(known, name) and abs(total_bytes / GIB / gib - 1) < 0.1:
-            return gib * GIB
-    return as_cuda_sees(total_bytes)
-
-
-def _same(known: str, name: str) -> bool:
-    """
-    >>> _same("L4", "NVIDIA L4"), _same("L4", "NVIDIA L40S")
-    (True, False)
-    """
     from gpusetup.catalog.gpus import SERIES_WORDS, tokens
 
-    return tokens(known) - SERIES_WORDS <= tokens(name)
+    for known, gib in TOTALS:
+        same = name and tokens(known) - SERIES_WORDS <= tokens(name)
+        if same and abs(total_bytes / GIB / gib - 1) < 0.1:
+            return gib * GIB
+    return as_cuda_sees(total_bytes)
 
 
 UNITS = {"": GIB, "gib": GIB, "g": GIB, "gb": GIB, "mib": MIB, "m": MIB, "mb": MIB}

@@ -39,8 +39,6 @@ class CodeRequest(Frozen):
     """Micro-batches of one step; the last is traced, over the gradients of the others."""
     line: bool = True
     """Whether twice the batch is traced, too, as the largest batch needs."""
-    as_on: Literal["cuda", "cpu"] = "cuda"
-    """Whose choice of dtypes autocast follows."""
 
 
 class Traced(Frozen):

@@ -40,9 +40,9 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "no gate": (
-        "apertus", "arcee", "biogpt", "bloom", "codegen", "falcon", "gpt2", "gpt_bigcode",
-        "gpt_neo", "gpt_neox", "gptj", "mpt", "nanochat", "nemotron", "openai-gpt", "opt",
-        "persimmon", "phi", "starcoder2", "xglm",
+        "apertus", "arcee", "bloom", "falcon", "gpt2", "gpt_bigcode",
+        "gpt_neo", "gpt_neox", "gptj", "mpt", "nanochat", "nemotron", "opt",
+        "phi", "starcoder2",
     ),
     "a gate": ("cohere", "cohere2", "olmo", "phimoe", "stablelm"),
     "layer norms": ("gpt2", "gpt_neox", "nemotron", "olmo", "opt", "phi", "phimoe", "starcoder2"),
@@ -50,11 +50,11 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "apertus", "dots1", "flex_olmo", "gemma3", "hunyuan_v1_dense", "olmo2", "olmo3", "olmoe",
         "qwen3", "qwen3_moe",
     ),
-    "learned positions": ("biogpt", "gpt2", "gpt_bigcode", "gpt_neo", "openai-gpt", "opt"),
+    "learned positions": ("gpt2", "gpt_bigcode", "gpt_neo", "opt"),
     "a tied head": (
-        "biogpt", "bloom", "cohere", "cohere2", "exaone4", "falcon", "gemma", "gemma2", "gemma3",
-        "gemma3n", "gpt2", "gpt_bigcode", "gpt_neo", "hunyuan_v1_dense", "mpt", "openai-gpt",
-        "opt", "smollm3", "starcoder2", "xglm",
+        "bloom", "cohere", "cohere2", "exaone4", "falcon", "gemma", "gemma2", "gemma3",
+        "gemma3n", "gpt2", "gpt_bigcode", "gpt_neo", "hunyuan_v1_dense", "mpt",
+        "opt", "smollm3", "starcoder2",
     ),
     "heads of 256": ("gemma", "gemma2", "gemma3"),
 }  # fmt: skip
@@ -192,8 +192,7 @@ def mlp(config: Config, matrices: int) -> tuple[int, int, int, int, int]:
     width = config.get("intermediate_size", inner(config))
     if not experts:
         return layers, 0, 0, 0, width
-    alone = config.get("first_k_dense_replace") + len(config.values.get("mlp_only_layers") or ())
-    sparse = layers // config.get("decoder_sparse_step", 1) - alone
+    sparse = layers - config.get("first_k_dense_replace")
     used, own = config.need("num_experts_per_tok"), config.get("moe_intermediate_size", width)
     always = config.get("n_shared_experts") * own or config.get("shared_expert_intermediate_size")
     one = matrices * config.need("hidden_size")

@@ -6,7 +6,7 @@ import math
 from typing import Any, Literal
 
 from gpusetup.model.frozen import Frozen, defaults
-from gpusetup.plan.shape import Shape, lora_parameters
+from gpusetup.plan.shape import DENOISERS, Shape, lora_parameters
 
 Strategy = Literal["single", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp"]
 Dtype = Literal["fp32", "bf16", "fp16"]
@@ -113,7 +113,8 @@ class Job(Frozen):
     @property
     def length(self) -> int:
         """Tokens of one sample."""
-        return self.shape.fixed_tokens or self.context
+        fixed = None if self.shape.kind in DENOISERS else self.shape.tokens
+        return fixed or self.context
 
     @property
     def is_quantized(self) -> bool:
@@ -170,11 +171,6 @@ class Recipe(Frozen):
     offload: bool = False
     sp: int = 1
     env: bool = False
-
-    @property
-    def rank(self) -> tuple[bool, int, bool]:
-        """The order in which recipes are tried: the cheapest for speed first."""
-        return (self.offload, self.sp, self.env)
 
     def __str__(self) -> str:
         """

@@ -204,12 +204,8 @@ def runtime(job: Job, recipe: Recipe) -> float:
 
 
 def logits(job: Job, recipe: Recipe) -> float:
-    """The logits, all that their loss holds, and what the norm before the head keeps."""
-    wide = job.compute_bytes == 4 or upcast(job)
-    loss = logit_count(job, recipe) * LOSSES[job.loss][wide]
-    if job.batch is None or not job.shape.vocabulary:
-        return loss
-    return loss + norm_bytes(job) * job.shape.hidden * tokens(job, recipe) / between(job)
+    """The logits, and all that their loss holds."""
+    return logit_count(job, recipe) * LOSSES[job.loss][job.compute_bytes == 4 or upcast(job)]
 
 
 def logit_count(job: Job, recipe: Recipe) -> float:

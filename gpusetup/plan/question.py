@@ -177,8 +177,6 @@ def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str |
          f"{inner} or a multiple of it is needed"),
         (job.shape.heads % job.tensor_parallel > 0,
          f"`--tp` does not divide the {job.shape.heads} heads of the model", None),
-        (job.pipeline_parallel > job.shape.layers,
-         f"`--pp` is more than the {job.shape.layers} layers of the model", None),
         (job.is_quantized and job.lora is None,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
         (job.loss not in LOSSES, f"No loss is called {job.loss!r}", ", ".join(LOSSES)),

@@ -59,14 +59,10 @@ def adapters(job: Job) -> Changes:
     if job.lora is not None:
         return {} if job.quantize else {"4-bit weights (`--quantize nf4`)": four}
     small = {"lora": 16, "dtype": "bf16", "amp": None}
-    found = {
+    return {
         "LoRA of rank 16 (`--lora 16`)": small,
         "LoRA on 4-bit weights (`--lora 16 --quantize nf4`)": small | four,
     }
-    if not job.checkpointing:
-        every = small | four | {"checkpointing": True}
-        found["the same with checkpointing (`--lora 16 --quantize nf4 --checkpointing`)"] = every
-    return found
 
 
 def helps(decision: Decision) -> tuple[Help, ...]:
@@ -78,7 +74,9 @@ def helps(decision: Decision) -> tuple[Help, ...]:
     job, limits, recipe = decision.job, decision.limits, decision.shown.recipe
     fields = fewer_tokens(job, recipe) | same_training(job)
     if decision.fits:
-        changes = [(f"`{other}`", job, other) for other in later(job, recipe, limits)]
+        every = candidates(job, limits)
+        later = every[every.index(recipe) + 1 :]
+        changes = [(f"`{one}`", job, one) for one in later if host_holds(job, one, limits)]
     else:
         fields |= adapters(job)
         changes = [(text, other, recipe) for text, other in fitting(job, limits)]
@@ -93,20 +91,12 @@ def helps(decision: Decision) -> tuple[Help, ...]:
     return tuple(sorted(found, key=lambda one: (one.recipe is None, -one.saves_gib)))
 
 
-def later(job: Job, recipe: Recipe, limits: Limits) -> Iterator[Recipe]:
-    """The recipes after one that keep what it has: the environment, SP, then offload."""
-    every = [one for one in candidates(job, limits) if one.rank > recipe.rank]
-    kept = [one for one in every if one.env >= recipe.env and one.sp >= recipe.sp]
-    env = any(one.env for one in kept)
-    return (one for one in kept if one.env == env and host_holds(job, one, limits))
-
-
 def fitting(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:
     """More GPUs, fewer tokens, a smaller batch: the least that fits."""
     more, shorter = gpus_needed(job, limits), max_context(job, limits)
     if more.fits and more.job.gpus > job.gpus:
         yield f"{more.job.gpus} GPUs of this kind", more.job
-    if job.shape.fixed_tokens is None and job.context > 1 and shorter.fits:
+    if job.length == job.context > 1 and shorter.fits:
         yield f"{shorter.job.context:,} tokens", shorter.job
     if job.batch is not None and job.batch > job.data_parallel:
         fewer = max_batch(job, limits)

@@ -68,23 +68,14 @@ class Shape(Frozen):
     @property
     def writes_text(self) -> bool:
         """Whether it is a decoder of text, whose batches trainers fill to a budget of tokens."""
-        return self.vocabulary > 0 and not self.no_decoder
-
-    @property
-    def no_decoder(self) -> bool:
-        """Whether it is known to be of images or sound, or of texts that are read whole."""
-        return self.tokens is not None or self.encoder or self.kind in TRANSLATORS
+        other = self.tokens is not None or self.encoder or self.kind in TRANSLATORS
+        return self.vocabulary > 0 and not other
 
     @property
     def outside(self) -> int:
         """The parameters of embedding and head, which stay unquantised."""
         tables = self.vocabulary * (1 if self.tied else 2)
         return min(tables * self.hidden, self.parameters)
-
-    @property
-    def fixed_tokens(self) -> int | None:
-        """Tokens that every sample has; None where they follow from a text, or a resolution."""
-        return None if self.kind in DENOISERS else self.tokens
 
     @property
     def key_value_heads(self) -> int:

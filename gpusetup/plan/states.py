@@ -27,18 +27,15 @@ EIGHT_BITS = 1 + 4 / 256
 """A byte and a 32-bit scale for 256 of them (Dettmers et al., arXiv 2110.02861)."""
 
 OPTIMIZERS: dict[str, Optimizer] = {
-    **dict.fromkeys(("adamw", "adam", "schedule-free"), Optimizer(moments=2, copies=1)),
-    **dict.fromkeys(("lamb", "sophia"), Optimizer(moments=2)),
+    **dict.fromkeys(("adamw", "adam"), Optimizer(moments=2, copies=1)),
     **dict.fromkeys(("adagrad", "rmsprop"), Optimizer(moments=1, copies=1)),
-    **dict.fromkeys(("muon", "lion", "adam-mini", "came", "sgd-momentum"), Optimizer(moments=1)),
-    **dict.fromkeys(("adan", "prodigy"), Optimizer(moments=4)),
+    **dict.fromkeys(("muon", "lion", "sgd-momentum"), Optimizer(moments=1)),
     **dict.fromkeys(("adafactor", "sgd"), Optimizer()),
     **dict.fromkeys(("adamw8bit", "adamw-fp8"), Optimizer(fixed=2 * EIGHT_BITS)),
     "adamw-bf16": Optimizer(fixed=4), "adamw4bit": Optimizer(fixed=2 * (0.5 + 4 / 128)),
     "paged-adamw": Optimizer(moments=2, paged=True),
     "paged-adamw8bit": Optimizer(fixed=2 * EIGHT_BITS, paged=True),
-    "lion8bit": Optimizer(fixed=EIGHT_BITS), "ademamix": Optimizer(moments=3),
-    "ademamix8bit": Optimizer(fixed=3 * EIGHT_BITS),
+    "lion8bit": Optimizer(fixed=EIGHT_BITS), "prodigy": Optimizer(moments=4),
 }  # fmt: skip
 """AdamW keeps two moments, SGD none or one; `foreach` takes the square root of all second moments
 at once (torch.optim's documentation); bitsandbytes and torchao keep one byte or half of one a

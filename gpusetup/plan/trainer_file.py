@@ -8,10 +8,10 @@ from typing import Any
 from gpusetup.configs.config import read_config
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.documents import PlanCell
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.plan.config import for_gpus, question_of
-from gpusetup.plan.decide import Limits
-from gpusetup.plan.job import FIELDS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.decide import Decision, Limits
+from gpusetup.plan.job import FIELDS, samples, tokens, yarn
 from gpusetup.plan.models import hub_id
 from gpusetup.plan.question import job_of
 from gpusetup.plan.trainers import rows
@@ -19,17 +19,9 @@ from gpusetup.plan.trainers import rows
 Values = dict[str, Any]
 
 
-class Plan(Frozen):
-    """What is written down."""
-
-    trainer: str
-    job: Job
-    recipe: Recipe
-
-
-def facts(plan: Plan) -> Values:
+def facts(decision: Decision) -> Values:
     """What a key may say: the fields of the job, and what follows from several of them."""
-    job, recipe = plan.job, plan.recipe
+    job, recipe = decision.job, decision.shown.recipe
     method = "full"
     if job.lora is not None:
         method = "qlora" if job.quantize in ("nf4", "nf4-dq") else "lora"
@@ -49,15 +41,15 @@ def facts(plan: Plan) -> Values:
     }
 
 
-def settings(plan: Plan) -> Values:
+def settings(trainer: str, decision: Decision) -> Values:
     """A trainer's own settings.
 
     Of a row's keys each has a fact, a fact with the text of each of its values, or one text in a
     list. A key with dots is inside maps.
     """
-    found = facts(plan)
+    found = facts(decision)
     written: Values = {}
-    for key, what in rows()[plan.trainer].get("writes", {}).items():
+    for key, what in rows()[trainer].get("writes", {}).items():
         if isinstance(what, str):
             value = found[what]
         elif isinstance(what, Mapping):
@@ -74,22 +66,22 @@ def settings(plan: Plan) -> Values:
     return written
 
 
-def unsaid(plan: Plan, text: str) -> Iterator[str]:
+def unsaid(trainer: str, decision: Decision, text: str) -> Iterator[str]:
     """What a run must be told that is not read back from its config."""
-    job = plan.job
-    found = question_of(read_config(text.encode(), "train.yaml"), plan.trainer)
+    job = decision.job
+    found = question_of(read_config(text.encode(), "train.yaml"), trainer)
     question = replace(for_gpus(found, job.gpus), context=job.context)
     read = job_of(question, job.shape, Limits(capacity=0))
     for name in sorted(FIELDS.keys() - {"batch", "tokens", "step"}):
         if (value := getattr(job, name)) != getattr(read, name):
             yield f"{name.replace('_', ' ')} {value}"
-    if plan.recipe.offload and plan.trainer != "trinity":
+    if decision.shown.recipe.offload and trainer != "trinity":
         yield "parameters on the host"
 
 
-def document(found: PlanCell, plan: Plan) -> str:
+def document(found: PlanCell, trainer: str, decision: Decision) -> str:
     """The trainer's own configuration, with what it does not say in comments."""
-    row = rows().get(plan.trainer, {})
+    row = rows().get(trainer, {})
     if "writes" not in row:
         known = ", ".join(name for name, one in rows().items() if "writes" in one)
         raise UsageError("`--format yaml` writes a trainer's config", hint=f"`--trainer`: {known}")
@@ -98,12 +90,12 @@ def document(found: PlanCell, plan: Plan) -> str:
             f"{found.model} does not fit: there are no settings for it",
             hint="`gpusetup plan` without `--format yaml` says what would help",
         )
-    own = yaml_text(settings(plan))
-    left = ", ".join(unsaid(plan, own))
+    own = yaml_text(settings(trainer, decision))
+    left = ", ".join(unsaid(trainer, decision, own))
     lines = [f"{found.model}, {found.context:,} tokens, {found.gpus} x {found.gpu}: {found.recipe}"]
     lines += [f"export {name}={value}" for name, value in found.env.items()]
     lines += [f"not in these settings, see to it yourself: {left}"] if left else []
-    lines.append(row["start"].format(gpus=plan.job.gpus))
+    lines.append(row["start"].format(gpus=found.gpus))
     return "".join(f"# {line}\n" for line in lines) + own
 
 
