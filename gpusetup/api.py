@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unsatisfiable, UsageError
 from gpusetup.model.codec import to_json, to_plain
@@ -34,7 +34,7 @@ from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
 
 if TYPE_CHECKING:
-    from typing_extensions import Required, Unpack
+    from typing_extensions import Unpack
 
 __all__ = [
     "Blocked",
@@ -45,7 +45,6 @@ __all__ = [
     "PlanQuestion",
     "ResolveAnswer",
     "ServePlan",
-    "ServeQuestion",
     "Snapshot",
     "ToolFailed",
     "Unsatisfiable",
@@ -69,7 +68,6 @@ def diagnose(
     *,
     python: str | Path | None = None,
     torch: str | None = None,
-    deep: bool = False,
     gpu: Sequence[str] = (),
     driver: str | None = None,
     timeout: float | None = None,
@@ -150,39 +148,21 @@ class PlanQuestion(TypedDict, total=False):
     max_batch: bool
     gpus_needed: bool
     predict: bool
-
-
-class ServeQuestion(TypedDict, total=False):
-    """The arguments of `plan` with `serve`, which names the engine."""
-
-    serve: Required[str]
-    machine: Machine
-    model: str | Path
-    params: str
-    context: int | str
-    batch: int
-    gpu: str
-    gpu_mem: str
-    gpus: int
+    serve: str
     weights: str
     cache: str
 
 
-@overload
-def plan(**question: Unpack[ServeQuestion]) -> ServePlan: ...
-@overload
-def plan(**question: Unpack[PlanQuestion]) -> PlanAnswer: ...
-def plan(**question: Any) -> PlanAnswer | ServePlan:
+def plan(**question: Unpack[PlanQuestion]) -> PlanAnswer | ServePlan:
     """Say whether a training (with `serve`: a server) fits on these GPUs, and with which recipe.
 
     With `code` a child process runs and traces one step of that code. Sizes are GiB.
     """
-    known = PlanQuestion if question.get("serve") is None else ServeQuestion
-    for name in question.keys() - known.__annotations__.keys():
+    for name in question.keys() - PlanQuestion.__annotations__.keys():
         raise TypeError(f"plan() got an unexpected keyword argument {name!r}")
-    if known is ServeQuestion:
-        return _answer("plan", ServePlan, question)
-    return _answer("plan", PlanAnswer, question)
+    if question.get("serve") is not None:
+        return _answer("plan", ServePlan, dict(question))
+    return _answer("plan", PlanAnswer, dict(question))
 
 
 def verify(

@@ -87,8 +87,8 @@ def _function(name: str) -> Iterator[str]:
 def keywords(name: str) -> list[tuple[str, str]]:
     """The parameters of a function with their types, as written."""
     if name == "plan":
-        both = {**api.PlanQuestion.__annotations__, **api.ServeQuestion.__annotations__}
-        return [(key, getattr(kind, "__forward_arg__", str(kind))) for key, kind in both.items()]
+        kinds = api.PlanQuestion.__annotations__
+        return [(key, getattr(kind, "__forward_arg__", str(kind))) for key, kind in kinds.items()]
     parameters = inspect.signature(getattr(api, name)).parameters.values()
     return [(str(one).partition(":")[0], str(one.annotation)) for one in parameters]
 

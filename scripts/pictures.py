@@ -48,15 +48,10 @@ def watched() -> None:
     """The live screen at the end of a composed run of eight GPUs, one of which is too hot."""
     from monitor_kinds import composed
 
-    from gpusetup.monitor.tally import Tally
-    from gpusetup.render.monitor import LiveScreen
+    from gpusetup.render.monitor import draw
 
-    run, tally = composed("one hot card of eight makes all ranks wait", 0), Tally()
     live = Live(auto_refresh=False)
-    screen = LiveScreen(tally, live, command=run.command)
-    for sample in run.samples:
-        tally.add(sample)
-        screen.sample(sample)
+    draw(live, composed("one hot card of eight makes all ranks wait", 0).samples[-1])
     Console().print(live.renderable)
 
 

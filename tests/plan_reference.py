@@ -49,7 +49,7 @@ def by_default(kind: str) -> dict[str, Any]:
     )
     maker = next(one for one in makers if type(config) in one._model_mapping)
     with torch.device("meta"):
-        built = maker.from_config(config)
+        built = maker.from_config(config)  # type: ignore[no-untyped-call]
     built.tie_weights()
     unique = {id(p): p.numel() for p in built.parameters()}
     values = json.loads(config.to_json_string(use_diff=False))

@@ -83,6 +83,7 @@ LATER: dict[str, Class] = {
             "Linux ubuntu 5.15.148-tegra #1 SMP aarch64 GNU/Linux\n$ pip3 install torch torchvision\n>>> torch.cuda.is_available()\nFalse\n>>> torch.__version__\n'2.7.1'",
             "Jetson AGX Thor, JetPack 7.0, L4T 38.2\nPyTorch version: 2.8.0+cpu\nCUDA available: False",
             "# R36 (release), REVISION: 4.3\nAssertionError: Torch not compiled with CUDA enabled",
+            "Jetson AGX Orin 64GB JetPack 7.2\nPyTorch 2.9.0+cu130\nRuntimeError: CUDA error: no kernel image is available for execution on the device",
             "JetPack 6.1\nTorch version 2.9.1+cu129\nNVIDIA GeForce? no: Orin with CUDA capability sm_87 is not compatible with the current PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_80 sm_90 sm_100 sm_120.",
         ),
         ("NVIDIA DGX Spark, aarch64\nPyTorch version: 2.9.0+cu130\nCUDA available: True",),

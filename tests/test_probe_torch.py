@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tapes import ReplaySystem, system
+from tapes import system
 
 from gpusetup.model.machine import Snapshot
-from gpusetup.probe.target import Target, choose_target
-from gpusetup.probe.torch import asked_itself, read_torch
-from gpusetup.system.system import System
+from gpusetup.probe.target import Target
+from gpusetup.probe.torch import read_torch
 
 SITE, USER = "/env/lib/python3.11/site-packages", "/home/user/.local/lib/python3.11/site-packages"
 TARGET = Target(
@@ -100,23 +99,3 @@ def test_the_torch_of_this_environment_is_read_without_importing_it() -> None:
     torch = pytest.importorskip("torch")
     assert version == str(torch.__version__)
     assert (backend is not None, imported) == (True, False)
-
-
-@pytest.mark.slow
-def test_under_deep_torch_itself_is_asked() -> None:
-    torch = pytest.importorskip("torch")
-    target = choose_target(System(), sys.executable)
-    side = asked_itself(System(), target, read_torch(System(), target))
-    assert side.torch.cuda_available is torch.cuda.is_available()
-    assert side.torch.import_error is None
-    assert side.readings[-1].value == f"torch {torch.__version__}"
-
-
-def test_a_torch_that_cannot_be_imported_says_why() -> None:
-    machine = system({f"{SITE}/": "", **torch_files()}, facts={"cwd": "/proj"})
-    machine.tape.ask["read_torch /env/bin/python"] = {"import_error": "OSError: libcudart.so.12"}
-    replayed = ReplaySystem(machine.tape)
-    side = asked_itself(replayed, TARGET, read_torch(replayed, TARGET))
-    assert side.torch.import_error == "OSError: libcudart.so.12"
-    assert side.torch.version == "2.5.1+cu124"
-    assert side.readings[-1].problem == "OSError: libcudart.so.12"

@@ -43,7 +43,7 @@ def shared(snapshot: Snapshot, private: Private = NOBODY) -> str:
 def planted(text: str) -> Snapshot:
     """A snapshot that has a text in every place that may hold free text."""
     return Snapshot(
-        python=Python(executable=text, prefix=text, site_packages=text, others=(text,)),
+        python=Python(executable=text, prefix=text, site_packages=text),
         torch=Torch(location=text, import_error=text),
         packages=(Package(name="torch", version="2.5.1", location=text, channel=text),),
         disks=(Disk(subject="tmp", path=text),),

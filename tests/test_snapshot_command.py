@@ -91,15 +91,6 @@ def test_wrong_words_end_with_a_line_and_a_code(
     assert printed.out == "" and "Traceback" not in printed.err
 
 
-def test_under_v_the_questions_and_the_answers_are_shown(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["snapshot", "-v", "--json"]) == 0
-    printed = capsys.readouterr()
-    assert "read /etc/os-release: " in printed.err
-    assert json.loads(printed.out)["schema"] == "gpusetup.snapshot/1"
-
-
 # --- targets --------------------------------------------------------------------------------------
 
 PIPX = {

@@ -65,7 +65,7 @@ def test_a_kill_is_ended_by_the_same_command(laptop: Any, phase: str) -> None:
 
 
 CTRL_C = (
-    ("monitor", "so far", "samples by nvml"),
+    ("monitor", "Ctrl-C ends it", "samples by nvml"),
     (
         "monitor -- python -uc t=__import__('time').sleep;t(5);print(7**7);t(60)",
         "823543",

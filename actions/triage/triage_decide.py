@@ -19,7 +19,7 @@ from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.machine import Snapshot
 from gpusetup.redaction import redact
-from gpusetup.render.markdown import doctor_markdown, escaped, fenced
+from gpusetup.render.markdown import doctor_markdown, fenced
 from gpusetup.report.read import read_bytes
 
 EVENTS = {"issues": ("opened", "edited"), "issue_comment": ("created", "edited")}
@@ -200,7 +200,10 @@ def _ask(
     if "asked" in before:
         return Decision("silent", "it was asked before")
     lines = (
-        f"{_looks_like(answer, root)}. "
+        f"{_looks_like(answer, root)}:",
+        "",
+        *fenced([root.title]),
+        "",
         "The output of this command, on the machine where it fails, would decide:",
         "",
         *fenced([answer.next_reading], "sh"),
@@ -217,7 +220,7 @@ def _ask(
 def _looks_like(answer: DoctorAnswer, root: Finding) -> str:
     """The likely cause, or what alone is shown, and what else may be behind it."""
     others = ", ".join(f"`{id}`" for id in answer.other_causes)
-    named = f"**{root.id}** ({escaped(root.title)})"
+    named = f"**{root.id}**"
     if answer.cause == "unknown":
         return f"This shows {named}, and not why" + (f"; it may be {others}" if others else "")
     return f"This looks like {named}" + (f"; it may also be {others}" if others else "")

@@ -57,8 +57,6 @@ def extension_of(messages: Events) -> str | None:
     return next((name for name in raised if name.partition(".")[0] not in torchs), None)
 
 
-ANEW = "pip install --no-build-isolation --no-cache-dir -e ."
-
 CAUSES = (
     Cause(
         "extension-too-old-for-torch",
@@ -160,8 +158,9 @@ CAUSES = (
             Message(
                 having={"copy": ""},
                 text="It was built in its source folder: rebuild it there, against this torch",
-                commands=("rm -rf build", ANEW),
-                windows=("Remove-Item -Recurse -Force build", ANEW),
+                commands=("rm -rf build",),
+                windows=("Remove-Item -Recurse -Force build",),
+                then=("pip install --no-build-isolation --no-cache-dir -e .",),
             ),
         ),
         says=(

@@ -44,6 +44,8 @@ class Message(Frozen):
     the target and its shell; `{name}` is a value of the event."""
     windows: Words | None = None
     """The commands on Windows, where they differ."""
+    then: Words = ()
+    """What follows the commands on every system."""
     look: Words = ()
     """What shows more and changes nothing."""
     see: str = "see first what there is"

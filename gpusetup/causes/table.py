@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from gpusetup.causes.record import Cause
-from gpusetup.messages.table import ROWS as FACTS
+from gpusetup.messages import boundary, driver, makers, packages, torch
 
 FILES = (
     *("companions", "compilers", "container_engines", "containers", "cuda_libraries"),
@@ -17,4 +17,6 @@ FILES = (
 )
 _known = (cause for file in FILES for cause in import_module(f"gpusetup.causes.{file}").CAUSES)
 CAUSES: tuple[Cause, ...] = tuple(sorted(_known, key=lambda cause: cause.order))
+FACTS = (*driver.ROWS, *boundary.ROWS, *torch.ROWS, *packages.ROWS, *makers.ROWS)
+"""Messages that prove a fact and no cause alone."""
 ROWS = (*FACTS, *(row for cause in CAUSES for row in cause.rows))

@@ -74,7 +74,8 @@ CAUSES = (
         source="Microsoft, System Error Codes; torch/__init__.py",
         stage="import",
         where=(_is_not_told,),
-        windows=("winget install Microsoft.VCRedist.2015+.x64", "gpusetup install"),
+        windows=("winget install Microsoft.VCRedist.2015+.x64",),
+        then=("gpusetup install",),
         needs_root=True,
         alike={
             'python -c "import torch"': (

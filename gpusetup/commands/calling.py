@@ -36,8 +36,9 @@ class Catcher(Console):
 
     tell = talk
 
-    def answer(self, document: object, text: object = None) -> None:
+    def answer(self, document: object, text: object = "", *, yes: object = True) -> int:
         self.document = document
+        return 0
 
     def script(self, text: str) -> None:
         """What is no document is for a screen."""

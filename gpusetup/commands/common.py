@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.errors import UsageError
 from gpusetup.model.machine import Snapshot
@@ -13,9 +13,6 @@ from gpusetup.render.console import Console
 from gpusetup.render.language import Screen, facts
 from gpusetup.render.terminal import terminal_of
 from gpusetup.verify import streams
-
-if TYPE_CHECKING:
-    from gpusetup.system.system import System
 
 
 class _ListMachines(argparse.Action):
@@ -131,9 +128,7 @@ def patience_of(options: argparse.Namespace) -> float:
     return getattr(options, "timeout", None) or LIMIT_SECONDS
 
 
-def gather(
-    options: argparse.Namespace, out: Console, *, deep: bool = False, need_target: bool = False
-) -> Snapshot:
+def gather(options: argparse.Namespace, out: Console, *, need_target: bool = False) -> Snapshot:
     """The machine that the options name: an example, a file, or this one.
 
     `need_target`: a machine without a target interpreter ends the command (`Blocked`, exit 3);
@@ -152,12 +147,12 @@ def gather(
         machine = machine_named(named)
     else:
         from gpusetup.probe.machine import read_machine
+        from gpusetup.system.system import System
 
         machine = read_machine(
-            system_for(out),
+            System(),
             named=python,
             need_target=need_target,
-            deep=deep,
             notify=out.talk,
             limit=patience_of(options),
         )
@@ -176,14 +171,6 @@ def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
         out.talk(sentence)
 
 
-def system_for(out: Console) -> System:
-    """This machine; under `-v` every question to it is shown."""
-    from gpusetup.system.system import System
-    from gpusetup.system.told import ToldSystem
-
-    return ToldSystem(out.debug) if out.verbose else System()
-
-
 def read_listed(options: argparse.Namespace, out: Console) -> None:
     """Add the requirements of the files to the words; a torch among them is told of by `--torch`
     where that is not given."""
@@ -198,8 +185,6 @@ def read_listed(options: argparse.Namespace, out: Console) -> None:
             hint="torch first, by `gpusetup install`; then `uv pip install --require-hashes -r` "
             "with the file as it is",
         )
-    if listed.hashed:
-        out.talk(f"the hashes of {listed.hashed} are not taken: another file may be chosen")
     for note in listed.notes:
         out.talk(note)
     options.packages = [*options.packages, *listed.words]

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_shared, gather
-from gpusetup.errors import GpuSetupError
 from gpusetup.model.finding import Severity
-from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Snapshot
+from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request
 from gpusetup.render.console import Console
 
@@ -23,7 +18,8 @@ if TYPE_CHECKING:
 
 SUMMARY = (
     "Finds what is wrong with PyTorch and the GPU of this machine, and how to fix it. Reads only, "
-    "and does not import torch. Exit 0: healthy; 1: something is wrong, or cannot be judged."
+    "and does not import torch: `gpusetup verify` tests it. Exit 0: healthy; 1: something is "
+    "wrong, or cannot be judged."
 )
 EXAMPLES = (
     "gpusetup doctor",
@@ -33,7 +29,6 @@ EXAMPLES = (
 )
 EVERY = "every finding"
 """What `--explain` without an id asks for."""
-VERIFY_SECONDS = 300.0
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -48,8 +43,6 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_shared(parser, "--timeout")
     add_shared(parser, "--torch", "--gpu", "--driver")
-    deep = "also read the kernel's log, import torch and test it quickly"
-    add("--deep", action="store_true", help=deep)
     told = "explain a finding, or list all of them"
     add("--explain", metavar="ID", nargs="?", const=EVERY, help=told)
     add("--strict", action="store_true", help="exit 1 for warnings, too")
@@ -69,8 +62,6 @@ def run(options: Namespace, out: Console) -> int:
         check_request(request, catalog)
     other_host = bool(options.gpu or options.driver)
     snapshot = _gathered(options, out)
-    if options.deep and snapshot.origin == "live" and not other_host:
-        snapshot = replace(snapshot, events=(*snapshot.events, *verified(snapshot, out)))
     if other_host:
         from gpusetup.resolver.described import for_host
 
@@ -91,14 +82,14 @@ def run(options: Namespace, out: Console) -> int:
     else:
         from gpusetup.render.text import doctor_screen
 
-        out.answer(answer, lambda: doctor_screen(answer))
+        out.answer(answer, doctor_screen)
     return exit_code(diagnosis, strict=options.strict)
 
 
 def _gathered(options: Namespace, out: Console) -> Snapshot:
     """The machine that was asked about: a report's, an example, a file's, or this one."""
     if options.report is None:
-        return gather(options, out, deep=options.deep, need_target=True)
+        return gather(options, out, need_target=True)
     from gpusetup.commands.report import snapshot_of
 
     return snapshot_of(options.report)
@@ -111,11 +102,9 @@ def _tell(wanted: str, out: Console) -> int:
 
     if wanted != EVERY:
         known = as_known(record(wanted))
-        out.answer(FindingAnswer(finding=known), explained(known))
-    else:
-        rows = tuple(map(as_known, records()))
-        out.answer(FindingsAnswer(findings=rows), listed(rows))
-    return 0
+        return out.answer(FindingAnswer(finding=known), explained(known))
+    rows = tuple(map(as_known, records()))
+    return out.answer(FindingsAnswer(findings=rows), listed(rows))
 
 
 # --- the answer, for a report of a thread too ----------------------------------------------------
@@ -158,33 +147,3 @@ def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
         snapshot=machine,
         catalog_as_of=catalog.as_of,
     )
-
-
-# --- `--deep` ------------------------------------------------------------------------------------
-
-
-def verified(snapshot: Snapshot, out: Console) -> Iterator[Event]:
-    """What the quick level of verify, run by the target's interpreter, could not do, as events."""
-    from gpusetup.commands.verify import document_of
-    from gpusetup.system.processes import run as start
-    from gpusetup.system.system import HOLD_BACK
-
-    python = snapshot.python.executable
-    silent = any(event.kind == "child-failed" for event in snapshot.events)
-    if silent or not python or not snapshot.torch.installed or not snapshot.gpus:
-        return
-    out.talk("verifying torch in the target")
-    folder = str(Path(__file__).resolve().parent.parent / "verify")
-    argv = (sys.executable, "-I", "-S", HOLD_BACK, python, folder, "--level", "quick", "--json")
-    said = start(argv, timeout=VERIFY_SECONDS)
-    try:
-        checks = [
-            (one.name, one.device, one.status, one.detail) for one in document_of(said).checks
-        ]
-    except GpuSetupError as problem:
-        checks = [("verify", "", "crashed", said.problem or problem.message)]
-    for name, device, status, detail in checks:
-        if status in ("failed", "crashed"):
-            values = {"name": name, "device": device, "status": status}
-            text = f"{name} on {device}: {detail}" if device else f"{name} {detail}"
-            yield Event(kind="gpu-check-failed", values=values, source="verify", text=text)

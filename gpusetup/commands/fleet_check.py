@@ -5,8 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 
-from gpusetup.commands.common import add_shared, system_for
-from gpusetup.errors import Unsatisfiable
+from gpusetup.commands.common import add_shared
 from gpusetup.render.console import Console
 
 SUMMARY = (
@@ -32,14 +31,15 @@ def run(options: Namespace, out: Console) -> int:
     from gpusetup.fleet.node_check import checked
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
     from gpusetup.render.language import ERROR, GOOD, Row, Screen
+    from gpusetup.system.system import System
 
     expected = expected_of(options.profile)
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
-    record = read_node(system_for(out), limit)
+    record = read_node(System(), limit)
     answer = checked(name_of_node(), record, expected)
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
-    out.answer(answer, Screen((Row(state, f": {answer.reason}", hang=2),)))
-    return 0 if answer.ok else Unsatisfiable.exit_code
+    screen = Screen((Row(state, f": {answer.reason}", hang=2),))
+    return out.answer(answer, screen, yes=answer.ok)
 
 
 def expected_of(name: str | None) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.errors import UsageError
 from gpusetup.fleet.folder import read_folder
 from gpusetup.fleet.show import answer
 from gpusetup.model.frozen import replace
@@ -60,7 +60,6 @@ def shown(
             hint="on each node: `gpusetup snapshot --output FOLDER/$(hostname).json`",
         )
     found = replace(answer(records, nodes), not_asked=not_asked)
-    out.answer(found, fleet_screen(found))
     states = {node.status for node in found.nodes}
     bad = states - {"ok"} if options.strict else states & {"failed"}
-    return Unsatisfiable.exit_code if bad else 0
+    return out.answer(found, fleet_screen, yes=not bad)

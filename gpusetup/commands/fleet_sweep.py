@@ -77,8 +77,7 @@ def _lead(rank: Rank, options: Namespace, out: Console) -> int:
         sweep = leader.sweep(options.limit or LIMIT_SECONDS)
         hosts = {number: leader.host(number) for number in range(rank.world)}
         found = answer(sweep, leader.absent, hosts, time.monotonic() - began)
-        code = 0 if found.ok else Unsatisfiable.exit_code
-        out.answer(found, sweep_screen(found))
+        code = out.answer(found, sweep_screen, yes=found.ok)
         return code
     finally:
         leader.end(code)

@@ -63,5 +63,4 @@ def run(options: Namespace, out: Console) -> int:
             settings=guard.settings_for(prefix),
             notes=notes,
         )
-    out.answer(answer, guard_screen(answer))
-    return 0
+    return out.answer(answer, guard_screen)

@@ -67,15 +67,13 @@ class Session:
     def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> int:
         """Show what will be done, ask, do it; the exit code."""
         if self.request.dry_run:
-            self.out.answer(planned, screen)
-            return 0
+            return self.out.answer(planned, screen)
         self.out.talk(screen)
         if not self.request.yes and not agreed():
             self.out.talk("Nothing was changed.")
             return 1
         answer, text, ok = do()
-        self.out.answer(answer, text)
-        return 0 if ok else 1
+        return self.out.answer(answer, text, yes=ok)
 
 
 def agreed() -> bool:
@@ -180,8 +178,7 @@ def _unchanged(
         why=task.why,
         newest=task.newest,
     )
-    session.out.answer(answer, screens.end_screen(answer, notes=task.notes))
-    return 0
+    return session.out.answer(answer, screens.end_screen(answer, notes=task.notes))
 
 
 def plan_answer(job: Job, plan: Plan, task: Task, outcome: Outcome | None = None) -> InstallAnswer:
@@ -250,8 +247,7 @@ def undo(session: Session) -> int:
         answer = InstallAnswer(
             state="restored", target=str(folder), before=ended.after, after=ended.before, steps=()
         )
-        session.out.answer(answer, screens.end_screen(answer, "undone"))
-        return 0
+        return session.out.answer(answer, screens.end_screen(answer, "undone"))
     store, system = folder / STORE, System()
     layout = layout_of(system, choose_target(system, str(folder)).python)
     check_target(layout)
@@ -295,8 +291,7 @@ def _download(session: Session, target: Target, task: Task) -> int:
 def show_described(options: Namespace, out: Console) -> int:
     """The commands as one would type them on the machine that is described; nothing is asked."""
     machine = gather(options, out)
-    out.answer(*_described(request_of(options), out.talk, machine))
-    return 0
+    return out.answer(*_described(request_of(options), out.talk, machine))
 
 
 def _described(

@@ -75,5 +75,4 @@ def edit_project(options: Namespace, out: Console) -> int:
         with blocked_by_files(f"{path} cannot be written"):  # a symbolic link stays one
             write_safely(Path(os.path.realpath(path)), changed)
         answer = replace(answer, state="installed")
-    out.answer(answer, project_screen(answer))
-    return 0
+    return out.answer(answer, project_screen)

@@ -134,7 +134,7 @@ def _until_ended(source: Nvml, options: Namespace, recording: Recording) -> int:
     if found is None:
         raise UsageError(f"No process {options.pid} can be seen", hint="`--pid` names one")
     tree, command = found
-    with recording.live(command), suppress(KeyboardInterrupt):
+    with recording.live(), suppress(KeyboardInterrupt):
         length, late = options.seconds, _late(options)
         recording.take(watching(source, recording.out.talk, seconds=length, late=late, tree=tree))
     recording.finish(source=SOURCE, command=command, aside=False)
@@ -176,8 +176,7 @@ def _once(source: Nvml, options: Namespace, out: Console) -> int:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
     from gpusetup.render.monitor import once
 
-    out.answer(sample, lambda: once(sample))
-    return 0
+    return out.answer(sample, once)
 
 
 def _replay(options: Namespace, out: Console) -> int:
@@ -188,7 +187,7 @@ def _replay(options: Namespace, out: Console) -> int:
     with Recording(out) as recording, ExitStack() as screen:
         told = None
         if options.demo:
-            screen.enter_context(recording.live(DEMO_COMMAND))
+            screen.enter_context(recording.live())
         read = recorded(
             options.replay,
             options.interval,

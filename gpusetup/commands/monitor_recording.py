@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -54,7 +55,7 @@ class Recording(ExitStack):
         print(to_json(document), file=self._file, flush=True)
 
     @contextmanager
-    def live(self, command: tuple[str, ...] | None = None) -> Iterator[None]:
+    def live(self) -> Iterator[None]:
         """Show every sample: JSON lines, a screen on a terminal, plain lines elsewhere."""
         self.stream()
         if self._file is not None:
@@ -63,12 +64,13 @@ class Recording(ExitStack):
             self._sinks.append(put_line)
             yield
         else:
-            from gpusetup.render.monitor import live_screen
+            from gpusetup.render.monitor import draw, live_screen
 
-            with live_screen(self.tally, color=self.out.color, command=command) as screen:
-                self._sinks.append(screen.sample)
+            with live_screen(color=self.out.color) as screen:
+                drawn = partial(draw, screen)
+                self._sinks.append(drawn)
                 yield
-                self._sinks.remove(screen.sample)
+                self._sinks.remove(drawn)
 
     def take(self, samples: Iterable[Sample]) -> None:
         for sample in samples:

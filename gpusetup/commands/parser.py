@@ -159,7 +159,7 @@ def of_the_screen() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = parser.add_argument
     add("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
-    add("-v", "--verbose", action="store_true", help="show what was read of the machine")
+    add("-v", "--verbose", action="store_true", help="show where an error arose")
     return parser
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.commands.common import add_shared, gather
-from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.errors import UsageError
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
@@ -133,8 +133,7 @@ def run(options: Namespace, out: Console) -> int:
         from gpusetup.render.plan import serve_text
 
         served = serve_plan(vars(options), place_of(options, out))
-        out.answer(served, lambda: serve_text(served))
-        return 0 if served.fits else Unsatisfiable.exit_code
+        return out.answer(served, serve_text, yes=served.fits)
     if options.code:
         from gpusetup.commands.plan_code import run_code
 
@@ -152,11 +151,10 @@ def run_one(options: Namespace, out: Console, asked: Asked) -> int:
 
         trainer = asked.question.trainer or ("trinity" if decision.job.batch is None else "loop")
         out.text(document(found, trainer, decision))
-    else:
-        from gpusetup.render.plan import plan_text
+        return int(not found.fits)
+    from gpusetup.render.plan import plan_text
 
-        out.answer(found, lambda: plan_text(found))
-    return 0 if found.fits else Unsatisfiable.exit_code
+    return out.answer(found, plan_text, yes=found.fits)
 
 
 def run_cells(options: Namespace, out: Console) -> int:
@@ -166,8 +164,7 @@ def run_cells(options: Namespace, out: Console) -> int:
 
     gpus = load_catalog().gpus
     found = tuple(plans(Path(options.cells), gpus, predict=options.predict))
-    out.answer(PlanCellsAnswer(cells=found))
-    return 0
+    return out.answer(PlanCellsAnswer(cells=found))
 
 
 def asked_of(options: Namespace, out: Console) -> Asked:

@@ -35,8 +35,7 @@ def run_code(options: Namespace, out: Console, place: Place) -> int:
         out.debug(problem.trace)
         raise
     answer = plan_of(found, asked, best_batch(found, asked))
-    out.answer(answer, lambda: plan_text(answer))
-    return 0 if answer.fits else Unsatisfiable.exit_code
+    return out.answer(answer, plan_text, yes=answer.fits)
 
 
 def asked_of(options: Namespace, place: Place) -> CodeAsked:

@@ -6,11 +6,12 @@ import os
 import re
 from argparse import Namespace
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from gpusetup.catalog.builds import INDEX_ROOT, with_catalog
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.common import gather, system_for
+from gpusetup.commands.common import gather
 from gpusetup.diagnosis.request import chosen_request, decision_for
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.credentials import without_logins
@@ -35,6 +36,7 @@ from gpusetup.resolver.joint import Asked, Joint, by_name, by_table, name_of
 from gpusetup.resolver.least import Decision
 from gpusetup.resolver.notes import age_note
 from gpusetup.resolver.offer import at_root, newest_of
+from gpusetup.system.system import System
 
 
 def answer(options: Namespace, out: Console) -> int:
@@ -90,8 +92,8 @@ def answer(options: Namespace, out: Console) -> int:
     from gpusetup.render.resolution import resolution_text
 
     how = {"installer": options.installer or "uv", "explain": options.explain}
-    out.answer(found, lambda: resolution_text(found, snapshot, **how))
-    return 0 if found.torch else Unsatisfiable.exit_code
+    screen = partial(resolution_text, snapshot=snapshot, **how)
+    return out.answer(found, screen, yes=found.torch)
 
 
 def _machine(options: Namespace, given: Description, out: Console) -> Snapshot:
@@ -100,7 +102,7 @@ def _machine(options: Namespace, given: Description, out: Console) -> Snapshot:
         return gather(options, out)
     from gpusetup.probe.host import read_os
 
-    return read_os(system_for(out))
+    return read_os(System())
 
 
 def _decision(asked: Asked, *, is_described: bool) -> Decision:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from gpusetup.commands.common import add_shared, gather
-from gpusetup.errors import BadInput, Unsatisfiable, UsageError
+from gpusetup.errors import BadInput, UsageError
 from gpusetup.render.console import Console
 
 SUMMARY = """Prints a record of this machine that the other commands can read (`--from FILE`). It
@@ -54,5 +54,4 @@ def _diff(words: list[str], out: Console) -> int:
         if node.problem:
             raise BadInput(node.problem, hint="write it again with `gpusetup snapshot --output`")
     answer = compared(first, second)
-    out.answer(answer, compare_screen(answer))
-    return Unsatisfiable.exit_code if answer.matters else 0
+    return out.answer(answer, compare_screen, yes=not answer.matters)

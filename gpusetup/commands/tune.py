@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup import named_file
 from gpusetup.commands.common import add_shared, gather
-from gpusetup.errors import BadInput, Unsatisfiable, UsageError
+from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 from gpusetup.tune.answer import TuneAnswer
@@ -105,8 +105,7 @@ def _preset(options: Namespace, out: Console) -> int:
             raise BadInput(f"{options.target} is there already", hint="name another `-o FILE`")
         write_bytes(options.target, text.encode())
     told = f"Written to {options.target}\n" if options.target else text
-    out.answer(TuneAnswer(preset=text, written=options.target), told)
-    return 0
+    return out.answer(TuneAnswer(preset=text, written=options.target), told)
 
 
 def _tune(options: Namespace, out: Console) -> int:
@@ -147,10 +146,9 @@ def _tune(options: Namespace, out: Console) -> int:
             written=written_to,
             device=answer.device or facts.gpu,
         )
-    out.answer(answer, lambda: tune_screen(answer, config=options.config))
-    found = config or answer.batch_size or answer.benchmark
-    bad = answer.cannot_fit or not found
-    return INTERRUPTED if answer.interrupted else Unsatisfiable.exit_code if bad else 0
+    found = (config or answer.batch_size or answer.benchmark) and not answer.cannot_fit
+    code = out.answer(answer, partial(tune_screen, config=options.config), yes=found)
+    return INTERRUPTED if answer.interrupted else code
 
 
 def _measured(options: Namespace, out: Console, config: Config | None) -> tuple[TuneAnswer, Option]:

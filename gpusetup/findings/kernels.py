@@ -16,6 +16,7 @@ from gpusetup.causes.extensions import capabilities, extension_of, kernel_messag
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
+    cuda_errors,
     cuda_needed,
     event_evidence,
     events,
@@ -70,7 +71,11 @@ OF_THE_HOST = Fix(
 def _is_for_others(context: RuleContext) -> bool:
     """A CUDA build whose kernels are not the board's, or whose CUDA its JetPack does not serve."""
     torch, jetpack = context.torch, jetpack_of(board_of(context.snapshot))
+    raised = (*events(context, "no-kernel-image"), *cuda_errors(context, 209))
     needed, serves = cuda_needed(torch), context.driver.cuda or (jetpack and jetpack.cuda)
+    # No order: a text that names a JetPack and lacks kernels need not show which torch it has.
+    if raised and (needed or not raised[0].values):
+        return True
     newer = needed and serves and release(needed)[0] > release(serves)[0]
     known = [gpu for gpu in gpus(context) if gpu.compute_capability] if torch.kernels else []
     foreign = needed and known and all(serving(context, gpu) is None for gpu in known)

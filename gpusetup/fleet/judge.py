@@ -39,5 +39,6 @@ def without_harmless(snapshot: Snapshot) -> Snapshot:
 
 def _is_harmless(event: Event) -> bool:
     if event.kind == "xid":
-        return "nonfatal" in event.values or event.values.get("number") in HARMLESS_XIDS
+        over = event.values.get("recovery") == "None"  # Xid 154: nothing is to be done any more
+        return over or "nonfatal" in event.values or event.values.get("number") in HARMLESS_XIDS
     return event.kind == "gpu-read-failed" and event.values.get("code") == NVML_NOT_SUPPORTED

@@ -229,7 +229,7 @@ class Torch(Frozen):
     kernels: tuple[str, ...] | None = None
     """The architectures it carries: `sm_80`, `compute_90`; from the build, or the catalog's row."""
     cuda_available: Flag = None
-    """What torch itself said, where it was asked (`--deep`, a report)."""
+    """What torch itself said, where it was asked (a report)."""
     import_error: Text = None
     cudnn: Text = None
 

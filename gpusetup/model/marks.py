@@ -15,8 +15,6 @@ TURNING = (
     "\U000e0000-\U000e01ef"
 )
 """Format characters, for a class of a pattern: they print nothing, or turn what stands beside."""
-APART = "\u2060"
-"""The word joiner, which we set ourselves where a word must not act: nothing is seen of it."""
 HIDDEN = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{TURNING}]"
 
 

@@ -13,7 +13,6 @@ from gpusetup.monitor.marks import (
     HOT,
     IDLE_POWER,
     RATED,
-    ROOM,
     SLOWED,
     UNUSED,
 )
@@ -65,10 +64,12 @@ def _of_this_card(brake: Brake, work: Work, gpu: Gpu) -> Brake | None:
     told what that is: a limit alone says nothing."""
     if brake.cause != "power":
         return brake
-    cause = "withheld power" if withheld(work, gpu) else _limit_cause(work, gpu)
-    if cause == "lowered limit" and is_laptop(gpu.name):
-        cause = "rated limit"
-    return brake._replace(cause=cause) if cause else None
+    limit, rated = gpu.latest.power_limit_watts, gpu.power_default
+    if withheld(work, gpu):
+        return brake._replace(cause="withheld power")
+    if limit and rated and limit < rated * RATED / 100:
+        return brake._replace(cause="rated limit" if is_laptop(gpu.name) else "lowered limit")
+    return None
 
 
 def withheld(work: Work, gpu: Gpu) -> bool:
@@ -81,17 +82,6 @@ def withheld(work: Work, gpu: Gpu) -> bool:
         return told is None and (work.clock_share or 100.0) < FAST_ENOUGH
     used = (work.power_share - IDLE_POWER) / work.utilization * 100 + IDLE_POWER
     return used < UNUSED
-
-
-def _limit_cause(work: Work, gpu: Gpu) -> str:
-    limit, rated = gpu.latest.power_limit_watts, gpu.power_default
-    most = gpu.latest.power_limit_max_watts
-    if limit and rated and limit < rated * RATED / 100:
-        return "lowered limit"
-    known = rated_watts(gpu.name) or limit is None or (rated is None and most is None)
-    room = most is not None and limit is not None and most > limit * ROOM / 100
-    at_ease = (work.clock_share or 0.0) >= FAST_ENOUGH
-    return "" if known or room or at_ease else "rated limit"
 
 
 def is_laptop(name: str | None) -> bool:

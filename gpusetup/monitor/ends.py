@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from gpusetup.monitor import marks
 from gpusetup.monitor.run import Run, worked
-from gpusetup.monitor.tally import Gpu, Tail
+from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.work import Work
 
 
@@ -48,14 +50,7 @@ def _stopped(gpu: Gpu, least: float) -> bool:
     if tail is None or tail.seconds < least or not nothing_moves(tail.work):
         return False
     work, watts = tail.work, tail.before.power_watts if tail.before else None
-    if watts is None or work.power_watts is None:
-        return _traffic_before(tail) > (work.memory_busy or 0.0) + marks.BLIP
-    return watts >= work.power_watts * marks.FELL
-
-
-def _traffic_before(tail: Tail) -> float:
-    """Of its memory, percent."""
-    return (tail.before.memory_busy if tail.before else None) or 0.0
+    return (watts or 0.0) >= (work.power_watts or math.inf) * marks.FELL
 
 
 def nothing_moves(work: Work) -> bool:

@@ -77,14 +77,8 @@ def worked(gpu: Gpu) -> bool:
 
 
 def drawn(gpu: Gpu) -> bool:
-    """Only programs that draw are on it, and they do not work it hard; or nobody told who is, and
-    it does what a desktop does."""
-    used, share, whole = gpu.utilization or 0.0, gpu.memory.p95, gpu.parts.whole
-    if gpu.has_process is not None:
-        return gpu.only_draws and used < marks.LOW
-    watched = whole is not None and whole.busiest_cpu is not None
-    faint = used < marks.FAINT and gpu.utilization_p95 < marks.FAINT_MOST
-    return faint and not watched and share is not None and share < marks.FAINT_MEMORY
+    """Only programs that draw are on it, and they do not work it hard."""
+    return gpu.only_draws and (gpu.utilization or 0.0) < marks.LOW
 
 
 def considered(gpu: Gpu) -> Work | None:

@@ -291,13 +291,10 @@ class Gpu:
 
 
 def spins(gpu: GpuSample) -> bool:
-    """It looks busy and hardly draws power, or if that is not told touches no memory."""
+    """It looks busy and hardly draws power."""
     share = percent(gpu.power_watts, gpu.power_limit_watts or rated_watts(gpu.name))
-    if (gpu.utilization_percent or 0.0) < marks.SPINS:
-        return False
-    if share is not None:
-        return share < marks.IDLE_POWER + marks.LIGHT
-    return gpu.memory_busy_percent is not None and gpu.memory_busy_percent <= marks.QUIET
+    busy = (gpu.utilization_percent or 0.0) >= marks.SPINS
+    return busy and share is not None and share < marks.IDLE_POWER + marks.LIGHT
 
 
 def warm_up(body: Sequence[Moment]) -> int:

@@ -1,6 +1,6 @@
 """What the kernel log says about NVIDIA GPUs: Xid errors, a GPU or a module that did not start.
 
-Read under `--deep` only: the log is often closed to users, and long.
+Read by `fleet check` only: the log is often closed to users, and long.
 """
 
 from __future__ import annotations

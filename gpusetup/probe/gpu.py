@@ -25,8 +25,7 @@ from gpusetup.probe.nvidia_proc import (
 from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify, Patience
 from gpusetup.probe.pci import read_pci, read_wmi
 from gpusetup.probe.unlisted import is_by_cuda, missed_by_cuda, unlisted
-from gpusetup.readings.located import with_addresses
-from gpusetup.readings.side import first_known, missing, united
+from gpusetup.readings.side import bus_key, first_known, missing, united
 from gpusetup.system.system import System
 
 T = TypeVar("T")
@@ -52,7 +51,6 @@ FILES: dict[str, tuple[Callable[[System], Snapshot], ...]] = {
 def read_gpu_side(
     system: System,
     *,
-    deep: bool = False,
     notify: Notify | None = None,
     limit: float = LIMIT_SECONDS,
 ) -> Snapshot:
@@ -69,10 +67,6 @@ def read_gpu_side(
         if system.family == "windows":
             files.append(read_wmi(system))
         files.append(SILENT)
-    if deep and system.family == "linux":
-        from gpusetup.probe.dmesg import read_dmesg
-
-        files.append(read_dmesg(system))
     return assembled(system, asked, files)
 
 
@@ -166,3 +160,35 @@ def with_visibility(gpus: Sequence[Gpu], asked: Sides, environ: Mapping[str, str
 
 
 NO_DEVICE = 100
+
+
+def with_addresses(sides: Sequence[Snapshot], listed: Iterable[str | None]) -> tuple[Snapshot, ...]:
+    """Every list of GPUs, with the addresses that the PCI bus and the other lists know: a GPU that
+    does not say where it is has the one that no other has.
+
+    NVML counts in the order of the bus: where as many addresses as GPUs are left, they are theirs.
+    CUDA has an order of its own, so that of its list only a single one is known.
+    """
+    told = [gpu.pci_bus_id for side in sides for gpu in side.gpus or ()]
+    known = sorted({key for bus in (*listed, *told) if (key := bus_key(bus))})
+    return tuple(
+        side if side.gpus is None else replace(side, gpus=completed(side.gpus, known))
+        for side in sides
+    )
+
+
+def completed(gpus: Sequence[Gpu], known: Sequence[str]) -> tuple[Gpu, ...]:
+    """
+    >>> first = Gpu(name="T4", nvml_index=0, pci_bus_id="0000:07:00.0")
+    >>> both = (first, Gpu(name="?", nvml_index=1))
+    >>> completed(both, ["0000:07:00.0", "0000:0f:00.0"])[1].pci_bus_id
+    '0000:0f:00.0'
+    """
+    taken = {bus_key(gpu.pci_bus_id) for gpu in gpus}
+    free = [bus for bus in known if bus not in taken]
+    lacking = [gpu for gpu in gpus if gpu.pci_bus_id is None]
+    in_order = len(lacking) == 1 or all(gpu.nvml_index is not None for gpu in lacking)
+    if len(free) != len(lacking) or not in_order:
+        return tuple(gpus)
+    left = iter(free)
+    return tuple(gpu if gpu.pci_bus_id else replace(gpu, pci_bus_id=next(left)) for gpu in gpus)

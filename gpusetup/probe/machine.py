@@ -15,10 +15,10 @@ from gpusetup.probe.host import read_cpu, read_os, read_toolkit
 from gpusetup.probe.memory import read_disks, read_memory
 from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify
 from gpusetup.probe.target import Target, choose_target, read_python
-from gpusetup.probe.torch import asked_itself, read_torch
+from gpusetup.probe.torch import read_torch
 from gpusetup.probe.unfinished import unfinished_install
 from gpusetup.readings.environment import kept
-from gpusetup.readings.side import merged, missing
+from gpusetup.readings.side import merged
 from gpusetup.system.system import System
 
 
@@ -28,7 +28,6 @@ def read_machine(
     target: Target | None = None,
     named: str | None = None,
     need_target: bool = False,
-    deep: bool = False,
     notify: Notify | None = None,
     limit: float = LIMIT_SECONDS,
 ) -> Snapshot:
@@ -36,7 +35,7 @@ def read_machine(
 
     Without `target` the contract's order chooses one, from `named` (`--python`) on; where there
     is none, `need_target` raises `Blocked`, else Python and torch are unknown and a reading says
-    why. `deep` also reads the kernel's log, and asks torch itself where the driver answers.
+    why.
     `notify` hears of slow answers; `limit` is how long the driver may take, in seconds.
     """
     from gpusetup.probe.gpu import read_gpu_side
@@ -50,7 +49,7 @@ def read_machine(
                 raise
             none = Reading(subject="python", source="target", problem=problem.message)
             chosen = Snapshot(readings=(none,))
-    gpu_call = Beside(lambda: read_gpu_side(system, deep=deep, notify=notify, limit=limit))
+    gpu_call = Beside(lambda: read_gpu_side(system, notify=notify, limit=limit))
     toolkit_call = Beside(read_toolkit, system)
     torch_call = Beside(read_torch, system, target)
     found_os, python, container = (
@@ -60,11 +59,6 @@ def read_machine(
     )
     environment = kept(system.environ())
     torch, gpu = torch_call.result(), gpu_call.result()
-    if deep and target is not None:
-        if any(event.kind == "child-failed" for event in gpu.events):
-            torch = merged((torch, missing("torch", "import torch", DRIVER_IS_SILENT)))
-        else:
-            torch = asked_itself(system, target, torch)
     own = Snapshot(
         conda=Conda(prefix=_conda(system, target)),
         cpu=read_cpu(system),
@@ -81,9 +75,6 @@ def read_machine(
     )
     toolkit = toolkit_call.result()
     return merged((gpu, chosen, python, torch, found_os, container, toolkit, own))
-
-
-DRIVER_IS_SILENT = "not asked: the driver did not answer, and torch would wait for it"
 
 
 def _conda(system: System, target: Target | None) -> str | None:

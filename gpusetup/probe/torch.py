@@ -1,19 +1,16 @@
-"""The torch that the target would import, from its files; torch itself is asked only if `deep`."""
+"""The torch that the target would import, from its files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package, Reading, Snapshot, Torch
 from gpusetup.probe.packages import installed_packages
 from gpusetup.probe.target import Target
 from gpusetup.readings.paths import join, separator
 from gpusetup.readings.torch_version import backend_of, parse_version_file
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
-
-DEEP_SECONDS = 60.0
 
 SHADOWS = (
     "torch", "numpy", "triton",
@@ -98,25 +95,3 @@ def shadows(system: System, target: Target) -> Iterable[Event]:
                 continue
         values = {"module": module, "path": path}
         yield Event(kind="module-shadowed", values=values, source="cwd", text=path)
-
-
-# --- torch's own answer, under --deep -------------------------------------------------------------
-
-
-def asked_itself(system: System, target: Target, side: Snapshot) -> Snapshot:
-    """With what the target's torch says of itself, where there is one."""
-    torch = side.torch
-    if not torch.installed:
-        return side
-    answer = system.ask("read_torch", python=target.python, timeout=DEEP_SECONDS)
-    problem = answer.get("problem") or answer.get("import_error")
-    if problem:
-        torch = replace(torch, import_error=str(problem))
-    else:
-        kernels = tuple(answer.get("kernels") or ()) or torch.kernels
-        names = ("version", "cuda", "cuda_available")
-        told = {name: said for name in names if (said := answer.get(name)) is not None}
-        torch = replace(torch, kernels=kernels, **told)
-    said = None if problem else f"torch {answer.get('version')}"
-    reading = Reading(subject="torch", source="import torch", value=said, problem=problem)
-    return replace(side, torch=torch, readings=(*side.readings, reading))

@@ -11,10 +11,10 @@ import codecs
 import re
 import sys
 from collections.abc import Callable
-from typing import TextIO
+from typing import TextIO, TypeVar
 
-from gpusetup.errors import GpuSetupError, UsageError
-from gpusetup.model.marks import APART, TURNING
+from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
+from gpusetup.model.marks import TURNING
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.language import Screen, plain, remark
 from gpusetup.render.terminal import terminal_of
@@ -35,26 +35,13 @@ ASCII = {
 """What stands for a character that the terminal's encoding lacks."""
 
 
-_OBEYED = (
-    rf"(?m)(?P<colour>\x1b\[[\d;]*m)|(?!{APART})[\x00-\x08\x0b-\x1f\x7f-\x9f{TURNING}]"
-    r"|^[^\S\n]*::|##\["
-)
-"""What a terminal obeys (colours apart), and how a CI runner's commands begin on a line."""
+def harmless(text: str) -> str:
+    """Text in which no CI runner finds a command of its own.
 
-
-def harmless(text: str, *, colour: bool = False) -> str:
-    """Text that nobody obeys; colours stay where they are ours.
-
-    >>> harmless("a\\x1b[2Jb\\n::error::c ##[d]")
-    'a?[2Jb\\n: :error::c ## [d]'
+    >>> harmless("b\\n::error::c ##[d]")
+    'b\\n: :error::c ## [d]'
     """
-
-    def kept(match: re.Match[str]) -> str:
-        if match["colour"]:
-            return match[0] if colour else ""
-        return match[0].replace("::", ": :").replace("##[", "## [") if len(match[0]) > 1 else "?"
-
-    return re.sub(_OBEYED, kept, text)
+    return re.sub(r"(?m)^([^\S\n]*):(?=:)", r"\1: ", text).replace("##[", "## [")
 
 
 def harmless_json(text: str) -> str:
@@ -95,6 +82,9 @@ def told(problem: GpuSetupError) -> tuple[str, str | None]:
     return shared(problem.message), shared(problem.hint) if problem.hint else problem.hint
 
 
+Document = TypeVar("Document")
+
+
 class Console:
     """The two streams of one run, and how answers are written."""
 
@@ -107,26 +97,29 @@ class Console:
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="nearest")
 
-    def answer(self, document: object, text: str | Callable[[], str] | None = None) -> None:
+    def answer(
+        self, document: Document, text: str | Callable[[Document], str] = "", *, yes: object = True
+    ) -> int:
         """Give the answer: the JSON document under `--json`, else the text, which may be a function
-        that makes it: what nobody reads is not rendered."""
-        if self.json or text is None:
+        that makes it of the document; the exit code of `yes` or no."""
+        if self.json or not text:
             from gpusetup.model.codec import to_json
 
             self.json_text(to_json(document) + "\n")
         else:
-            self.text(text if isinstance(text, str) else text())
+            self.text(text if isinstance(text, str) else text(document))
+        return 0 if yes else Unsatisfiable.exit_code
 
     def text(self, text: str) -> None:
         """Write an answer's text to stdout or to `--output FILE`."""
-        self.script(harmless(text) if self.output else self._dressed(text, sys.stdout))
+        self.script(harmless(plain(text)) if self.output else self._dressed(text, sys.stdout))
 
     def _dressed(self, text: str, stream: TextIO) -> str:
         """The text as this stream shows it: colours and broken lines on a terminal only."""
+        if not isinstance(text, Screen):
+            return harmless(plain(text))
         terminal = terminal_of(stream, colour=self.color)
-        if isinstance(text, Screen):
-            text = text.shown(width=terminal.width, colour=terminal.colour)
-        return harmless(text, colour=terminal.colour)
+        return harmless(text.shown(width=terminal.width, colour=terminal.colour))
 
     def json_text(self, text: str) -> None:
         """Write a JSON document."""
@@ -150,7 +143,6 @@ class Console:
     def tell(self, text: str) -> None:
         """The same, with no newline after it."""
         CLOCK.end()
-        text = text if isinstance(text, Screen) else plain(text)
         streams.say(self._dressed(text, sys.stderr))
         goes_on = text.endswith("...\n")
         CLOCK.begin(text.rpartition(": ")[2].rstrip(" .\n") if goes_on else "")

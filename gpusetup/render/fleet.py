@@ -36,10 +36,6 @@ WORDS: dict[Status, str] = {
     "degraded": "slowed",
     "ok": "sound",
 }
-MOST_ROWS = 40
-"""Nodes that are shown by name; the JSON has all."""
-MOST_LINES = 6
-"""Findings and differences of one node."""
 
 
 def fleet_screen(answer: FleetAnswer) -> Screen:
@@ -52,10 +48,8 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
             bad[node.status, node.problem, drift, said].append(node)
     usual = {one.id for one in answer.common}
     lines: list[str] = [_verdict(answer)]
-    for nodes in [*bad.values()][:MOST_ROWS]:
+    for nodes in bad.values():
         lines += _node(nodes, usual)
-    if more := sum(map(len, [*bad.values()][MOST_ROWS:])):
-        lines += ["", f"and {more} nodes more: `--json` lists all"]
     lines += section("On most nodes", _common(answer.common))
     lines += section("Not asked", _left_alone(answer))
     lines += _exclude(answer.exclude)
@@ -80,15 +74,13 @@ def _node(nodes: Sequence[NodeAnswer], usual: Container[str]) -> Iterator[str]:
     named = slurm_list(one.name for one in nodes)
     more = f"{len(nodes)} nodes" if len(nodes) > 1 else node.taken_at or ""
     yield from ("", Row((f"{mark} {named}", style), (f"  {more}", DIM), hang=2))
-    lines = [Row(f"    {node.problem}", hang=4)] if node.problem else []
+    if node.problem:
+        yield Row(f"    {node.problem}", hang=4)
     for one in node.findings:
         shown = one.severity is Severity.WARNING and (one.id not in usual or one.id in COSTS)
         if shown or one.severity is Severity.ERROR:
-            lines.append(_finding(one))
-    lines += map(_drift, node.drift)
-    yield from lines[:MOST_LINES]
-    if len(lines) > MOST_LINES:
-        yield Row((f"    and {len(lines) - MOST_LINES} more", DIM))
+            yield _finding(one)
+    yield from map(_drift, node.drift)
 
 
 def _finding(finding: NodeFinding, more: str = "") -> Row:
@@ -136,12 +128,10 @@ def sweep_screen(answer: SweepAnswer) -> Screen:
     found = f"{took}: {len(answer.findings)} found"
     bad = MARKS[Severity.ERROR]
     lines: list[str] = [marked(OK, "ok", f"{took}: all alike") if answer.ok else marked(bad, found)]
-    for finding in answer.findings[:MOST_ROWS]:
+    for finding in answer.findings:
         lines += ["", marked(bad, finding.fault, finding.title)]
         lines += [Row("    ", (finding.detail, DIM), hang=4)] if finding.detail else []
         lines += [Row(f"    → {finding.then}", hang=6)] if finding.then else []
-    if more := answer.findings[MOST_ROWS:]:
-        lines += ["", f"and {len(more)} more: `--json` lists all"]
     told = {}
     for level in answer.levels:
         sees = f"slower than {level.sees_below or 0:.0%} of it would be named"

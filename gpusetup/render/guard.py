@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.render.language import OK, Row, Screen, command, facts, notes, section, verdict
+from gpusetup.render.language import GREEN, OK, Row, Screen, command, facts, notes, section, verdict
 
 if TYPE_CHECKING:
     from gpusetup.install.guard import GuardAnswer
@@ -31,7 +31,7 @@ def guard_screen(answer: GuardAnswer) -> Screen:
     lines: list[str] = [*facts({"environment": answer.target, "guarded": pins})]
     for file in answer.files:
         lines += section(
-            file.path, (Row("  ", (f"+ {line}", "green"), whole=True) for line in file.added)
+            file.path, (Row("  ", (f"+ {line}", GREEN), whole=True) for line in file.added)
         )
     shells = (
         line

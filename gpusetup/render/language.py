@@ -10,24 +10,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from io import StringIO
-from typing import TYPE_CHECKING
+from textwrap import TextWrapper
 
 from gpusetup.model.finding import Severity
 from gpusetup.render.program import as_typed
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
-HEADING = "bold"
-COMMAND = "cyan"
-DIM = "dim"
-GOOD = "bold green"
-WARNING = "bold yellow"
-ERROR = "bold red"
-HINT = "bold cyan"
+HEADING = "1"
+DIM = "2"
+RED = "31"
+GREEN = "32"
+YELLOW = "33"
+COMMAND = "36"
+ERROR = "1;31"
+GOOD = "1;32"
+WARNING = "1;33"
+HINT = "1;36"
 
 OK = ("✓", GOOD)
 NO = ("✗", ERROR)
@@ -44,11 +41,7 @@ WIDEST = 120
 NARROWEST = 24
 
 Part = tuple[str, str]
-"""Text and its role."""
-
-_KEPT = "\ue000"
-"""Stands for a space where a line must not be broken; `plain` leaves none in a text."""
-_QUOTED = re.compile(r"(`[^`\n]+`)")
+"""Text and its role: the number of a colour or weight in a terminal's code (SGR)."""
 
 
 def plain(text: str) -> str:
@@ -66,27 +59,20 @@ def plain(text: str) -> str:
 class Row(str):
     """One line: its text, the roles of its parts, and how it is continued.
 
-    `hang` is the column at which its next row begins; `whole`: it is never broken. `source` says
-    who said it, dim at its end.
+    `hang` is the column at which its next row begins; `whole`: it is never broken.
     """
 
     parts: tuple[Part, ...]
     hang: int
     whole: bool
-    source: str
 
-    def __new__(
-        cls, *parts: str | Part, hang: int | None = None, whole: bool = False, source: str = ""
-    ) -> Row:
-        if source:
-            parts = (*parts, (f"  ({source})", DIM))
+    def __new__(cls, *parts: str | Part, hang: int | None = None, whole: bool = False) -> Row:
         pairs = (part if isinstance(part, tuple) else (part, "") for part in parts)
         line_parts = tuple((plain(text), style) for text, style in pairs)
         line = super().__new__(cls, "".join(text for text, _ in line_parts).rstrip(" "))
         line.parts = line_parts
         line.hang = len(line) - len(line.lstrip(" ")) if hang is None else hang
         line.whole = whole
-        line.source = plain(source)
         return line
 
 
@@ -106,9 +92,8 @@ class Screen(str):
         if width is None and not colour:
             return str(self)
         room = max(min(width, WIDEST), NARROWEST) if width else 10**6
-        rows = (row for line in self.lines for row in _wrapped(line, room))
-        text = "".join(f"{painted(row, colour=colour).rstrip()}\n" for row in rows)
-        return text.replace(_KEPT, " ")
+        rows = (row for line in self.lines for row in _rows(line, room, colour=colour))
+        return "".join(f"{row}\n" for row in rows)
 
 
 # --- what is said -------------------------------------------------------------------------------
@@ -217,7 +202,7 @@ def command(text: str, indent: int = 2) -> Row:
     return Row(" " * indent, (typed, COMMAND), (remark, DIM), whole=True)
 
 
-DIFF = {"+": "green", "-": "red", "@": "cyan"}
+DIFF = {"+": GREEN, "-": RED, "@": COMMAND}
 
 
 def diff_lines(diff: str) -> list[Row]:
@@ -243,59 +228,37 @@ def notes(lines: Iterable[str], word: str = "note") -> list[str]:
 # --- how a terminal shows it --------------------------------------------------------------------
 
 
-def _wrapped(line: Row, room: int) -> Iterator[Text]:
-    """The rows of a line: it is broken between words, never inside of one nor of a command, and
-    goes on at its own column."""
-    from rich._wrap import divide_line
-    from rich.text import Text
-
-    typed = (
-        (text.replace(" ", _KEPT) if style == COMMAND and not line.whole else text, style)
-        for text, style in _with_commands(line.parts)
+def _rows(line: Row, room: int, *, colour: bool) -> Iterator[str]:
+    """The rows of a line: it is broken between words but not within a command, and goes on at
+    its own column."""
+    hang = 0 if line.whole else min(line.hang, room // 3, len(line))
+    broken = TextWrapper(
+        room - hang,
+        expand_tabs=False,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
-    whole = Text.assemble(*typed)
-    if line.whole:
-        yield from whole.split("\n", allow_blank=True)
-        return
-    hang = min(line.hang, room // 3)
-    head, rest = whole[:hang], whole[hang:]
-    for piece in rest.split("\n", allow_blank=True):
-        for row in piece.divide(divide_line(piece.plain, room - hang, fold=False)):
-            yield head + row
-            head = Text(" " * hang)
+    kept = re.sub("`[^`\n]+`", lambda command: command[0].replace(" ", "_"), line)
+    pieces = kept[hang:].split("\n")
+    rows = pieces if line.whole else [row for one in pieces for row in broken.wrap(one) or [""]]
+    last = hang
+    for number, row in enumerate(rows):
+        place = kept.index(row, last)
+        first, last = place if number else 0, place + len(row)
+        shown = painted(line, first, last) if colour else line[first:last]
+        yield " " * (hang if number else 0) + shown
 
 
-@cache
-def _rich(*, colour: bool) -> Console:
-    from rich.console import Console
+def painted(line: Row, first: int, last: int) -> str:
+    r"""A piece of a line in the terminal's own colours.
 
-    return Console(
-        file=StringIO(),
-        width=WIDEST,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        no_color=not colour,
-        highlight=False,
-        legacy_windows=False,
-    )
-
-
-def painted(text: Text, *, colour: bool) -> str:
-    r"""A row with its roles in the terminal's own colours.
-
-    >>> from rich.text import Text
-    >>> painted(Text("ok", GOOD), colour=True)
-    '\x1b[1;32mok\x1b[0m'
+    >>> painted(Row(("ok", GOOD), ": all"), 0, 5)
+    '\x1b[1;32mok\x1b[0m: a'
     """
-    rich = _rich(colour=colour)
-    with rich.capture() as caught:
-        rich.print(text, soft_wrap=True, end="")
-    return caught.get()
-
-
-def _with_commands(parts: Iterable[Part]) -> Iterator[Part]:
-    """What stands between backticks in plain words is shown as a command."""
-    for text, style in parts:
-        for place, piece in enumerate(_QUOTED.split(text)):
-            if piece:
-                yield piece, style or (COMMAND if place % 2 else "")
+    place, pieces = 0, []
+    for text, style in line.parts:
+        piece = text[max(first - place, 0) : max(last - place, 0)]
+        place += len(text)
+        pieces.append(f"\x1b[{style}m{piece}\x1b[0m" if piece and style else piece)
+    return "".join(pieces)

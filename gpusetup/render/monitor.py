@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from gpusetup.model.units import GIB
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH
 from gpusetup.monitor.seen import loaders_in_words
-from gpusetup.monitor.summary import summarise
-from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import (
     GpuSample,
     GpuSummary,
@@ -22,7 +20,9 @@ from gpusetup.render.language import (
     DIM,
     GOOD,
     HEADING,
+    RED,
     WARNING,
+    YELLOW,
     Row,
     Screen,
     command,
@@ -84,27 +84,20 @@ def cells(gpu: GpuSample) -> dict[str, Cell]:
     held = " ".join(one for one in gpu.throttle_reasons or () if one != "gpu_idle")
     return {
         "GPU": (str(gpu.index), ""),
-        "util": ("lost", "red") if gpu.lost else (measured(gpu.utilization_percent, "%"), ""),
-        "memory": (memory(used, total), "yellow" if full else ""),
-        "heat": (measured(gpu.temperature_celsius, "°C"), "red" if hot else ""),
+        "util": ("lost", RED) if gpu.lost else (measured(gpu.utilization_percent, "%"), ""),
+        "memory": (memory(used, total), YELLOW if full else ""),
+        "heat": (measured(gpu.temperature_celsius, "°C"), RED if hot else ""),
         "power": (watts if limit is None else f"{watts.split()[0]}/{limit:.0f} W", ""),
         "SM clock": (measured(gpu.clock_sm_mhz, "MHz"), ""),
-        "held down by": (held or gpu.problem or "", "yellow"),
+        "held down by": (held or gpu.problem or "", YELLOW),
         "name": (gpu.name or "-", ""),
     }
 
 
-WIDTHS = {"util": 5, "memory": 18, "heat": 6, "power": 9, "SM clock": 9, "held down by": 0}
-"""Columns of a line, each this wide."""
-
-
 def sample_lines(sample: Sample) -> str:
     """One line a GPU, and one for the command: what stands where there is no terminal."""
-    rows = []
-    for gpu in sample.gpus:
-        known = cells(gpu)
-        told = [f"{known[name][0]:>{width}}" for name, width in WIDTHS.items()]
-        rows.append(f"GPU {gpu.index}  {'lost' if gpu.lost else '  '.join(told)}".rstrip())
+    each = ("  ".join(f"{text:>9}" for text, _ in cells(gpu).values()) for gpu in sample.gpus)
+    rows = [f"GPU {line.strip()}" for line in each]
     rows += [tree_line(sample.tree)] if sample.tree is not None else []
     return "".join(f"{sample.at[11:19]}  {plain(row)}\n" for row in rows)
 
@@ -138,36 +131,9 @@ def once(sample: Sample) -> Screen:
 
 # --- the live screen ------------------------------------------------------------------------------
 
-JUDGED_EVERY_SECONDS = 10.0
-"""The verdict so far costs some milliseconds."""
-
-
-class LiveScreen:
-    """Shows every sample until Ctrl-C."""
-
-    def __init__(self, tally: Tally, live: Live, *, command: tuple[str, ...] | None) -> None:
-        self._tally, self._live, self._command = tally, live, command
-        self._so_far: Summary | None = None
-        self._judged_at = -JUDGED_EVERY_SECONDS
-
-    def sample(self, sample: Sample) -> None:
-        """Draw it; of the rows no more is shown than fits."""
-        from rich.text import Text
-
-        if sample.seconds - self._judged_at >= JUDGED_EVERY_SECONDS and self._tally.samples > 2:
-            self._judged_at = sample.seconds
-            self._so_far = summarise(self._tally, command=self._command)
-        rich = self._live.console
-        screen = Screen((*above(sample, self._so_far), *once(sample).lines))
-        shown = screen.shown(width=rich.width, colour=not rich.no_color)
-        text = Text.from_ansi(shown, no_wrap=True, overflow="ellipsis")
-        self._live.update(text, refresh=True)
-
 
 @contextmanager
-def live_screen(
-    tally: Tally, *, color: bool, command: tuple[str, ...] | None
-) -> Iterator[LiveScreen]:
+def live_screen(*, color: bool) -> Iterator[Live]:
     """The terminal's other screen, which is given back at the end."""
     from rich.console import Console
     from rich.live import Live
@@ -181,23 +147,19 @@ def live_screen(
         redirect_stderr=False,
     )
     with live:
-        yield LiveScreen(tally, live, command=command)
+        yield live
 
 
-def above(sample: Sample, so_far: Summary | None) -> Iterator[Row]:
-    """The time, the verdict so far, and the command."""
+def draw(live: Live, sample: Sample) -> None:
+    """Show a sample; of the rows no more is shown than fits."""
+    from rich.text import Text
+
     when = f"  {sample.at[11:19]}  {duration(sample.seconds)}  Ctrl-C ends it, with the verdict"
-    yield Row(("gpusetup monitor", HEADING), (when, DIM))
-    if so_far is None:
-        yield Row(("so far: too few samples", DIM))
-    else:
-        name = "/".join(filter(None, (so_far.verdict or "none", so_far.cause)))
-        style = GOOD if so_far.verdict == "good" else WARNING
-        yield Row(("so far: ", DIM), (name, style), f"  {so_far.evidence}")
-        if so_far.next:
-            yield Row((f"  next: {so_far.next.text}", DIM))
-    if sample.tree is not None:
-        yield Row(tree_line(sample.tree))
+    above = [Row(("gpusetup monitor", HEADING), (when, DIM))]
+    above += [Row(tree_line(sample.tree))] if sample.tree is not None else []
+    rich = live.console
+    shown = Screen((*above, *once(sample).lines)).shown(width=rich.width, colour=not rich.no_color)
+    live.update(Text.from_ansi(shown, no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
 # --- the end --------------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ def _of_its_target(machine: Snapshot, fix: Fix) -> str:
 
 def evidence_line(one: Evidence) -> Row:
     """What was seen, and who said so."""
-    return Row(f"  {one.text}", hang=4, source=one.source)
+    return Row(f"  {one.text}", (f"  ({one.source})" if one.source else "", DIM), hang=4)
 
 
 def way_out(fix: Fix, before: str = "") -> Iterator[str]:

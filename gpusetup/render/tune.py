@@ -66,7 +66,7 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
 def why(change: TuneChange) -> Iterator[Row]:
     before = "(new)" if change.added else shown(change.before)
     yield Row(f"  {change.key}: ", (before, DIM), " → ", (shown(change.after), GOOD), hang=4)
-    yield Row(f"    {change.reason}", hang=4, source=change.source)
+    yield Row(f"    {change.reason}", (f"  ({change.source})", DIM), hang=4)
 
 
 def shown(value: object) -> str:

@@ -24,7 +24,7 @@ T = TypeVar("T")
 Family = Literal["linux", "windows", "macos"]
 INSIDE = Path(__file__).resolve().parent.parent / "child_scripts"
 HOLD_BACK = str(INSIDE / "hold_back.py")
-ASK_THE_DRIVER = ("read_nvml", "read_cuda", "read_torch")
+ASK_THE_DRIVER = ("read_nvml", "read_cuda")
 """Scripts that load the driver's libraries, which could change the machine."""
 READ_LIMIT_BYTES = 4 << 20
 

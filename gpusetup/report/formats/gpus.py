@@ -36,12 +36,6 @@ FAMILIES = {
     "Pascal": (lazy(r"\bpascal gpu|\b(?:GTX ?)?10(?:[ -]?series|xx)\b", re.I), 6, 1),
 }
 """What a GPU is called if no model is named."""
-WORKED = lazy(
-    r"\b(?:(?:works?|worked|fine)(?: \w+){0,2} (?:on|for|with)|replaced|(?:upgraded|switched|moved) from|instead of|had)(?: (?:the|my|an?|old)){0,2} $",
-    re.I,
-)
-WORKS = lazy(r" (?:works?|worked|runs?|ran) (?:fine|well|ok)", re.I)
-"""Before and behind a GPU on which the program works: it is not the one that is meant."""
 READ, MOST = 200_000, 16
 
 
@@ -67,8 +61,6 @@ def spoken_of(text: Text) -> Gpu | None:
     named = {
         tokens(one["name"]) - SERIES_WORDS: one["name"]
         for one in NAMED.finditer(text.flat, 0, READ)
-        if not WORKED.search(text.flat, max(one.start() - 40, 0), one.start())
-        and not WORKS.match(text.flat, one.end())
     }
     if named:
         name = named.popitem()[1].replace("DGX Spark", "GB10")

@@ -21,8 +21,6 @@ ROW = lazy(
 CHANNEL = lazy(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 INLINE = (
     ("already satisfied", "pip", lazy(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)")),
-    ("+ ", "uv", lazy(r"(?<!\S)\+ (torch\w*|nvidia-[\w-]+|jax-cuda[\w-]+|triton|numpy)==(\d[\w.+]*)")),
-    (" ", None, lazy(r"\b(torchvision|torchaudio|xformers|torch) (\d[\w.+]*\w)(?= (?:requires|has requirement|@[/A-Z]) ?)")),
     (":", None, lazy(r"(?i)\b(?=[vsl])(vllm|sglang|lmdeploy)(?:(?: API server)? version:?|:) {1,2}v?(\d{1,2}\.\d[\w.+]*\w)")),
 )  # fmt: skip
 """In the sentences of installers."""
