@@ -192,7 +192,7 @@ Answer = TypeVar("Answer")
 
 
 def _answer(name: str, kind: type[Answer], values: dict[str, Any]) -> Answer:
-    """The document of a command, which is of that kind."""
+    """Run the command and return its document, a value of `kind`."""
     from gpusetup.commands.calling import answered
 
     document = answered(name, values, _log)

@@ -284,7 +284,7 @@ CAUSES = (
         means="Often nvidia_uvm is in a bad state after suspend.",
         text="On Linux reload the nvidia_uvm module (after suspend it is often in a bad state) and start the program again; otherwise reboot",
         proven_by="cuInit answers code 999 (30 in older runtimes)",
-        not_when="uvm-missing; in a container container-nvml-lost",
+        not_when="uvm-missing: the module nvidia_uvm is not loaded; container-nvml-lost: the container lost its GPU",
         source=CUDA_DRIVER,
         alike={
             alike.NODES: (

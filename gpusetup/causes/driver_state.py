@@ -46,7 +46,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-does-not-answer",
-        title="GPU {place} by slot ({bus}) is not among the GPUs that {asked} lists, although "
+        title="GPU {place} in PCI order ({bus}) is not among the GPUs that {asked} lists, although "
         "{why}",
         plain="A GPU does not answer properly",
         means="The driver lists the GPU but cannot read it, or reads impossible values.",

@@ -94,8 +94,9 @@ CAUSES = (
         title="The system processor (GSP) of {who} does not answer",
         plain="The GPU's system processor does not answer",
         means="The GPU's firmware or its hardware stopped.",
-        text="Reboot; if it comes back, update the driver. With the closed kernel modules the "
-        "option `NVreg_EnableGpuFirmware=0` of the module nvidia switches the GSP off",
+        text="Reboot; if it comes back, update the driver. With NVIDIA's proprietary "
+        "kernel modules you can also switch the GSP off: set `NVreg_EnableGpuFirmware=0` for the "
+        "module nvidia",
         proven_by="The kernel logs Xid 119 or 120",
         source=XID_GUIDE,
         explains=("driver-slow",),

@@ -193,7 +193,7 @@ CAUSES = (
         means="It is the computer's memory (or the container's limit), not the GPU's.",
         text="Load less at once (fewer workers, memory-mapped or sharded weights), or give the "
         "job or the container more memory",
-        proven_by="The kernel or torch says so, or the exit code is 137",
+        proven_by="The kernel log or torch says that the process was killed for lack of memory, or the exit code is 137",
         not_when="out-of-memory: the GPU's memory is full",
         source="Linux documentation, OOM killer",
         explains=("dataloader-worker-killed",),

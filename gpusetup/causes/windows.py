@@ -163,7 +163,7 @@ CAUSES = (
     Cause(
         "windows-path-too-long",
         title="A path is longer than the 260 characters that Windows allows",
-        means="The caches of inductor and Triton, pip's and ninja's build folders have such paths.",
+        means="Caches of inductor and Triton and build folders of pip and ninja often have long paths.",
         text="Switch long paths on (as administrator, then restart the program), or move the "
         "caches and the environment to a short folder",
         proven_by="Windows answers error 206, ninja says so, or a file in a cache is not found",

@@ -158,7 +158,7 @@ def of_the_screen() -> argparse.ArgumentParser:
     option with a value is among them: a value of another one would be taken for it."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = parser.add_argument
-    add("--no-color", action="store_true", help="no colour (so does NO_COLOR)")
+    add("--no-color", action="store_true", help="no colour; the variable NO_COLOR does the same")
     add("-v", "--verbose", action="store_true", help="show where an error arose")
     return parser
 

@@ -38,8 +38,8 @@ def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]
         yield f"{job.context:,} tokens a sample; `--context` takes those of another resolution"
         beside = f"{2 * job.shape.beside / GIB:.1f} GiB"
         yield (
-            f"encoders of text and the VAE ({beside}) are not counted: encode the data before, "
-            "or load them on another GPU"
+            f"The text encoders and the VAE ({beside}) are not counted: encode the data before the "
+            "training, or load these models on another GPU"
         )
     yield from assumed(question, decision)
     yield from of_machine(decision, place)

@@ -94,7 +94,7 @@ def document(found: PlanCell, trainer: str, decision: Decision) -> str:
     left = ", ".join(unsaid(trainer, decision, own))
     lines = [f"{found.model}, {found.context:,} tokens, {found.gpus} x {found.gpu}: {found.recipe}"]
     lines += [f"export {name}={value}" for name, value in found.env.items()]
-    lines += [f"not in these settings, see to it yourself: {left}"] if left else []
+    lines += [f"These settings do not cover the following; set it yourself: {left}"] if left else []
     lines.append(row["start"].format(gpus=found.gpus))
     return "".join(f"# {line}\n" for line in lines) + own
 

@@ -111,5 +111,6 @@ def needed(program: str) -> None:
     if which(program) is None:
         raise Blocked(
             f"{program} is not found on PATH",
-            hint="run this where it is, as on a login node; `--hosts FILE` needs ssh only",
+            hint=f"run gpusetup on a machine that has {program}, such as a login node; "
+            "`--hosts FILE` needs only ssh",
         )

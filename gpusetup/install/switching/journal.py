@@ -130,7 +130,7 @@ UNREADABLE = {
 def _what_is_wrong(journal: Journal, store: Path) -> str | None:
     former = store / journal.former
     if not FORMER.fullmatch(journal.former):
-        return f"it names no folder of gpusetup's: {journal.former[:80]!r}"
+        return f"the journal names a folder that gpusetup did not make: {journal.former[:80]!r}"
     if os.path.lexists(former) and (former.is_symlink() or not former.is_dir()):
         return f"{former} is no folder"
     if journal.venv and journal.phase != "keeping" and os.path.lexists(store / RECEIPT):

@@ -153,7 +153,9 @@ def float8(device: str) -> Outcome:
     parts = [part for name in CODED if "float8" in name for part in _codes(device, name)]
     capability = capability_of(torch, device)
     if capability is None or capability < FLOAT8_FROM:
-        return judged(parts, "the definition; no products: hardware from 8.9 on has them")
+        return judged(
+            parts, "compared with the float8 definition only: products need compute capability 8.9"
+        )
     try:
         parts += multiplied(device, "float8_e4m3fn", ((64, 64, 64), (48, 512, 32)), _scaled)
     except RuntimeError as problem:
