@@ -123,7 +123,7 @@ SAID = (
     ("--params 1B --batch 8 --gpu-mem 80GiB", 0, "give `--context` (1: a row)", ""),
     ("--params 1B --batch 8 --gpu-mem 80GiB --context 128", 0, "clear", "give `--context`"),
     (f"{FLUX} --gpu-mem 40GiB", 0, "GiB are needed: encode the data before", ""),
-    (f"{FLUX} --gpu-mem 40GiB --trainer finetrainers", 0, "encoders of text", "GiB are needed"),
+    (f"{FLUX} --gpu-mem 40GiB --trainer finetrainers", 0, "text encoders", "GiB are needed"),
     ("--model cogvideox-2b --lora 16 --gpu-mem 80GiB --checkpointing", 0,
      "17,776 tokens a sample", ""),
     ("--model vit-large --gpu-mem 24GiB", 0, "one sample of 197 tokens a GPU", ""),

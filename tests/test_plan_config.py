@@ -135,7 +135,7 @@ def test_a_batch_is_clear_only_far_from_the_limit() -> None:
 
 MODEL = ("--model", "qwen3-1.7b")
 QUESTION = (*MODEL, "--context", "2048", "--batch", "8", "--checkpointing")
-MISSING = "# not in these settings, see to it yourself: "
+MISSING = "# These settings do not cover the following; set it yourself: "
 WRITTEN: tuple[tuple[str, str, str, str, object], ...] = (
     ("axolotl", "--gpus 1 --lora 8 --quantize nf4", "axolotl train", "adapter", "qlora"),
     ("llama-factory", "--gpus 1 --lora 4", "llamafactory-cli train", "lora_target", "all"),

@@ -46,8 +46,8 @@ def words_of_files(files: Sequence[str]) -> Listed:
             if ELSEWHERE.match(line):
                 raise UsageError(
                     said,
-                    hint="pass that file with its own `-r`; write constraints into the requirements "
-                    "file",
+                    hint="pass that file with its own `-r`; write constraints into the file of "
+                    "requirements",
                 )
             if not line.startswith("-"):
                 found.words.append(line.partition(" --")[0].strip())
