@@ -7,8 +7,6 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
-import tomlkit
-
 from gpusetup import named_file
 from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.file import load_catalog
@@ -53,7 +51,7 @@ def edit_project(options: Namespace, out: Console) -> int:
     build, root = chosen_build(resolved(question)), without_logins(request.root)
     pins = build.family({*asked.family, *before})
     pin(document, pins, index_url(build.backend, root), markers_of(build, catalog))
-    changed = tomlkit.dumps(document)
+    changed = document.as_string()
     if root != request.root:
         out.talk(UNWRITTEN)
     old, new = text.splitlines(keepends=True), changed.splitlines(keepends=True)

@@ -132,7 +132,9 @@ def requested_packages(
             )
         if name in FAMILY:
             if asked.extras:
-                raise UsageError(f"{word!r}: the extras of torch's family are not installed")
+                raise UsageError(
+                    f"{word!r}: gpusetup installs torch, torchvision and torchaudio without extras"
+                )
             family.add(name)
             named.append(name)
         else:
