@@ -151,7 +151,9 @@ def _newest_of(context: RuleContext) -> tuple[str, str]:
 
 def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> Fix:
     """A newer driver, or a torch that this one serves."""
-    newer = drivers.driver(context, f"Update the driver to {floor or 'the newest'}", floor)
+    newer = drivers.driver(
+        context, f"Update the driver to {floor or 'the newest that supports your GPU'}", floor
+    )
     build, driver = context.resolution.build, context.driver
     stays = context.decision is not None and context.decision.how == "kept"
     if build is None or build.backend == "cpu" or stays or not (driver.version or driver.cuda):
