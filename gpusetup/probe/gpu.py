@@ -13,8 +13,8 @@ from typing import TypeVar
 from gpusetup.accelerators.makers import identified, judged_on
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading, Snapshot
-from gpusetup.probe.driver_files import read_libraries
-from gpusetup.probe.nvidia_proc import (
+from gpusetup.probe.driver_files import (
+    read_libraries,
     read_modinfo,
     read_module_version,
     read_modules,
@@ -75,8 +75,7 @@ SILENT = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or
 
 def _ask(system: System, patience: Patience, source: str) -> Beside[Snapshot]:
     """Ask one of the driver's libraries, beside others, under one deadline."""
-    from gpusetup.probe.cuda import read_cuda
-    from gpusetup.probe.nvml import read_nvml
+    from gpusetup.probe.driver_libraries import read_cuda, read_nvml
 
     def asked() -> Snapshot:
         read = read_nvml if source == "NVML" else read_cuda
