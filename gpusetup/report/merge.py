@@ -61,7 +61,7 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
     known, readings = chosen(kinds[Claim])
     gpus, gpu_readings = choose_gpus(kinds[Gpus])
     by_kind = {(e.kind, *sorted(e.values.items())): e for e in reversed(kinds[Event])}
-    events = unrefuted(tuple(reversed(by_kind.values()))[:EVENTS_KEPT])
+    events = tuple(reversed(by_kind.values()))[:EVENTS_KEPT]
     pci, packages, nodes = (
         tuple(dict.fromkeys(kinds[kind])) or None for kind in (PciDevice, Package, DeviceNode)
     )
@@ -78,16 +78,6 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
         readings=(*readings, *gpu_readings),
     )
     return completed(snapshot)
-
-
-LEFT_BEHIND = ("no-nvidia-gpu", "out-of-memory", "no-kernel-image", "cuda-library-error")
-"""What fails after a kernel's assertion (CUDA error 710), whatever fails first."""
-
-
-def unrefuted(events: Events) -> Events:
-    if not any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in events):
-        return events
-    return tuple(e for e in events if e.kind not in LEFT_BEHIND or "asked" in e.values)
 
 
 def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading]]:
