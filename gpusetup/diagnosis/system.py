@@ -139,14 +139,10 @@ def _there(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> 
     if record.lacks == "gpu":
         return Fix(text=lender.gives_a_gpu)
     why = f"The driver is {lender.name}'s, and you cannot update it there"
-    if record.lacks == "driver" and context.driver.version and context.resolution.build:
+    old = record.lacks == "driver"
+    if old and context.driver.version and context.resolution.build:
         fix = paste.install_torch(context, f"{why}. ")
-    elif record.lacks == "driver":
-        return Fix(
-            text=f"{why}: use the torch that the notebook came with, on a new machine "
-            f"({lender.anew})"
-        )
-    elif record.place and record.place[0] in OF_THE_DRIVER:
+    elif old or (record.place and record.place[0] in OF_THE_DRIVER):
         return Fix(
             text=f"The driver and the machine are {lender.name}'s: take another machine "
             f"({lender.anew}; files on this one are lost), and install no driver packages on it"
