@@ -3,7 +3,7 @@ child: `child_scripts/read_nvml.py`, which documents the form, and `read_cuda.py
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpusetup.model.codec import from_plain
@@ -63,9 +63,7 @@ def heard(source: str, answer: Answer, index: str, subject: str) -> tuple[dict[s
     """
     silent, said = no_answer(source, answer), sound(so_far(answer))
     listed = said.get("devices")
-    uuids = [device.get("uuid") for device in listed or ()]
-    twins = {uuid for uuid in uuids if uuid and uuids.count(uuid) > 1}
-    devices = [sound(device, twins) for device in listed or ()]
+    devices = [sound(device) for device in listed or ()]
     gpus = tuple(gpu_of(device, index) for device in devices)
     events = list(silent.events)
     for device in devices:
@@ -134,16 +132,13 @@ def no_answer(source: str, answer: Answer) -> Snapshot:
     )
 
 
-def sound(said: Answer, twins: Collection[str] = ()) -> dict[str, Any]:
-    """An answer without the values that cannot be; each is a problem instead. The UUID that several
-    GPUs have (`twins`) names none of them.
+def sound(said: Answer) -> dict[str, Any]:
+    """An answer without the values that cannot be; each is a problem instead.
 
     >>> sound({"temperature_celsius": 4294967295})["problems"][0]["text"]
     'not plausible: 4294967295'
     """
     wrong = wrong_in(said)
-    if said.get("uuid") in twins:
-        wrong["uuid"] = f"not plausible: several GPUs have {said['uuid']}"
     rows = ({"field": name, "code": NOT_PLAUSIBLE, "text": text} for name, text in wrong.items())
     return {**said, **dict.fromkeys(wrong), "problems": (*(said.get("problems") or ()), *rows)}
 
