@@ -144,7 +144,7 @@ def _there(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> 
         fix = paste.install_torch(context, f"{why}. ")
     elif old or (record.place and record.place[0] in OF_THE_DRIVER):
         return Fix(
-            text=f"The driver and the machine are {lender.name}'s: take another machine "
+            text=f"{why}: take another machine "
             f"({lender.anew}; files on this one are lost), and install no driver packages on it"
         )
     if any(word in line for line in fix.commands for word in INSTALLS):

@@ -19,6 +19,8 @@ from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Saying
 TORCH = rf"({TORCH_VERSION})(?![\w+]|\.\w)"
 LOCAL = rf"({RELEASE}\+(?:{LABEL}))\b(?!-)"
 """A version that only torch's builds have."""
+OTHERS = r"['\"]?,? (?:'?\d{1,2}\.\d'?,? )?"
+"""Between `torch.__version__` and `torch.cuda.is_available()`, printed together."""
 LABELS = ("+cpu", "+cu", "+rocm", "+xpu")
 PYTHON = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 DRIVER = rf"({DRIVER_VERSION})"
@@ -99,6 +101,7 @@ ROWS = (
     Saying("os.family", ("] on ", "sys.platform", "you're on"), r"(?:\] on |sys\.platform\W{1,24}|You're on )(win32|windows|linux|darwin|macos)", SURE),
     Saying("os.family", "operating system", r"\bOperating system\W{1,6}(Windows|Linux|mac ?OS)\b", USUAL),
     Saying("python.executable", "portable", PORTABLE, GUESS, value=r".\python_embeded\python.exe"),
+    Saying("os.family", "portable", PORTABLE, GUESS, value="windows"),
     Saying("os.family", "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
     Saying("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|for the MPS device|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
     Saying("os.family", ("mac", " chip", " m1 ", " m2 ", " m3 ", " m4 ", " m5 "), MAC, GUESS, value="macos"),
@@ -128,9 +131,12 @@ ROWS = (
     Saying("driver.library_version", ("libcuda reported version", "nvml library version"), rf"(?:libcuda reported version is|NVML library version): {DRIVER}", USUAL),
     Saying("driver.open_module", "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
     Saying("driver.version", "driver", rf"{ASKED_FOR}|(?=[duirmw])(?:\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}(?:version )?|\b(?:updated|upgraded|installed|downgraded|rolled back|reverted|moved|went)\b[^.\n]{{0,24}}?\bdrivers?\b[^.\d\n]{{0,16}}?\b(?:to|version) (?:version )?)v?{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
+    Saying("driver.version", "driver", rf"{ASKED_FOR}|(?:(?=[ngmwto])\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?|^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}})((?!450|525|528|580)[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
     Saying("driver.version", "was detected", rf"but\s+version {DRIVER} was detected", HINT),
     Saying("driver.cuda", "found version", r"found version (\d{4,6})\)", SURE),
     Saying("driver.cuda", "cuda version: driver", r"unsupported CUDA version: driver (\d{1,2}\.\d)", USUAL),
+    Saying("torch.version", LABELS, rf"(?<![\w.-]){LOCAL}{OTHERS}(?:True|False)\b", HINT),
+    Saying("torch.cuda_available", LABELS, rf"(?<![\w.-]){RELEASE}\+(?:{LABEL}){OTHERS}(True|False)\b"),
     Saying("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
 )  # fmt: skip
 
