@@ -61,7 +61,7 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
     known, readings = chosen(kinds[Claim])
     gpus, gpu_readings = choose_gpus(kinds[Gpus])
     by_kind = {(e.kind, *sorted(e.values.items())): e for e in reversed(kinds[Event])}
-    events = tuple(reversed(by_kind.values()))[:EVENTS_KEPT]
+    events = unrefuted(tuple(reversed(by_kind.values()))[:EVENTS_KEPT])
     pci, packages, nodes = (
         tuple(dict.fromkeys(kinds[kind])) or None for kind in (PciDevice, Package, DeviceNode)
     )
@@ -78,6 +78,16 @@ def merged(facts: Iterable[Fact]) -> Snapshot:
         readings=(*readings, *gpu_readings),
     )
     return completed(snapshot)
+
+
+LEFT_BEHIND = ("no-nvidia-gpu", "out-of-memory", "no-kernel-image", "cuda-library-error")
+"""What fails after a kernel's assertion (CUDA error 710), whatever fails first."""
+
+
+def unrefuted(events: Events) -> Events:
+    if not any(e.kind == "cuda-error" and e.values.get("code") == "710" for e in events):
+        return events
+    return tuple(e for e in events if e.kind not in LEFT_BEHIND or "asked" in e.values)
 
 
 def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading]]:
@@ -187,8 +197,9 @@ def _torch(snapshot: Snapshot) -> Torch:
 def _os(snapshot: Snapshot) -> Os:
     os = snapshot.os
     family, version = os.family, snapshot.driver.version or ""
-    # Only Linux' drivers have three numbers.
-    if family is None and (version.count(".") == 2 or os.wsl or os.jetson):
+    # Only Linux' drivers have three numbers, and only its nvidia-smi a column of persistence.
+    shown = version.count(".") == 2 or snapshot.driver.persistence is not None
+    if family is None and (shown or os.wsl or os.jetson):
         family = "linux"
     machine = os.machine or ("aarch64" if os.jetson else None)
     wsl = os.wsl

@@ -79,8 +79,6 @@ def _facts(smi: Smi, source: str) -> Facts:
         yield Event(kind="cuda-version-err", values={"why": "cuda-err"}, source=source, text=text)
     if any(gpu.driver_model for gpu in smi.gpus or ()):
         yield Claim("os.family", "windows", source)
-    elif smi.persistence is not None:
-        yield Claim("os.family", "linux", source, HINT)  # Windows shows its driver model there
 
 
 def error(text: Text) -> Facts:
