@@ -120,6 +120,7 @@ ROWS = (
     Saying("os.jetson", ("l4t", "jetson linux"), r"\b(?:L4T[ :v]{1,3}|l4t-[\w-]{2,24}:r|nvidia-l4t-core[\s|:]{1,40}|Jetson Linux \(?r?)(R?\d{2}(?:\.\d){0,2})(?![\w])", USUAL),
     Saying("os.jetson", ("jetpack", "jp"), r"\b(JetPack[ -]?\d(?:\.\d){0,2}|JP[ -]?[4-9]\.\d(?:\.\d)?)", HINT),
     Saying("os.jetson", "jetson", r"\b(Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?|Jetson AGX|Jetson(?= (?:board|device|dev|module)|[,.:;]|$))", GUESS),
+    Saying("os.jetson", ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
     Saying("os.wsl", "wsl2", r"microsoft-standard-WSL2|\b(?:WSL|wsl)2\b", value=True),
     Saying("os.wsl", "wsl", r"\b(?:Ubuntu|Debian)(?:[ -]\d\d\.\d\d)?(?: LTS)? (?:app )?\(?WSL(?: ?[12])?\b|(?<!not )\b(?:on|in|under|using|inside|my|via|through|with) WSL(?: ?[12])?\b|\b(?:OS|system|platform|environment)\*{0,2}(?: version)?[:=|* ]{1,4}(?:Windows[\w ]{0,6}[/+,( ]{1,3})?WSL\b", HINT, value=True),
     Saying("toolkit.nvcc", "release ", r"Cuda compilation tools, release (\d{1,2}\.\d{1,2})", SURE),
