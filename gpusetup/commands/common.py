@@ -163,7 +163,7 @@ def gather(options: argparse.Namespace, out: Console, *, need_target: bool = Fal
 
 def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
     """Before an answer about an environment that is between two states, or not the active one."""
-    from gpusetup.probe.unfinished import unfinished
+    from gpusetup.probe.own_files import unfinished
 
     gone = [one.text for one in machine.events if one.kind == "stale-environment"]
     named = (f"VIRTUAL_ENV names {one}, which is no environment" for one in gone)

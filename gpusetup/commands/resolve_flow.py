@@ -22,7 +22,7 @@ from gpusetup.install.together import choose_together, refusal
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch
 from gpusetup.model.resolution import FAMILY, Request, Resolution
-from gpusetup.probe.unfinished import unfinished
+from gpusetup.probe.own_files import unfinished
 from gpusetup.render.console import Console
 from gpusetup.render.formats import (
     family,
