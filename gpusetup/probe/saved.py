@@ -43,6 +43,11 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
     """The snapshot in a file's bytes, without hidden marks: it may come from anybody. `what` names
     the file in messages."""
     text = named_file.text_of(raw, what)
+    if text.lstrip()[:1] not in ("", "{", "["):
+        raise BadInput(
+            f"{what} is no snapshot but a text",
+            hint="`gpusetup doctor --report FILE` reads a text",
+        )
     try:
         schema = from_json(text, _Head, what=what).schema or ""
         if schema.startswith("gpusetup.doctor/"):

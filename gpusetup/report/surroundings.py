@@ -117,7 +117,7 @@ WORDS = {
     ),
     "windows": (
         "winerror", ".exe", "powershell", "win_amd64", "_windows.go", "wddm", "win-64", "\\scripts\\", ".dll",
-        "msvc", "appdata", "nvcuda", "ps c:\\", "c:\\>", "d:\\>",
+        "msvc", "appdata", "nvcuda", "on windows", ", windows", "windows laptop", "windows pc", "ps c:\\", "c:\\>", "d:\\>",
         "windowspath(", "press any key to continue . . .", "as an internal or external command",
     ),
 }  # fmt: skip
