@@ -110,7 +110,6 @@ def configure(parser: ArgumentParser) -> None:
     ):
         unknown(flag, dest="solve", action="store_const", const=name, help=said)
     answer.add_argument("--predict", action="store_true", help="do not use measured figures")
-    answer.add_argument("--format", choices=("text", "yaml"), default="text")
 
 
 def strategy_word(text: str) -> str:
@@ -138,22 +137,10 @@ def run(options: Namespace, out: Console) -> int:
         from gpusetup.commands.plan_code import run_code
 
         return run_code(options, out, place_of(options, out))
-    return run_one(options, out, asked_of(options, out))
-
-
-def run_one(options: Namespace, out: Console, asked: Asked) -> int:
-    from gpusetup.plan.answer import answer, decided
-
-    decision = decided(asked)
-    found = answer(asked, decision)
-    if options.format == "yaml":
-        from gpusetup.plan.trainer_file import document
-
-        trainer = asked.question.trainer or ("trinity" if decision.job.batch is None else "loop")
-        out.text(document(found, trainer, decision))
-        return int(not found.fits)
+    from gpusetup.plan.answer import answer
     from gpusetup.render.plan import plan_text
 
+    found = answer(asked_of(options, out))
     return out.answer(found, plan_text, yes=found.fits)
 
 
@@ -262,10 +249,8 @@ SOLVERS = {"context": "max-context", "batch": "max-batch", "gpus": "gpus-needed"
 
 def check_modes(options: Namespace) -> None:
     """UsageError if two options ask for different things."""
-    common = ("command", "typed", "format", "json", "output", "verbose", "no_color")
+    common = ("command", "typed", "json", "output", "verbose", "no_color")
     said = {name for name, value in vars(options).items() if value and name not in common}
-    if options.format == "yaml" and options.json:
-        raise UsageError("`--format yaml` and `--json` exclude each other")
     if not options.serve and {"weights", "cache"} & said:
         raise UsageError("`--weights` and `--cache` need a server: add `--serve`")
     for mode, takes in TAKES.items():

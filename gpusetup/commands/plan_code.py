@@ -43,8 +43,8 @@ def asked_of(options: Namespace, place: Place) -> CodeAsked:
     from gpusetup.plan.code import CodeAsked, CodeRequest
 
     is_open = options.solve == "batch"
-    if options.solve not in (None, "batch") or options.format == "yaml":
-        raise UsageError("`--code` finds the largest batch alone, and has no settings to paste")
+    if options.solve not in (None, "batch"):
+        raise UsageError("`--code` finds the largest batch alone")
     if (options.batch is None) != is_open:
         raise UsageError(
             "`--code` takes one of `--batch` and `--max-batch`",
