@@ -24,8 +24,7 @@ from installing import (
 )
 
 from gpusetup.assistants import tools
-from gpusetup.assistants.bounded import bounded
-from gpusetup.assistants.tools import Setting, Tool
+from gpusetup.assistants.tools import Setting, Tool, bounded
 
 if not find_spec("mcp"):
     pytest.skip(

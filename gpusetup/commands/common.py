@@ -10,8 +10,7 @@ from typing import Any
 from gpusetup.errors import UsageError
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console
-from gpusetup.render.language import Screen, facts
-from gpusetup.render.terminal import terminal_of
+from gpusetup.render.screen import Screen, facts
 from gpusetup.verify import streams
 
 
@@ -22,8 +21,7 @@ class _ListMachines(argparse.Action):
         if value != "list":
             setattr(namespace, self.dest, value)
             return
-        width = terminal_of(sys.stdout).width
-        streams.put(machine_list().shown(width=width, colour=False))
+        streams.put(machine_list().on(sys.stdout, colour=False))
         parser.exit(0)
 
 

@@ -24,11 +24,7 @@ from gpusetup.model.machine import Snapshot, Torch
 from gpusetup.model.resolution import FAMILY, Request, Resolution
 from gpusetup.probe.unfinished import unfinished
 from gpusetup.render.console import Console
-from gpusetup.render.formats import (
-    family,
-    requirement,
-    requirements,
-)
+from gpusetup.render.resolution import family, requirement, requirements, resolution_text
 from gpusetup.resolver import check_request, resolve, to_answer
 from gpusetup.resolver.companions import beside_in_words, environment_of, pinned
 from gpusetup.resolver.described import Description, described
@@ -89,8 +85,6 @@ def answer(options: Namespace, out: Console) -> int:
             notes = (*resolution.notes, *beside_in_words(snapshot, build, catalog))
             resolution = replace(resolution, notes=notes)
         found = replace(to_answer(resolution, snapshot, tuple(packages)), newest=newest)
-    from gpusetup.render.resolution import resolution_text
-
     how = {"installer": options.installer or "uv", "explain": options.explain}
     screen = partial(resolution_text, snapshot=snapshot, **how)
     return out.answer(found, screen, yes=found.torch)
