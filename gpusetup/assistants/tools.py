@@ -8,7 +8,6 @@ whoever starts the server.
 from __future__ import annotations
 
 import json
-import shlex
 from argparse import Action
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from gpusetup import named_file
-from gpusetup.commands.calling import answered, kind_of, option_of, options_of, words_of
+from gpusetup.commands.calling import answered, kind_of, option_of, options_of
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
@@ -205,18 +204,6 @@ def _explain(values: Values, setting: Setting) -> Values:
     return {"schema": "gpusetup.findings/1", "titles": rows}
 
 
-def _install(values: Values, setting: Setting) -> Values:
-    """The plan, which changes nothing, and the command with which a person runs it."""
-    packages = _names(values.get("packages", ()))
-    asked = {"python": setting.python, **values, "packages": packages}
-    asked = {key: value for key, value in asked.items() if value}
-    plan = _told("install", {**asked, "dry_run": True})
-    if plan["state"] == "planned":
-        line = shlex.join(("gpusetup", "install", *words_of("install", asked)))
-        plan["to_install"] = f"nothing is installed from here; the person runs `{line}`"
-    return plan if setting.keep_private else dict(redact_document(plan))
-
-
 # --- the table ----------------------------------------------------------------------------------
 
 MACHINE = {"machine": text("an example machine by name; without it this machine is read")}
@@ -284,15 +271,6 @@ TOOLS = (
         takes=(),
         answer=lambda values, setting: dict(to_plain(_here(setting))),
         limit=60_000,
-    ),
-    Tool(
-        name="install",
-        command="install",
-        what="The plan of an installation: every step, and what is there before and after; nothing "
-        "is changed. A person runs the command that it names.",
-        takes=("packages", "torch", "backend", "upgrade"),
-        answer=_install,
-        asks_network=True,
     ),
 )
 OWN_WORDS = ("explain",)
