@@ -48,8 +48,8 @@ from gpusetup.probe.target import choose_target
 from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
-from gpusetup.render.language import Screen
 from gpusetup.render.progress import fetching
+from gpusetup.render.screen import Screen
 from gpusetup.system.system import System
 
 Done = tuple[InstallAnswer, str, bool]
