@@ -23,7 +23,7 @@ import runpy
 import sys
 import time
 import types
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import bench_memory as memories  # type: ignore[import-not-found, unused-ignore]
 import bench_serve  # type: ignore[import-not-found, unused-ignore]
@@ -36,8 +36,9 @@ PREFETCHED = 2
 """Batches that each worker loads ahead."""
 LEAST_SECONDS = 0.5
 """Steps are timed for so long at least: what disturbs them lasts for many short ones."""
-ROUNDS = 3
-"""Every worker's batch is timed so often at least."""
+ROUNDS = 5
+"""Steps are timed in so many rounds, in each of which every worker's batch comes at least once:
+workers finish together, one step waits for them and the others find their batches there."""
 
 
 # --- what is trained ---------------------------------------------------------------------------
@@ -122,7 +123,7 @@ class Trial:
         scaled = request.get("amp") == "fp16" and self.device.startswith("cuda")
         # A small scale: where a step is skipped for an overflow, the optimizer has no states.
         self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0) if scaled else None
-        self.losses: List[Any] = []
+        self.loss: Any = None
 
     def moved(self, batch: Any) -> Any:
         def to(one: Any) -> Any:
@@ -139,9 +140,7 @@ class Trial:
 
     def step(self, batch: Any, begin: Callable[[str], None] = lambda _: None) -> None:
         self.job.batch = batch
-        loss = steps.step(self.job, self.cast, begin, self.scaler)
-        if len(self.losses) < (self.request.get("steps") or 12):
-            self.losses.append(loss)
+        self.loss = steps.step(self.job, self.cast, begin, self.scaler)
 
     def read(self, batch: Any) -> Dict[str, Optional[int]]:
         """One step, synchronised after each phase: phase -> its peak, where the device tells."""
@@ -156,25 +155,13 @@ class Trial:
         self.step(batch, begin)
         return peaks
 
-    def timed(self, batches: Iterator[Any], count: int) -> Tuple[List[float], Optional[float]]:
-        """The seconds of each step and what NVML said; nothing waits for the device in between."""
-        stamps = [self.stamp()]
+    def timed(self, batches: Iterator[Any], count: int) -> float:
+        """The seconds of a step, of so many between which nothing waits for the device."""
+        began = time.perf_counter()
         for _ in range(count):
             self.step(next(batches))
-            stamps.append(self.stamp())
-        busy = self.memory.busy()
-        if self.device.startswith("cuda"):
-            torch.cuda.synchronize()
-            return [stamps[i].elapsed_time(stamps[i + 1]) / 1000 for i in range(count)], busy
-        return [stamps[i + 1] - stamps[i] for i in range(count)], busy
-
-    def stamp(self) -> Any:
-        """Now: on a GPU an event among its work, else the clock."""
-        if not self.device.startswith("cuda"):
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+        self.memory.finish()
+        return (time.perf_counter() - began) / count
 
 
 def run_steps(request: Answer) -> Answer:
@@ -204,29 +191,12 @@ def run_steps(request: Answer) -> Answer:
             next(batches)
         left = max(0.0, ends - time.monotonic()) / min(seconds)
         count = int(min(max(most, LEAST_SECONDS / min(seconds)), left))
-        seconds, busy = trial.timed(batches, max(2, count, ROUNDS * workers))
-        seconds = in_rounds(seconds, workers)
+        each = max(1, count // ROUNDS, workers)
+        seconds = [trial.timed(batches, each) for _ in range(min(ROUNDS, max(2, count)))]
+        busy = memory.busy()
+    loss = float(trial.loss)
     return {**summary(rows, seconds, request["batch"]), "static_bytes": stands[0],
-            "utilization_percent": busy, **last_of(trial.losses)}  # fmt: skip
-
-
-def last_of(losses: List[Any]) -> Answer:
-    """The loss after the first steps; None if it is no finite number."""
-    last = float(losses[-1])
-    return {"loss": last if math.isfinite(last) else None, "loss_steps": len(losses)}
-
-
-def in_rounds(seconds: List[float], workers: int) -> List[float]:
-    """Seconds a step, over as many steps at a time as there are workers.
-
-    Workers finish their batches together: one step waits for them, the others find theirs there.
-
-    >>> in_rounds([0.5, 0.25, 0.25, 0.5, 0.25, 0.5], 2)
-    [0.375, 0.375, 0.375]
-    """
-    size = max(1, workers)
-    parts = [seconds[i : i + size] for i in range(0, len(seconds) - size + 1, size)]
-    return [sum(one) / size for one in parts] or seconds
+            "utilization_percent": busy, "loss": loss if math.isfinite(loss) else None}  # fmt: skip
 
 
 def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: int) -> Answer:

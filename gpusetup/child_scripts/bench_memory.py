@@ -67,12 +67,15 @@ class Cuda:
         # batch that spills into it would seem to fit.
         self.cuda.set_per_process_memory_fraction(min(1.0, self.limit / total))
 
-    def begin(self) -> None:
+    def finish(self) -> None:
         self.cuda.synchronize()
+
+    def begin(self) -> None:
+        self.finish()
         self.cuda.reset_peak_memory_stats()
 
     def peak(self) -> Optional[int]:
-        self.cuda.synchronize()
+        self.finish()
         return int(self.cuda.max_memory_allocated())
 
     def now(self) -> Optional[int]:
@@ -97,6 +100,9 @@ class Host:
 
                 most = (status("VmSize") or 0) + limit + limit // 4
                 resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+
+    def finish(self) -> None:
+        """There is no device to wait for."""
 
     def begin(self) -> None:
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:

@@ -61,10 +61,6 @@ def _verdict(case: Case, size: int, steps: int | None = None) -> BatchVerdict | 
         return None
 
 
-OVER = 1.1
-"""From this part of the card on, what plan counts for one sample says that it cannot be trained."""
-
-
 def cannot_fit(case: Case) -> str | None:
     """What to say first of all if not even one sample of the model fits, whatever the other
     changes save."""
@@ -73,7 +69,7 @@ def cannot_fit(case: Case) -> str | None:
         return None
     try:
         one = batch_verdict(config, 1, card, short=True)
-        if one.total_gib <= OVER * one.capacity_gib:
+        if one.verdict != "too much":
             return None
         return (
             f"This model cannot be trained like this on this card: a single sample needs"
