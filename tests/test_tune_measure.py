@@ -344,7 +344,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_a_trial_may_not_spill_into_the_memory_of_the_host(played: dict[str, Any]) -> None:
-    from gpusetup.child_scripts import bench_memory as bench
+    from gpusetup.child_scripts import bench
 
     assert bench.Cuda(None).limit == 3 << 30
     assert played["part"] == 0.75

@@ -55,7 +55,7 @@ def tokens(text: str) -> int:
 
 
 def configure(parser: ArgumentParser) -> None:
-    from gpusetup.configs.values import optimizer_named
+    from gpusetup.configs.keys import optimizer_named
 
     parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
     what = parser.add_argument_group("what to train or serve, and where")
@@ -115,7 +115,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def strategy_word(text: str) -> str:
     """A strategy by FSDP's or DeepSpeed's name, too; argparse names the known ones for another."""
-    from gpusetup.configs.values import strategy_named
+    from gpusetup.configs.keys import strategy_named
     from gpusetup.plan.job import DIVIDES
 
     word = strategy_named(text)
@@ -236,8 +236,7 @@ def place_of(options: Namespace, out: Console) -> Place:
     """The GPU that was named, or the machine's."""
     from gpusetup.catalog.builds import with_catalog
     from gpusetup.catalog.file import load_catalog
-    from gpusetup.plan.capacity import size
-    from gpusetup.plan.place import machine_place, named_gpu, place_of
+    from gpusetup.plan.place import machine_place, named_gpu, place_of, size
 
     if options.gpu_mem:
         return place_of(None, size(options.gpu_mem))

@@ -11,7 +11,7 @@ from gpusetup.configs.config import Config, changed
 from gpusetup.configs.settings import NOTHING, Setting, in_words, name_of, truth, unquoted, whole
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.tune.batch import batch, cannot_fit
+from gpusetup.tune.batch import batch, cannot_fit, fixed_by_another
 from gpusetup.tune.case import (
     MEASURED,
     Case,
@@ -28,7 +28,6 @@ from gpusetup.tune.case import (
     trainer_in,
     written_over,
 )
-from gpusetup.tune.refusals import fixed_by_another
 
 WORKERS_MOST = 16
 """Above this the loader's own process becomes the limit (the guide ends at 8 from 16 cores)."""
