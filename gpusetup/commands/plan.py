@@ -12,16 +12,15 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import add_shared, gather
 from gpusetup.commands.plan_code import run_code
 from gpusetup.configs.config import read_config
-from gpusetup.configs.values import optimizer_named, strategy_named
+from gpusetup.configs.keys import optimizer_named, strategy_named
 from gpusetup.errors import UsageError
 from gpusetup.model.documents import PlanCellsAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.plan import config
 from gpusetup.plan.answer import Asked, answer
-from gpusetup.plan.capacity import size
 from gpusetup.plan.cells import plans
 from gpusetup.plan.job import DIVIDES
-from gpusetup.plan.place import Place, machine_place, named_gpu, place_of
+from gpusetup.plan.place import Place, machine_place, named_gpu, place_of, size
 from gpusetup.plan.question import Question, job_of, shape_of_question
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.trainers import trainer_named
@@ -82,8 +81,8 @@ def configure(parser: ArgumentParser) -> None:
         (what, "--from-config", str, "FILE", "a training config"),
         (what, "--code", str, "FILE:NAME", "a function of your code that makes model and batch"),
         (what, "--context", tokens, "N", "tokens a sequence: 32768, 32k"),
-        (what, "--batch", int, "N", "sequences a step, on all GPUs together"),
-        (what, "--accumulate", int, "N", "micro-batches a step"),
+        (what, "--batch", int, "N", "sequences of one micro-batch, on all GPUs together"),
+        (what, "--accumulate", int, "N", "micro-batches of an optimizer step"),
         (what, "--weights", str, "TYPE", "served weights: bf16, fp8, int4, q4_k_m"),
         (what, "--cache", str, "TYPE", "served cache: bf16, fp8, q8_0"),
         (how, "--trainer", str, "NAME", "use its defaults: hf, trl, torchtune, ..."),

@@ -56,7 +56,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def _size(text: str) -> int:
-    from gpusetup.plan.capacity import size
+    from gpusetup.plan.place import size
 
     return size(text)
 

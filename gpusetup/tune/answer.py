@@ -35,8 +35,6 @@ class Row(Trial):
     compile: bool = False
     speed_up: float | None = None
     kept: bool = False
-    loss_fp32: float | None = None
-    """Of +AMP: the loss of what it was added to, after as many steps."""
 
 
 class TuneAnswer(Frozen):
