@@ -72,7 +72,7 @@ def matching(row: Row) -> Iterator[str]:
     seen = set()
     for text in _texts():
         if (
-            any(needle in text.low for needle in row.needles)
+            any(letters in text.low for letters in row.letters)
             and text.flat not in seen
             and any(True for _ in matches(text, row))
         ):

@@ -36,26 +36,21 @@ CAUSES = (
         source="the wheels' metadata",
         by_check=True,
         says=(
-            {
-                "torchvision::": r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
-                "load custom c++ ops": r"Couldn't load custom C\+\+ ops",
-                "torchvision": r"module 'torchvision' has no attribute 'extension'",
-                "torchvision were compiled with different cuda": r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions",
-                "meta kernel directly to the operator": r"register a meta kernel directly to the operator \W?torchvision::",
-            },
+            r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
+            r"Couldn't load custom C\+\+ ops",
+            r"module 'torchvision' has no attribute 'extension'",
+            r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions",
+            r"register a meta kernel directly to the operator \W?torchvision::",
             says(
-                {
-                    "undefined symbol": r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
-                    "symbol not found": r"dlopen\([^()]{0,200}torchvision[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
-                },
+                r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
                 unless="Failed to load image Python extension",
             ),
-            {
-                "torchvision": r"torchvision (?P<torchvision>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
-            },
-            {
-                "torchvision": r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
-            },
+            says(
+                r"dlopen\([^()]{0,200}torchvision[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
+                unless="Failed to load image Python extension",
+            ),
+            r"torchvision (?P<torchvision>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
+            r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
         ),
         examples=(
             "torchvision::nms does not exist error on import",
@@ -81,20 +76,14 @@ CAUSES = (
         source="the wheels' metadata",
         by_check=True,
         says=(
-            {
-                "torchaudio were compiled with different cuda": r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions",
-                "undefined symbol": r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
-                "_torch_sox": r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)",
-                "symbol not found": r"dlopen\([^()]{0,200}torchaudio[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
-                "torchaudio": r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
-                "could not load this library": r"Could not load this library: \S{0,200}torchaudio\S*",
-            },
-            {
-                "torchaudio": r"torchaudio (?P<torchaudio>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
-            },
-            {
-                "torchaudio": r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchaudio/|packages/torchaudio/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
-            },
+            r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions",
+            r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
+            r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)",
+            r"dlopen\([^()]{0,200}torchaudio[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
+            r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
+            r"Could not load this library: \S{0,200}torchaudio\S*",
+            r"torchaudio (?P<torchaudio>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
+            r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchaudio/|packages/torchaudio/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
         ),
         examples=(
             "RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions. PyTorch has CUDA version 12.4 whereas TorchAudio has CUDA version 12.1.",
@@ -135,15 +124,15 @@ CAUSES = (
         proven_by="torch is older than 2.3, and NumPy is 2 or newer",
         source="NumPy 2 migration guide",
         commands=_older_numpy,
-        says={
-            "_array_api not found": "",
-            "cannot be run in": r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
-            "numpy.core.multiarray failed to import": "",
-            "may indicate binary incompatibility": r"numpy\.(?:dtype|ufunc|ndarray) size changed",
-            "but this version of numpy is": r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
-            "could not infer dtype of numpy": r"Could not infer dtype of numpy\.\w+",
-            "numpy is not available": r"(?:Error: |processing !!! |error: )Numpy is not available",
-        },
+        says=(
+            "_array_api not found",
+            r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
+            r"numpy\.core\.multiarray failed to import",
+            r"numpy\.(?:dtype|ufunc|ndarray) size changed",
+            r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
+            r"Could not infer dtype of numpy\.\w+",
+            r"(?:Error: |processing !!! |error: )Numpy is not available",
+        ),
         examples=(
             "AttributeError: _ARRAY_API not found",
             "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.3 as it may crash.",
@@ -163,14 +152,10 @@ CAUSES = (
         source="pytorch/pytorch#123097",
         commands=lambda context: (conda_install(context, "mkl<2024.1"),),
         says=(
-            {
-                "ijit_": r"undefined symbol: (?P<symbol>iJIT_\w+)",
-                "mkl": r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)",
-                "mkl_threading_layer": r"MKL_THREADING_LAYER=INTEL is incompatible with",
-            },
-            {
-                "mkl": r"undefined symbol: (?P<symbol>mkl_\w+)",
-            },
+            r"undefined symbol: (?P<symbol>iJIT_\w+)",
+            says(r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)", "mkl"),
+            r"MKL_THREADING_LAYER=INTEL is incompatible with",
+            r"undefined symbol: (?P<symbol>mkl_\w+)",
         ),
         examples=(
             "libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent",

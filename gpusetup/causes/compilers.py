@@ -46,22 +46,16 @@ CAUSES = (
         see="list the versions",
         says=(
             says(
-                {
-                    "compatible compiler is required to use": r"C\+\+(?P<needs>1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)",
-                    "you need c++": r"You need C\+\+(?P<needs>1[47]|2\d) to compile PyTorch",
-                },
+                r"C\+\+(?P<needs>1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)",
                 who="build",
             ),
+            says(r"You need C\+\+(?P<needs>1[47]|2\d) to compile PyTorch", who="build"),
             says(
-                "-std=",
                 r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)",
+                "-std=",
                 who="compiler",
             ),
-            says(
-                "is not defined for option 'std'",
-                r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'",
-                who="nvcc",
-            ),
+            says(r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'", who="nvcc"),
         ),
         examples=(
             '#error "C++17 or later compatible compiler is required to use PyTorch."',
@@ -86,18 +80,12 @@ CAUSES = (
         ),
         windows=(),
         says=(
-            {
-                "unsupported gnu version": r"unsupported GNU version! gcc versions later than (?P<compiler>4\.\d|\d+)",
-                "unsupported microsoft visual studio": r"unsupported Microsoft Visual Studio version",
-                "unexpected compiler version": r"STL1002: Unexpected compiler version",
-                "exception specification is incompatible": r"mathcalls\.h[^\n]{0,40}?error: exception specification is incompatible with that of previous function",
-                "parameter packs not expanded": r"(?:std_function|functional)\S{0,12}: error: parameter packs not expanded with",
-            },
-            says(
-                "unsupported gnu version",
-                r"unsupported GNU version! gcc 4\.9 and up are not supported",
-                compiler="4.8",
-            ),
+            r"unsupported GNU version! gcc versions later than (?P<compiler>4\.\d|\d+)",
+            r"unsupported Microsoft Visual Studio version",
+            r"STL1002: Unexpected compiler version",
+            r"mathcalls\.h[^\n]{0,40}?error: exception specification is incompatible with that of previous function",
+            r"(?:std_function|functional)\S{0,12}: error: parameter packs not expanded with",
+            says(r"unsupported GNU version! gcc 4\.9 and up are not supported", compiler="4.8"),
         ),
         examples=(
             "error: -- unsupported GNU version! gcc versions later than 8 are not supported!",
@@ -134,45 +122,42 @@ CAUSES = (
             ),
         ),
         says=(
-            {
-                "torch is not": r"torch is not (?:\w+ ){0,2}in (?:its |the )?build[- ](?:system )?(?:dependencies|requirements|requires)",
-                "build dependency": r"depends on `?torch`?, but doesn't declare it as a build dependency",
-                "no module named": r"""(?x)
+            r"torch is not (?:\w+ ){0,2}in (?:its |the )?build[- ](?:system )?(?:dependencies|requirements|requires)",
+            r"depends on `?torch`?, but doesn't declare it as a build dependency",
+            says(
+                r"""(?x)
         Collecting\ (?P<package>[\w.@:/+\[\]~-]{2,120})
         (?:(?!Collecting\ )[^\0]){0,200}?
         (?:Getting\ requirements\ to\ build|Preparing\ metadata|setup\.py\ egg_info)
         (?:(?!Collecting\ )[^\0]){0,1500}?No\ module\ named\ ['\"]?torch['\"]?
         (?![\w.])
         """,
-                "pip": r"No module named ['\"]?torch['\"]?[\s\"'`,.]{0,6}(?:error )?(?:when|while|during|on|at|upon) (?:(?:I|we|you|try(?:ing)? to|run(?:ning)?|do(?:ing)?|us(?:e|ing)|execut(?:e|ing)|call(?:ing)?) ){0,3}[\"'`]{0,3}pip3? install\b",
-            },
-            {
-                "no module named": r"Failed to (?:download and )?build:? `(?P<package>[\w.-]{2,60})[^\0]{0,1500}?No module named ['\"]?torch['\"]?(?![\w.])",
-            },
-            {
-                "no module named": r"""(?x)
+                "no module named",
+            ),
+            r"No module named ['\"]?torch['\"]?[\s\"'`,.]{0,6}(?:error )?(?:when|while|during|on|at|upon) (?:(?:I|we|you|try(?:ing)? to|run(?:ning)?|do(?:ing)?|us(?:e|ing)|execut(?:e|ing)|call(?:ing)?) ){0,3}[\"'`]{0,3}pip3? install\b",
+            r"Failed to (?:download and )?build:? `(?P<package>[\w.-]{2,60})[^\0]{0,1500}?No module named ['\"]?torch['\"]?(?![\w.])",
+            says(
+                r"""(?x)
         (?:build-env|builds-v0|build_meta|get_requires_for_build|build_wheel|build_editable
           |build\ backend\ returned|Failed\ to\ build\ `).{0,900}No\ module\ named\ ['\"]?torch['\"]?
         (?![\w.])
         """,
-            },
-            {
-                "no module named": r"No module named ['\"]?torch['\"]?(?![\w.]).{0,400}(?:Getting requirements to build|Failed to build `|build backend returned|Preparing metadata \(pyproject)"
+                "no module named",
+            ),
+            (
+                r"No module named ['\"]?torch['\"]?(?![\w.]).{0,400}(?:Getting requirements to build|Failed to build `|build backend returned|Preparing metadata \(pyproject)"
                 r"|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}\bpip3? install\b.{0,600}?Getting requirements to build \w+ \.\.\. error"
-                r"|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}[/\\]pip-build-env-\w+[/\\].{0,300}?\bget_requires_for_build",
-            },
+                r"|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}[/\\]pip-build-env-\w+[/\\].{0,300}?\bget_requires_for_build"
+            ),
             says(
-                "[end of output]",
                 r"File \"<string>\", line \d{1,4}, in .{0,200}?No module named ['\"]?torch['\"]?(?![\w.])\s{0,4}\[end of output\]",
                 unless=r"--no-build-isolation",
             ),
             says(
-                "pip",
                 rf"\bpip3? install {WHAT}{BY_THE_WAY}{{0,14}}[\s\"'`,.:]{{1,6}}(?:ModuleNotFoundError:? ?)?No module named ['\"]?torch['\"]?(?![\w.])",
                 unless=r"\bimport torch|python3? \S{1,60}\.py",
             ),
             says(
-                "find torch",
                 r"\b(?:pip3?|setup(?:\.py)?|install(?:s|ed|ing|ation)?|build(?:s|ing)?|built|compil\w{1,4}|wheel)\b[^.\n]{0,120}?\b(?:fail\w{0,4}|errors?|unable|cannot|can't|does ?n[o']t|could ?n[o']t|not able)\b[^.\n]{0,60}?\bfind torch\b(?! ?[<>=~])",
                 unless=r"\bif\b[^.\n]{0,40}find torch|python (?:-c|train|run|main)",
             ),
@@ -199,38 +184,36 @@ CAUSES = (
         windows=("winget install Microsoft.VisualStudio.2022.BuildTools",),
         needs_root=True,
         says=(
-            {
-                "visual c++": r"Microsoft Visual C\+\+ 1[04]\.\d (?:or greater )?is required",
-                "cl.exe": r"Unable to find cl\.exe|Cannot find compiler '?cl\.exe'? in PATH",
-                "where cl": r"where cl.{0,20}returned non-zero",
-                "compiler version for cl": r"Error checking compiler version for cl: \[WinError 2\](?=.{0,1100}?(?:(?<!CUDA )error: |Failed building wheel))"
-                r"|\b(?:subprocess-exited-with-error|running (?:build|bdist_wheel|build_ext)|Building from source)\b.{0,900}?Error checking compiler version for cl: \[WinError 2\]",
-                "cannot open include file": r"Cannot open include file: '(?:corecrt|crtdbg|stddef|io|ctype|basetsd|rc)\.h'",
-                "winerror 2]": r"running build_ext.{0,400}?error: \[WinError 2\]",
-                "' failed: no such file": rf"error: command '{COMPILER}' failed: No such file",
-                "unable to execute '": rf"unable to execute '{COMPILER}': No such file",
-                "_compiler could be found": r"No CMAKE_C(?:XX)?_COMPILER could be found",
-                "environment variable c": r"Could not find compiler set in environment variable C(?:C|XX)\b",
-                "vcvarsall.bat": r"Unable to find vcvarsall\.bat",
-                "instance of visual studio": r"could not find any instance of Visual Studio",
-                "visual studio installation": r"(?:find|no) a (?:compatible|suitable|valid) Visual Studio installation",
-                "failed with: no such file": r"Running 'nmake' '-\?' failed with: no such file",
-                "is not recognized": r"\W?\bcl(?:\.exe)?\b\W? is not recognized as (?:an internal|the name)",
-                "no compiler found": r"nvcc fatal ?: No compiler found",
-                "linker `": r"error: linker `(?:cc|link\.exe)` not found",
-                "c++ compiler": r"(?:Could not|Couldn't|Cannot|can't|Unable to|Failed to) find an? (?:working |suitable )?C\+\+ compiler",
-                "'which', '": r"Command '\['which', '(?:c|g)\+\+'\]' returned non-zero",
-                "which: no ": rf"which: no (?:g\+\+|c\+\+|gcc) in \(.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?which: no (?:g\+\+|c\+\+|gcc) in \(",
-                ": command not found": rf"\b(?:gcc|cc): command not found.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?\b(?:gcc|cc): command not found",
-                "cc1plus": r"(?:cannot execute|error trying to exec|can't exec) \W?cc1plus\W{1,3}",
-            },
+            r"Microsoft Visual C\+\+ 1[04]\.\d (?:or greater )?is required",
+            r"Unable to find cl\.exe|Cannot find compiler '?cl\.exe'? in PATH",
+            r"where cl.{0,20}returned non-zero",
+            (
+                r"Error checking compiler version for cl: \[WinError 2\](?=.{0,1100}?(?:(?<!CUDA )error: |Failed building wheel))"
+                r"|\b(?:subprocess-exited-with-error|running (?:build|bdist_wheel|build_ext)|Building from source)\b.{0,900}?Error checking compiler version for cl: \[WinError 2\]"
+            ),
+            r"Cannot open include file: '(?:corecrt|crtdbg|stddef|io|ctype|basetsd|rc)\.h'",
+            r"running build_ext.{0,400}?error: \[WinError 2\]",
+            rf"error: command '{COMPILER}' failed: No such file",
+            rf"unable to execute '{COMPILER}': No such file",
+            r"No CMAKE_C(?:XX)?_COMPILER could be found",
+            r"Could not find compiler set in environment variable C(?:C|XX)\b",
+            r"Unable to find vcvarsall\.bat",
+            r"could not find any instance of Visual Studio",
+            r"(?:find|no) a (?:compatible|suitable|valid) Visual Studio installation",
+            r"Running 'nmake' '-\?' failed with: no such file",
+            r"\W?\bcl(?:\.exe)?\b\W? is not recognized as (?:an internal|the name)",
+            r"nvcc fatal ?: No compiler found",
+            r"error: linker `(?:cc|link\.exe)` not found",
+            r"(?:Could not|Couldn't|Cannot|can't|Unable to|Failed to) find an? (?:working |suitable )?C\+\+ compiler",
+            r"Command '\['which', '(?:c|g)\+\+'\]' returned non-zero",
+            rf"which: no (?:g\+\+|c\+\+|gcc) in \(.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?which: no (?:g\+\+|c\+\+|gcc) in \(",
+            rf"\b(?:gcc|cc): command not found.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?\b(?:gcc|cc): command not found",
+            r"(?:cannot execute|error trying to exec|can't exec) \W?cc1plus\W{1,3}",
             says(
-                "no such file or directory",
                 rf"No such file or directory: '{COMPILER}'(?=.{{0,900}}?{IN_A_BUILD})|{IN_A_BUILD}.{{0,900}}?No such file or directory: '{COMPILER}'",
                 unless=r"inductor|triton",
             ),
             says(
-                "g++",
                 r"\b(?:g\+\+|c\+\+): (?:command )?not found",
                 unless=r"\bnvidia-\w|NVIDIA-Linux|\bdkms\b",
             ),

@@ -114,17 +114,13 @@ CAUSES = (
             "nvidia-ctk cdi list",
         ),
         says=(
-            {
-                "cdi device": r"unresolvable CDI devices? [\[\"']?(?P<device>[\w./=:-]+)",
-                "cdi host device": r"failed to stat CDI host device \W{0,3}(?P<device>/dev/[\w./-]+)",
-                "device driver": r"could not select device driver \W{0,4}cdi\b",
-                "cdi": r"(?:failed to|could not) (?:inject|resolve) CDI devices?",
-                "nvidia.com/gpu=": r"stat (?P<device>nvidia\.com/gpu=\w+): no such file",
-                "gpu vendor from cdi": r"failed to discover GPU vendor from CDI",
-            },
-            {
-                "nvidia.com/gpu=": r"custom device \W{0,3}(?P<device>nvidia\.com/gpu=\w+)\W{0,4}: no such file",
-            },
+            r"unresolvable CDI devices? [\[\"']?(?P<device>[\w./=:-]+)",
+            r"failed to stat CDI host device \W{0,3}(?P<device>/dev/[\w./-]+)",
+            r"could not select device driver \W{0,4}cdi\b",
+            r"(?:failed to|could not) (?:inject|resolve) CDI devices?",
+            r"stat (?P<device>nvidia\.com/gpu=\w+): no such file",
+            r"failed to discover GPU vendor from CDI",
+            r"custom device \W{0,3}(?P<device>nvidia\.com/gpu=\w+)\W{0,4}: no such file",
         ),
         examples=(
             'Error: setting up CDI devices: failed to stat CDI host device "/dev/nvidia3": no such file or directory',
@@ -159,34 +155,30 @@ CAUSES = (
             ),
         ),
         says=(
-            {
-                "could not select device driver": r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities",
-                "runtime": r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)",
-                "nvidia-container": r"(?P<runtime>nvidia-container-(?:runtime|cli|toolkit)[\w-]*)\W{1,5}(?:executable file not found|no such file|not found)",
-                "no runtime for": r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured",
-                "command not found: nvidia-": r"Command not found: (?P<runtime>nvidia-container-(?:cli|runtime|toolkit))",
-                "nvidia-docker": r"nvidia-docker: (?:command )?not found",
-            },
+            r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities",
+            r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)",
+            r"(?P<runtime>nvidia-container-(?:runtime|cli|toolkit)[\w-]*)\W{1,5}(?:executable file not found|no such file|not found)",
+            r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured",
+            r"Command not found: (?P<runtime>nvidia-container-(?:cli|runtime|toolkit))",
+            r"nvidia-docker: (?:command )?not found",
             says(
-                "default runtime",
                 r"\b(?:docker|container)s?\b[^.\n]{0,20}? (?:can ?not|can't|could not|couldn't|does(?: not|n't)|do(?: not|n't)|will not|won't|is not|isn't|not|unable to|fails? to) (?:\w+ ){0,2}?(?:us|see|find|access|detect|recogni[sz])\w{0,5} (?:the |my |any |a )?(?:NVIDIA )?GPUs?\b.{0,900}?\bRuntimes: (?:(?!nvidia)[\w.-]{2,40} ){1,6}Default Runtime: (?!nvidia)\w",
                 runtime="nvidia",
                 unless="nvidia.com/gpu=|cdi: ",
             ),
             says(
-                "nvidia runtime",
-                r"\b(?:docker|podman|containerd|engine)\b[^.\n]{0,30}? not (?:use|using|know|find|finding|have|see|list)\w* (?:the |an? |of the )?nvidia runtime|\b(?:no|missing|lacks?|without) (?:the |an? )?nvidia runtime\b"
-                r"|nvidia runtime (?:is |was )?(?:not (?:installed|configured|found|registered|available|listed|there)|missing)",
+                (
+                    r"\b(?:docker|podman|containerd|engine)\b[^.\n]{0,30}? not (?:use|using|know|find|finding|have|see|list)\w* (?:the |an? |of the )?nvidia runtime|\b(?:no|missing|lacks?|without) (?:the |an? )?nvidia runtime\b"
+                    r"|nvidia runtime (?:is |was )?(?:not (?:installed|configured|found|registered|available|listed|there)|missing)"
+                ),
                 runtime="nvidia",
                 unless=IF_ONLY,
             ),
+            says("did you configure the nvidia container toolkit", runtime="nvidia"),
+            says("could not load nvml library", runtime="nvidia"),
+            says(r"invalid device discovery strategy", runtime="nvidia"),
             says(
-                {
-                    "did you configure the nvidia container toolkit": "",
-                    "could not load nvml library": "",
-                    "device discovery strategy": r"invalid device discovery strategy",
-                    "could not select device driver": r"could not select device driver(?=$|[.,;)]|(?: \W{1,3}(?!cdi)\w{0,20}\W{0,3})?$)",
-                },
+                r"could not select device driver(?=$|[.,;)]|(?: \W{1,3}(?!cdi)\w{0,20}\W{0,3})?$)",
                 runtime="nvidia",
             ),
         ),
@@ -291,12 +283,12 @@ CAUSES = (
                 because="its configuration, its version or its rights do not suit this engine",
             ),
         ),
-        says={
-            "nvidia-container-cli": r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: (?![^\\\"']{0,300}no adapters were found)[^\\\"']{3,300})",
-            "container runtime hook directly": r"(?P<problem>invoking the NVIDIA Container Runtime Hook directly [^\\\n]{0,60}is not supported)",
-            "error executing hook": r"(?P<problem>error executing hook `?\S{0,60}nvidia-(?:container-(?:toolkit|runtime-hook)|cdi-hook|ctk)`? \(exit code: \d{1,3}\))",
-            "did not terminate s": r"(?P<problem>nvidia-container-runtime did not terminate succ?ess?fully: exit status \d{1,3})",
-        },
+        says=(
+            r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: (?![^\\\"']{0,300}no adapters were found)[^\\\"']{3,300})",
+            r"(?P<problem>invoking the NVIDIA Container Runtime Hook directly [^\\\n]{0,60}is not supported)",
+            r"(?P<problem>error executing hook `?\S{0,60}nvidia-(?:container-(?:toolkit|runtime-hook)|cdi-hook|ctk)`? \(exit code: \d{1,3}\))",
+            r"(?P<problem>nvidia-container-runtime did not terminate succ?ess?fully: exit status \d{1,3})",
+        ),
         examples=(
             "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported. Please use the NVIDIA Container Runtime",
             "unable to retrieve OCI runtime error: nvidia-container-runtime did not terminate successfully: exit status 127: unknown",

@@ -135,16 +135,9 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "nvml: unknown error": r"(?:initialize )?NVML: Unknown Error",
-                "nvml unknown error": r"initiali[sz]e NVML unknown error",
-            },
-            says(
-                "container",
-                in_any_order(LOSES, INSIDE, LATER, within=160),
-                said="in words",
-                unless=NEVER_HAD,
-            ),
+            r"(?:initialize )?NVML: Unknown Error",
+            r"initiali[sz]e NVML unknown error",
+            says(in_any_order(LOSES, INSIDE, LATER, within=160), said="in words", unless=NEVER_HAD),
         ),
         examples=(
             "nvidia-smi gives failed to initialize nvml unknown error",
@@ -167,9 +160,9 @@ CAUSES = (
             "nvidia-smi",
         ),
         alike={alike.LIBCUDA_IN_IT: ("container-no-gpu",)},
-        says={
-            "nvidia_driver_capabilities": r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",
-        },
+        says=(
+            r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",
+        ),
         examples=("NVIDIA_DRIVER_CAPABILITIES=utility",),
     ),
     Cause(
@@ -210,43 +203,42 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "nvidia driver was not detected": "",
-                "start this container with gpu support": "",
-                "kernel driver does not appear to be running": r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
-                "file too short": r"(?P<library>libcuda\.so[.\d]*): file too short",
-            },
+            "nvidia driver was not detected",
+            "start this container with gpu support",
+            r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
+            r"(?P<library>libcuda\.so[.\d]*): file too short",
             says(
-                {
-                    "nvidia-smi": r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found',
-                    "nvidia-smi not found": r"\bnvidia-smi not found\b.{0,600}?\b(?:outside (?:of )?(?:the |my |this )?(?:docker|containers?)|on (?:the|my) host|in (?:other|another) (?:docker )?containers?)\b[^.\n]{0,60}?\bnvidia-smi\b (?:\w+ ){0,2}?(?:runs?|works?)\b",
-                },
+                r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found',
                 lacks="nvidia-smi",
             ),
             says(
-                "nvidia-smi",
-                r"executable file .?nvidia-smi.? not found",
+                r"\bnvidia-smi not found\b.{0,600}?\b(?:outside (?:of )?(?:the |my |this )?(?:docker|containers?)|on (?:the|my) host|in (?:other|another) (?:docker )?containers?)\b[^.\n]{0,60}?\bnvidia-smi\b (?:\w+ ){0,2}?(?:runs?|works?)\b",
                 lacks="nvidia-smi",
             ),
+            says(r"executable file .?nvidia-smi.? not found", lacks="nvidia-smi"),
             says(
-                {
-                    "/bin/sh -c": rf"(?:No CUDA GPUs are available|Found no NVIDIA driver|Torch is not able to use GPU|CUDA driver initialization failed|no CUDA-capable device is detected).{{0,900}}?{STEP_FAILED}",
-                    "cuda.is_available()": rf"torch\.cuda\.is_available\(\).{{0,700}}?AssertionError.{{0,500}}?{STEP_FAILED}",
-                },
+                rf"(?:No CUDA GPUs are available|Found no NVIDIA driver|Torch is not able to use GPU|CUDA driver initialization failed|no CUDA-capable device is detected).{{0,900}}?{STEP_FAILED}",
+                "/bin/sh -c",
                 step="build",
             ),
             says(
-                {
-                    "not passed": r"\bGPUs? (?:is |are |was |were )?not passed (?:through )?(?:in)?to (?:the |my |any )?(?:docker )?containers?\b",
-                    "reservation": r"\b(?:has|have|with|is|are) (?:no|missing|lacks?|without)(?: the| an?)? (?:NVIDIA |GPU )?(?:GPU )?device reservations?\b",
-                },
+                rf"torch\.cuda\.is_available\(\).{{0,700}}?AssertionError.{{0,500}}?{STEP_FAILED}",
+                step="build",
+            ),
+            says(
+                r"\bGPUs? (?:is |are |was |were )?not passed (?:through )?(?:in)?to (?:the |my |any )?(?:docker )?containers?\b",
                 unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)",
             ),
             says(
-                {
-                    "--gpu": r"\b(?:forgot|forgotten|omitted|missing|left out)(?: to \w+)?(?: the)? `?--gpus?\b",
-                    "nvidia-smi": r"nvidia-smi\b[^.\n]{0,20} (?:works?|runs?|is)\b[^.\n]{0,20}?\bon the host\b.{0,50}?\b(?:in(?:side)?|within) (?:the |a |my )?(?:docker )?container\b.{0,60}?(?:not found|no such file)",
-                },
+                r"\b(?:has|have|with|is|are) (?:no|missing|lacks?|without)(?: the| an?)? (?:NVIDIA |GPU )?(?:GPU )?device reservations?\b",
+                unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)",
+            ),
+            says(
+                r"\b(?:forgot|forgotten|omitted|missing|left out)(?: to \w+)?(?: the)? `?--gpus?\b",
+                unless=IF_ONLY,
+            ),
+            says(
+                r"nvidia-smi\b[^.\n]{0,20} (?:works?|runs?|is)\b[^.\n]{0,20}?\bon the host\b.{0,50}?\b(?:in(?:side)?|within) (?:the |a |my )?(?:docker )?container\b.{0,60}?(?:not found|no such file)",
                 unless=IF_ONLY,
             ),
         ),
@@ -289,43 +281,32 @@ CAUSES = (
         see="check what the nodes offer, and whether the plugin runs",
         says=(
             says(
-                "nvidia.com/gpu",
-                r"\bnvidia\.com/gpu\b\W{0,3} (?:resources? )?(?:is ?|are ?|was ?)?(?:not|n't|never) (?:\w+ )?(?:visible|available|listed|shown|found|there|advertised|present|detected|exposed|registered)\b"
-                r"|(?:无法|不能|没有|未能?|找不到|看不到|缺少)[^\n。，,]{0,12}nvidia\.com/gpu",
+                (
+                    r"\bnvidia\.com/gpu\b\W{0,3} (?:resources? )?(?:is ?|are ?|was ?)?(?:not|n't|never) (?:\w+ )?(?:visible|available|listed|shown|found|there|advertised|present|detected|exposed|registered)\b"
+                    r"|(?:无法|不能|没有|未能?|找不到|看不到|缺少)[^\n。，,]{0,12}nvidia\.com/gpu"
+                ),
                 unless=r"\b(?:if|when|in case|whether|make sure|until|unless)\b|如果|若",
             ),
-            {
-                "waiting for nvidia-smi": "",
-                "insufficient nvidia.com/gpu": "",
-                "insufficient": r"\d+ Insufficient nvidia\.com/(?P<asked>[\w.-]+)",
-                "nvidia.com/gpu": r"Allocate failed due to .{0,80}nvidia\.com/gpu",
-                "no devices found. waiting indefinitely": "",
-                "nvidia": r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
-            },
-            {
-                "nvidia.com/gpu": r"untolerated taint \W{0,2}nvidia\.com/gpu",
-            },
-            {
-                "nvidia.com/gpu": r"exceeded quota.{0,200}nvidia\.com/gpu",
-            },
-            *(
-                says("pending", pattern, unless=r"image pull|ImagePull|volume")
-                for pattern in (
-                    r"\bnvidia\.com/gpu\b.{0,400}?\b(?:stays?|stuck|remains?|always) (?:in (?:the |a )?)?[`'\"]?pending\b",
-                    r"\bGPU.{0,160}?\bpods?\b.{0,200}?\b(?:stays?|stuck|remains?|always) (?:in (?:the |a )?)?[`'\"]?pending\b",
-                )
-            ),
-            {
-                "nvidia.com/gpu": r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])",
-            },
+            "waiting for nvidia-smi",
+            r"insufficient nvidia\.com/gpu",
+            r"\d+ Insufficient nvidia\.com/(?P<asked>[\w.-]+)",
+            r"Allocate failed due to .{0,80}nvidia\.com/gpu",
+            r"no devices found\. waiting indefinitely",
+            r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
+            r"untolerated taint \W{0,2}nvidia\.com/gpu",
+            r"exceeded quota.{0,200}nvidia\.com/gpu",
             says(
-                "nvidia.com/gpu",
+                r"\b(?:nvidia\.com/gpu\b|GPU.{0,160}?\bpods?\b).{0,400}?\b(?:stays?|stuck|remains?|always) (?:in (?:the |a )?)?[`\'\"]?pending\b",
+                unless=r"image pull|ImagePull|volume",
+            ),
+            r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])",
+            says(
                 r"\b(?:does not|doesn't|do not|not|no longer|never) (?:advertis|list|expos|report|regist|show)\w{0,5} (?:any |the )?(?:resource )?`?nvidia\.com/gpu\b",
                 unless=r"\b(?:if|when|whether|until)\b",
             ),
             says(
-                "allocatable",
                 r"\bno (?:GPUs? (?:are|is|were) allocatable|allocatable GPUs?)\b",
+                "allocatable",
                 unless=r"\bif no\b",
             ),
         ),

@@ -9,6 +9,7 @@ from gpusetup.causes.sources import CUDA_DRIVER
 from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.fixes import drivers, packages, paste
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, filled, lines
 
@@ -160,13 +161,13 @@ CAUSES = (
                 "cuda-visible-devices-hidden",
             )
         },
-        says={
-            "machine only has": r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]",
-            "invalid device ordinal": "",
-            "invalid device id": r"AssertionError: Invalid device id",
-            "torch.cuda.device_count() is": r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)",
-            "device id must be in the range": "",
-        },
+        says=(
+            r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]",
+            "invalid device ordinal",
+            r"AssertionError: Invalid device id",
+            r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)",
+            "device id must be in the range",
+        ),
         examples=(
             "AssertionError: Invalid device id",
             "RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 2. Please use torch.load with map_location",
@@ -198,11 +199,14 @@ CAUSES = (
         not_when="On Hopper confidential computing may wait for its ready state",
         source='CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide"',
         alike={"nvidia-smi -q | grep -A 3 Fabric": ("fabric-unhealthy",)},
-        says={
-            "fabric": r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))",
-            "in progress": r"\bFabric State ?: In Progress",
-            "fabric manager": r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)",
-        },
+        says=(
+            says(
+                r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))",
+                "fabric",
+            ),
+            r"\bFabric State ?: In Progress",
+            r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)",
+        ),
         examples=(
             "nvidia-fabricmanager.service: Main process exited, code=exited; state failed",
             "Fabric\n    State : In Progress\n    Status : N/A",
@@ -245,12 +249,11 @@ CAUSES = (
         proven_by="cuInit answers a code from 805 to 809",
         source='NVIDIA, "Multi-Process Service"',
         says=(
-            {
-                "mps": r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)",
-            },
-            {
-                "mps": r"cudaErrorMps\w+|CUDA_ERROR_MPS_\w+",
-            },
+            says(
+                r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)",
+                "mps",
+            ),
+            r"cudaErrorMps\w+|CUDA_ERROR_MPS_\w+",
         ),
         by_check=True,
         commands=("echo quit | nvidia-cuda-mps-control",),
@@ -361,11 +364,11 @@ CAUSES = (
         explains=(*NO_INIT, *NO_DRIVER),
         commands=_without_stubs,
         cases=(Message(having={"folder": ""}, commands=_without_stubs, only=Severity.WARNING),),
-        says={
-            "stub": r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
-            "always run with libnvidia-ml": r"You should always run with libnvidia-ml\.so",
-            "/stubs": r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda",
-        },
+        says=(
+            r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
+            r"You should always run with libnvidia-ml\.so",
+            r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda",
+        ),
         examples=(
             "libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1",
             "WARNING: You should always run with libnvidia-ml.so that is installed with your NVIDIA Display Driver.",

@@ -45,15 +45,15 @@ CAUSES = (
         not_when="pip-cache-disk-full: the disk cut the file",
         source=UV,
         commands=("pip cache purge",),
-        says={
-            "do not match the hashes": r"DO NOT MATCH THE HASHES(?:.{0,260}?(?P<file>[\w.%+-]+\.whl))?",
-            "hash mismatch": r"Hash mismatch for `?(?P<file>[\w.=+-]+)",
-            "condaverificationerror": r"CondaVerificationError: The package for (?P<file>[\w.-]{2,60}) located at",
-            "checksummismatch": r"ChecksumMismatchError",
-            "bad crc-32": rf"{AT_WORK}.{{0,900}}?BadZipFile: Bad CRC-32|BadZipFile: Bad CRC-32 for file '(?:torch|nvidia|triton)",
-            "file is not a zip file": rf"{AT_WORK}.{{0,900}}?BadZipFile: File is not a zip file",
-            "is invalid": r"Wheel '[\w.-]{1,80}' located at [^\n]{3,240}?\.whl is invalid",
-        },
+        says=(
+            r"DO NOT MATCH THE HASHES(?:.{0,260}?(?P<file>[\w.%+-]+\.whl))?",
+            r"Hash mismatch for `?(?P<file>[\w.=+-]+)",
+            r"CondaVerificationError: The package for (?P<file>[\w.-]{2,60}) located at",
+            r"ChecksumMismatchError",
+            rf"{AT_WORK}.{{0,900}}?BadZipFile: Bad CRC-32|BadZipFile: Bad CRC-32 for file '(?:torch|nvidia|triton)",
+            rf"{AT_WORK}.{{0,900}}?BadZipFile: File is not a zip file",
+            r"Wheel '[\w.-]{1,80}' located at [^\n]{3,240}?\.whl is invalid",
+        ),
         examples=(
             "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. torch from torch-2.1.0-cp311-cp311-linux_x86_64.whl",
             "error: Hash mismatch for `torch==2.6.0+cu124`",
@@ -85,64 +85,50 @@ CAUSES = (
             for how, text in NETWORK_WAYS.items()
         ),
         says=(
-            {
-                "remote end closed connection": r"\berror: Remote end closed connection without response",
-                "httpsconnectionpool": rf"HTTPSConnectionPool\(host='{HOST}', port=\d+\): (?P<how>Max retries|Read timed out)",
-                "condahttperror": r"CondaHTTPError: HTTP (?P<how>\w+)",
-                "registry.ollama.ai": r"registry\.ollama\.ai.{0,160}?(?:no such host|i/o timeout|connection (?:refused|reset)|TLS handshake|context deadline|server misbehaving|network is unreachable)",
-            },
+            r"\berror: Remote end closed connection without response",
+            rf"HTTPSConnectionPool\(host='{HOST}', port=\d+\): (?P<how>Max retries|Read timed out)",
+            r"CondaHTTPError: HTTP (?P<how>\w+)",
+            r"registry\.ollama\.ai.{0,160}?(?:no such host|i/o timeout|connection (?:refused|reset)|TLS handshake|context deadline|server misbehaving|network is unreachable)",
             says(
-                "certificate",
                 r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|invalid peer certificate|CondaSSLError",
                 how="certificate",
             ),
             says(
-                {
-                    "timed out": rf"(?:ReadTimeoutError|ConnectTimeoutError|ReadTimeout)\W{{0,3}}(?:HTTPS?ConnectionPool\(host='{HOST}')?.{{0,240}}?timed out",
-                    "the read operation timed out": rf"{FETCHING}.{{0,1100}}?The read operation timed out|The read operation timed out.{{0,600}}?{FETCHING}",
-                    "network timeout": r"due to network timeout",
-                },
+                rf"(?:ReadTimeoutError|ConnectTimeoutError|ReadTimeout)\W{{0,3}}(?:HTTPS?ConnectionPool\(host='{HOST}')?.{{0,240}}?timed out",
                 how="timeout",
             ),
             says(
-                {
-                    "cannot open url": r"cannot open URL '\S{0,40}(?:pytorch\.org|nvidia\.com|torch)\S{0,200}'",
-                    "newconnectionerror": r"NewConnectionError",
-                    "error sending request for url": rf"error sending request for url \(https?://{HOST}",
-                },
+                rf"{FETCHING}.{{0,1100}}?The read operation timed out|The read operation timed out.{{0,600}}?{FETCHING}",
+                how="timeout",
+            ),
+            says(r"due to network timeout", how="timeout"),
+            says(
+                r"cannot open URL '\S{0,40}(?:pytorch\.org|nvidia\.com|torch)\S{0,200}'",
                 how="connection",
             ),
+            says(r"NewConnectionError", how="connection"),
+            says(rf"error sending request for url \(https?://{HOST}", how="connection"),
+            says(r"ProxyError|Cannot connect to proxy|Tunnel connection failed", how="proxy"),
+            says("wrong_version_number", how="proxy"),
+            says(r"Temporary failure in name resolution|NameResolutionError", how="name"),
+            says("getaddrinfo failed", how="name"),
+            says("dns error", how="name"),
             says(
-                {
-                    "proxyerror": r"ProxyError|Cannot connect to proxy|Tunnel connection failed",
-                    "wrong_version_number": "",
-                },
-                how="proxy",
-            ),
-            says(
-                {
-                    "name resolution": r"Temporary failure in name resolution|NameResolutionError",
-                    "getaddrinfo failed": "",
-                    "dns error": "",
-                },
-                how="name",
-            ),
-            says(
-                {
-                    "connection broken": r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(",
-                    "connection reset by peer": r"Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer",
-                    "<urlopen error": r"<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]",
-                },
+                r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(",
                 how="cut",
             ),
             says(
-                "failed to fetch",
-                rf"Failed to fetch: `https?://{HOST}",
-                unless=r"40[34] ",
+                r"Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer",
+                how="cut",
             ),
             says(
-                (*("timed out", "timing out", "times out"),),
+                r"<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]",
+                how="cut",
+            ),
+            says(rf"Failed to fetch: `https?://{HOST}", unless=r"40[34] "),
+            says(
                 r"\b(?:pip3?|uv|conda) (?:keeps |kept |is |was |always )?tim(?:ed|ing|es) out\b|\b(?:downloads?|downloading)\b (?:[^\s.]{1,20} ){0,6}?(?:keeps |kept |is |was |always |just )?tim(?:ed|ing|es) out\b|\btim(?:ed|ing|es) out (?:while |when |during |in )(?:the )?download(?:s|ing)?\b",
+                *("timed out", "timing out", "times out"),
                 how="timeout",
                 unless=rf"{IF}(?:pip|uv|conda|the download)",
             ),

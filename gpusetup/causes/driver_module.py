@@ -27,25 +27,21 @@ CAUSES = (
         by_check=True,
         way=load_fix,
         says=(
+            says("nvml error: driver not loaded", place="host"),
             says(
-                {
-                    "nvml error: driver not loaded": "",
-                    "nvidia-driver-": r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver",
-                    "adding custom device": r'adding custom device "/dev/nvidia(?:\d+|ctl)": no such file',
-                },
+                r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver",
                 place="host",
             ),
-            {
-                "communicate with the nvidia driver": "",
-                "driver not loaded": r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
-                "driver is not loaded": r"NVIDIA (?:kernel )?driver is not loaded",
-                "drivernotloaded": "",
-                "kernel driver does not appear to be running": r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))",
-                "the nvidia driver": r"\bnvidia-smi\b.{0,80}?\b(?:could not|couldn['\u2019]?t|cannot|can['\u2019]?t|unable to|not able to) (?:connect|talk|speak) (?:to|with) the NVIDIA driver",
-                "nvidia-driver-": r"nvidia-driver-\d{3}[\w-]{0,14}\W{1,3}(?:won['\u2019]?t|will not|does(?: not|n['\u2019]?t)|fails to|cannot|can['\u2019]?t) load",
-                "could not insert": r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
-                "unable to load the kernel module": r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'",
-            },
+            says(r'adding custom device "/dev/nvidia(?:\d+|ctl)": no such file', place="host"),
+            "communicate with the nvidia driver",
+            r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
+            r"NVIDIA (?:kernel )?driver is not loaded",
+            "drivernotloaded",
+            r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))",
+            r"\bnvidia-smi\b.{0,80}?\b(?:could not|couldn['\u2019]?t|cannot|can['\u2019]?t|unable to|not able to) (?:connect|talk|speak) (?:to|with) the NVIDIA driver",
+            r"nvidia-driver-\d{3}[\w-]{0,14}\W{1,3}(?:won['\u2019]?t|will not|does(?: not|n['\u2019]?t)|fails to|cannot|can['\u2019]?t) load",
+            r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
+            r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'",
         ),
         examples=(
             'docker: error gathering device information while adding custom device "/dev/nvidiactl": no such file or directory',
@@ -89,49 +85,46 @@ CAUSES = (
         needs_root=True,
         needs_reboot=True,
         says=(
-            {
-                "/var/lib/dkms/nvidia": r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?"
-                r"/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/",
-                "dkms autoinstall on": r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia",
-                "nvidia-dkms-": r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
-                "building dkms module": r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED",
-                "dkms module": r"DKMS module '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'? failed to build",
-                "make[": r"make\[\d\]: \*\*\* \[[^\]]{0,160}/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build[^\]]{0,80}\] \w{2,12} \d",
-                ": error: ": r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ",
-                "/var/cache/akmods/nvidia": r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log",
-                "building and installing nvidia-": r"Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED",
-                "building kernel modules": r'the step: "Building kernel modules"',
-                "nvidia kernel module": r"ERROR: Unable to build the NVIDIA kernel module",
-            },
+            (
+                r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?"
+                r"/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/"
+            ),
+            r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia",
+            r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
+            r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED",
+            r"DKMS module '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'? failed to build",
+            r"make\[\d\]: \*\*\* \[[^\]]{0,160}/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build[^\]]{0,80}\] \w{2,12} \d",
+            r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ",
+            r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log",
+            r"Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED",
+            r'the step: "Building kernel modules"',
+            r"ERROR: Unable to build the NVIDIA kernel module",
             says(
-                "autoinstall for kernel",
                 r"nvidia\b.{0,600}?dkms:? autoinstall for kernel:? (?P<kernel>[\w.+~-]{3,60}) failed|dkms:? autoinstall for kernel:? (?P<kernel2>[\w.+~-]{3,60}) failed.{0,400}?nvidia",
                 unless=r"amdgpu/|virtualbox|zfs/",
             ),
+            says(r"ERROR: Unable to find the development tool \W?\w{2,5}", why="compiler"),
             says(
-                {
-                    "the development tool": r"ERROR: Unable to find the development tool \W?\w{2,5}",
-                    "not found": r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b",
-                },
+                r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b",
                 why="compiler",
             ),
             says(
-                "kernel source tree",
                 r"ERROR: Unable to find the kernel source tree for the currently running kernel",
                 why="headers",
             ),
             says(
-                "kernel headers for kernel",
                 r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found",
                 unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]",
                 why="headers",
             ),
             says(
-                "dkms",
-                r"\b(?:nvidia|driver \d{3}\b|GeForce|[RG]TX \d{3,4}).{0,400}?(?:DKMS\b[^.\n]{0,30}?FAILS\b|FAILS\b[^.\n]{0,60}?\bDKMS\b(?! ?(?:status|build -m|install -m|remove|add)))|FAILS\b[^.\n]{0,60}?\bDKMS\b.{0,400}?\b(?:nvidia|driver \d{3}\b|GeForce)".replace(
-                    "FAILS",
-                    r"\b(?:br(?:eak|oke)\w{0,3}|fail\w{0,5}|disappear\w{0,2}|gone|missing|delet\w{2,3}|incompatible|not compatible|(?:can(?:no|')t|does(?: not|n't)|won't) build)",
+                (
+                    r"\b(?:nvidia|driver \d{3}\b|GeForce|[RG]TX \d{3,4}).{0,400}?(?:DKMS\b[^.\n]{0,30}?FAILS\b|FAILS\b[^.\n]{0,60}?\bDKMS\b(?! ?(?:status|build -m|install -m|remove|add)))|FAILS\b[^.\n]{0,60}?\bDKMS\b.{0,400}?\b(?:nvidia|driver \d{3}\b|GeForce)".replace(
+                        "FAILS",
+                        r"\b(?:br(?:eak|oke)\w{0,3}|fail\w{0,5}|disappear\w{0,2}|gone|missing|delet\w{2,3}|incompatible|not compatible|(?:can(?:no|')t|does(?: not|n't)|won't) build)",
+                    )
                 ),
+                "dkms",
                 unless=rf"{IF}(?:the )?dkms|virtualbox|wi-?fi|wlan|\bvbox|\bzfs\b|broadcom|amdgpu|rtl\d|v4l2",
             ),
         ),
@@ -179,19 +172,15 @@ CAUSES = (
         needs_root=True,
         needs_reboot=True,
         says=(
-            {
-                "nvidia module": r"\bsecure ?boot\b.{0,300}?\bsigned NVIDIA module (?:is )?(?:fail(?:s|ed|ing)|refus\w{1,4}) to load",
-                "sig_enforce=1": r"module\.sig_enforce=1.{0,200}?nvidia.{0,60}?(?:reject|refus|not load)",
-                " reject": r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject",
-                "signed kernel module failed to load": r"The signed kernel module failed to load",
-            },
+            r"\bsecure ?boot\b.{0,300}?\bsigned NVIDIA module (?:is )?(?:fail(?:s|ed|ing)|refus\w{1,4}) to load",
+            r"module\.sig_enforce=1.{0,200}?nvidia.{0,60}?(?:reject|refus|not load)",
+            r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject",
+            r"The signed kernel module failed to load",
             says(
                 (
-                    *("secure boot", "secureboot", "secure-boot"),
-                    *("not accepted", "not trusted", "rejected", "refused"),
+                    r"\b(?:nvidia|driver|modules?)\b[^.\n]{0,80}?\b(?:\w*(?:not|n't|nt)|fails? to|refus\w{1,4} to|unable to) (?:be )?(?:loaded|load|accepted)\b[^.\n]{0,40}?\b(?:because of|due to|thanks to|by|under|with) secure[- ]?boot\b"
+                    r"|\bMOK\b.{0,500}?\b(?:NVIDIA|DKMS) (?:\w+ ){0,3}modules? (?:are|is|were|was|get) (?:\w+ )?(?:not (?:being )?(?:accepted|trusted)|rejected|refused)\b"
                 ),
-                r"\b(?:nvidia|driver|modules?)\b[^.\n]{0,80}?\b(?:\w*(?:not|n't|nt)|fails? to|refus\w{1,4} to|unable to) (?:be )?(?:loaded|load|accepted)\b[^.\n]{0,40}?\b(?:because of|due to|thanks to|by|under|with) secure[- ]?boot\b"
-                r"|\bMOK\b.{0,500}?\b(?:NVIDIA|DKMS) (?:\w+ ){0,3}modules? (?:are|is|were|was|get) (?:\w+ )?(?:not (?:being )?(?:accepted|trusted)|rejected|refused)\b",
                 unless=rf"{IF}(?:the )?(?:nvidia|driver|module|secure|dkms)|secure[- ]?boot (?:is )?(?:off|disabled)",
             ),
         ),

@@ -137,11 +137,11 @@ CAUSES = (
                 "remove driver packages from the image",
             ),
         ),
-        says={
-            "library version mismatch": r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
-            "nvml/rm version mismatch": "",
-            "does not match dso version": r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
-        },
+        says=(
+            r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
+            "nvml/rm version mismatch",
+            r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
+        ),
         examples=(
             "Failed to initialize NVML: Driver/library version mismatch",
             "NVML: NVML/RM version mismatch",
@@ -236,7 +236,6 @@ CAUSES = (
         },
         says=(
             says(
-                "black screen",
                 rf"{NEW}\b.{{0,900}}?\b{INSTALLED}.{{0,300}}?black screen|black screen.{{0,300}}?\b{INSTALLED}.{{0,900}}?\b{NEW}\b",
                 driver="closed",
                 said="in words",

@@ -61,21 +61,11 @@ CAUSES = (
         source="conda documentation, virtual packages",
         commands=_for_the_target,
         says=(
-            {
-                "__cuda": r"nothing provides (?:requested )?(?P<needed>__cuda(?: \S{1,12})?) needed by",
-            },
-            {
-                "__cuda": r"(?P<needed>__cuda(?: ?[\d.*<>=]{1,10})?)[ ,`'\"]{1,3}(?:which |that )?(?:is missing on the system|is missing|cannot be installed)",
-            },
-            {
-                "__cuda": r"(?:virtual package|no candidates were found for|feature:/?\S{0,20}::) ?[`'\"]?(?P<needed>__cuda(?!==\d+\.\d+=0)(?: ?[=<>]{1,2} ?[\w.*]+)?)|(?P<needed2>__cuda(?: [\w.*<>=]{1,12})?), for which no candidates were found",
-            },
-            {
-                "__cuda": r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system",
-            },
-            {
-                "__cuda": r"MatchSpec\(\"(?P<needed>__cuda\S{0,12})\"\)",
-            },
+            r"nothing provides (?:requested )?(?P<needed>__cuda(?: \S{1,12})?) needed by",
+            r"(?P<needed>__cuda(?: ?[\d.*<>=]{1,10})?)[ ,`'\"]{1,3}(?:which |that )?(?:is missing on the system|is missing|cannot be installed)",
+            r"(?:virtual package|no candidates were found for|feature:/?\S{0,20}::) ?[`'\"]?(?P<needed>__cuda(?!==\d+\.\d+=0)(?: ?[=<>]{1,2} ?[\w.*]+)?)|(?P<needed2>__cuda(?: [\w.*<>=]{1,12})?), for which no candidates were found",
+            r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system",
+            r"MatchSpec\(\"(?P<needed>__cuda\S{0,12})\"\)",
         ),
         examples=(
             "nothing provides __cuda needed by pytorch-gpu-2.1.0",
@@ -91,12 +81,15 @@ CAUSES = (
         proven_by="The target has no pip",
         source="Python documentation, venv",
         commands=_add_pip,
-        says={
-            "no module named": r"No module named ['\"]?pip\b['\"]?(?!\.)",
-            "not found": r"\bpip3?: (?:command )?not found|command not found: pip3?\b",
-            "' is not recognized": r"'pip3?' is not recognized",
-            "pip": r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b",
-        },
+        says=(
+            r"No module named ['\"]?pip\b['\"]?(?!\.)",
+            r"\bpip3?: (?:command )?not found|command not found: pip3?\b",
+            r"'pip3?' is not recognized",
+            says(
+                r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b",
+                "pip",
+            ),
+        ),
         examples=(
             "/usr/bin/python3: No module named pip",
             "bash: pip: command not found",
@@ -117,10 +110,12 @@ CAUSES = (
         not_when="`conda activate` asks for `conda init`: conda is there",
         source="conda-forge, Miniforge's README",
         commands=("gpusetup install --venv .venv",),
-        says={
-            "conda": r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found"
-            r"|command not found: conda(?![\w-])",
-        },
+        says=(
+            (
+                r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found"
+                r"|command not found: conda(?![\w-])"
+            ),
+        ),
         examples=("'conda' is not recognized as an internal or external command,",),
         not_examples=(
             "'miniconda' is not recognized as an internal or external command",
@@ -135,9 +130,7 @@ CAUSES = (
         proven_by="Its folder has a file EXTERNALLY-MANAGED",
         source="PEP 668",
         commands=_elsewhere,
-        says={
-            "externally-managed-environment": "",
-        },
+        says=("externally-managed-environment",),
         examples=("error: externally-managed-environment",),
     ),
     Cause(
@@ -148,10 +141,10 @@ CAUSES = (
         text="Make your own environment and install there; end programs that use the files",
         proven_by="This user cannot write there",
         commands=_elsewhere,
-        says={
-            "errno 13": r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'",
-            "winerror 5": r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'",
-        },
+        says=(
+            r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'",
+            r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'",
+        ),
         examples=(
             "ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/python3/dist-packages/numpy'",
             "ERROR: [WinError 5] Access is denied: 'C:\\venv\\Lib\\site-packages\\torch\\lib\\c10.dll'",
@@ -209,21 +202,29 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "circular import": rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",
-                "cannot import name": rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)",
-                "consider renaming": r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name",
-            },
+            rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",
+            rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)",
+            r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name",
+            says(r"loaded the `torch/_C` folder of the PyTorch repository", module="torch"),
             says(
-                {
-                    "torch/_c": r"loaded the `torch/_C` folder of the PyTorch repository",
-                    "no module named": r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b",
-                    "torch/__init__.py in <module>": r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b",
-                    "name '_c' is not defined": r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined",
-                    "from a clone of the git repo": r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?",
-                    "(unknown location)": r"cannot import name '\w+' from 'torch\._C' \(unknown location\)",
-                    "module 'torch' has no attribute": r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'",
-                },
+                r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b",
+                module="torch",
+            ),
+            says(
+                r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b",
+                module="torch",
+            ),
+            says(
+                r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined",
+                module="torch",
+            ),
+            says(
+                r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?",
+                module="torch",
+            ),
+            says(r"cannot import name '\w+' from 'torch\._C' \(unknown location\)", module="torch"),
+            says(
+                r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'",
                 module="torch",
             ),
         ),
@@ -247,9 +248,7 @@ CAUSES = (
         text="Remove it with the tool that installed it, or make a fresh environment",
         source=PIP,
         commands=("gpusetup install --venv .venv",),
-        says={
-            "cannot uninstall": r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project",
-        },
+        says=(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project",),
         examples=(
             "ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine",
         ),

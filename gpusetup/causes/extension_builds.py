@@ -58,68 +58,51 @@ CAUSES = (
             ),
         ),
         says=(
-            {
-                "not compiled with": r"RuntimeError: Not compiled with (?:CUDA|GPU) support",
-                "is not defined": r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined",
-                "not implemented on the cpu": r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU",
-                "'nonetype' object has no attribute '": r"'NoneType' object has no attribute '(?P<module>causal_conv1d|selective_scan|CameraModelType)\w*'",
-                "requires the cuda flash attention extensions": r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions",
-                "dll load failed while importing": r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b",
-                "is not built correctly": r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly",
-                "no module named": r"""(?x)
+            r"RuntimeError: Not compiled with (?:CUDA|GPU) support",
+            r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined",
+            r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU",
+            r"'NoneType' object has no attribute '(?P<module>causal_conv1d|selective_scan|CameraModelType)\w*'",
+            r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions",
+            r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b",
+            r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly",
+            says(
+                r"""(?x)
         No\ module\ named\ ['\"]?
         (?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})
         (?:\.\w{1,40}){0,4}\.(?:_C|_ext|_cuda|_CUDA|core_cc|_kernels|cuda_ext)\b
         """,
-                "cannot import name": r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})",
-                "name '_c' is not defined": r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined",
-                "torch_extensions": r"""(?x)
+                "no module named",
+            ),
+            r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})",
+            r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined",
+            says(
+                r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ cannot\ open\ shared\ object\ file
         """,
-            },
+                "torch_extensions",
+            ),
             says(
-                "name '_c' is not defined",
                 r"NameError: (?:global )?name '_C' is not defined",
                 unless=r"torch[/\\]__init__\.py|groundingdino|grounding_dino",
             ),
             says(
-                "_opnamespace",
                 r"'_OpNamespace' '_(?:C|moe_C|vllm_fa\d_C|C_cache_ops)' object has no attribute '\w{2,60}'",
                 module="vllm._C",
             ),
             says(
-                "import sgl_kernel",
-                r"Can ?not import sgl_kernel\. Please check your installation",
-                module="sgl_kernel",
+                r"Can ?not import sgl_kernel\. Please check your installation", module="sgl_kernel"
             ),
             says(
-                "turbomind engine is not installed",
                 r"Fallback to pytorch engine because turbomind engine is not installed correctly",
                 module="turbomind",
             ),
+            says(r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available", module="mmcv"),
+            rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
+            says(CPU_PART, module="bitsandbytes"),
+            says(r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'", module="deepspeed"),
             says(
-                "mmcv cuda compiler: not available",
-                r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available",
-                module="mmcv",
-            ),
-            {
-                "no module named": rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
-            },
-            says(
-                "libbitsandbytes_cpu",
-                CPU_PART,
-                module="bitsandbytes",
-            ),
-            says(
-                "ds_opt_adam",
-                r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'",
-                module="deepspeed",
-            ),
-            says(
-                "is not defined",
-                r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined",
-                module="exllamav2",
+                r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined", module="exllamav2"
             ),
         ),
         examples=(
@@ -160,10 +143,10 @@ CAUSES = (
         source=CPP_EXTENSION + ", _get_cuda_arch_flags",
         stage="build",
         commands=paste.build_for,
-        says={
-            "cuda_architectures is set to": r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
-            "_get_cuda_arch_flags": r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
-        },
+        says=(
+            r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
+            r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
+        ),
         examples=(
             "File \"/x/torch/utils/cpp_extension.py\", line 1780, in _get_cuda_arch_flags\n    arch_list[-1] += '+PTX'\nIndexError: list index out of range",
         ),

@@ -71,12 +71,12 @@ CAUSES = (
         stage="build",
         look=(alike.TORCHS_CUDA,),
         see="check which torch is installed",
-        says={
-            "thc/": r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
-            "deprecatedtypeproperties": r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to",
-            "was not declared in this scope": r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope",
-            'identifier "': r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined",
-        },
+        says=(
+            r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
+            r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to",
+            r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope",
+            r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined",
+        ),
         examples=(
             "fatal error: THC/THC.h: No such file or directory",
             'error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists',
@@ -102,13 +102,12 @@ CAUSES = (
         stage="first-kernel",
         commands=("pip uninstall -y flash-attn",),
         says=(
-            {
-                "flashattention only supports": r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
-            },
+            r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
             says(
-                ("flash",),
-                rf"\b{FLASH} (?:is |are )?(?:not|n't|un)[- ]?(?:be )?(?:support(?:ed)?|compatible|available|usable) (?:on|by|with|for) (?:the |my |a |an )?(?:\w+ )?{OLD_CARD}\b"
-                rf"|\b{OLD_CARD}s? (?:gpus? )?(?:does(?: not|n't)|do(?: not|n't)|cannot|can't) (?:support|run|use) {FLASH}|{OLD_CARD} ?(?:显卡)?(?:不支持|不兼容) ?{FLASH}",
+                (
+                    rf"\b{FLASH} (?:is |are )?(?:not|n't|un)[- ]?(?:be )?(?:support(?:ed)?|compatible|available|usable) (?:on|by|with|for) (?:the |my |a |an )?(?:\w+ )?{OLD_CARD}\b"
+                    rf"|\b{OLD_CARD}s? (?:gpus? )?(?:does(?: not|n't)|do(?: not|n't)|cannot|can't) (?:support|run|use) {FLASH}|{OLD_CARD} ?(?:显卡)?(?:不支持|不兼容) ?{FLASH}"
+                ),
                 needs="Ampere",
                 unless=r"\b(?:if|since|because) flash|\bflash_attn_2_cuda|undefined symbol",
             ),
@@ -164,82 +163,80 @@ CAUSES = (
             ),
         ),
         says=(
-            {
-                "undefined symbol": rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
-                "torch_extensions": r"""(?x)
+            rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
+            says(
+                r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ undefined\ symbol:?
         \ (?P<symbol>\w+)
         """,
-                "cuda undefined symbol": r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
-                ".so": rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
-                "specified procedure": r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
-                "was compiled against": r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
-            },
+                "torch_extensions",
+            ),
+            r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
+            rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
+            r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
+            r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
             says(
-                "xformers was built for",
                 r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)",
                 module="xformers",
             ),
-            {
-                "undefined symbol": rf"""(?x)
+            says(
+                rf"""(?x)
         (?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})
         (?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
-            },
-            {
-                "undefined symbol": rf"/(?P<module>(?!torch(?:vision|audio)?/|lib/)[A-Za-z][\w-]{{1,40}})/_(?:C|ext|cuda)[\w.-]{{0,60}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
-            },
-            says(
                 "undefined symbol",
+            ),
+            rf"/(?P<module>(?!torch(?:vision|audio)?/|lib/)[A-Za-z][\w-]{{1,40}})/_(?:C|ext|cuda)[\w.-]{{0,60}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
+            says(
                 rf"""(?x)
         (?P<copy>/(?:(?!(?:site|dist)-packages|torch_extensions)[^\s'\":]){{2,200}})/
         (?P<module>(?!_|lib(?:torch|c10))[\w-]{{2,60}})
         (?:\.[\w-]{{1,40}}){{0,2}}\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
+                "undefined symbol",
                 unless=r"torch(?:audio|vision)[/\\]",
             ),
             says(
-                "symbol not found",
                 rf"""(?x)
         dlopen\((?:[^()]{{0,200}}/)?
         (?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})
         (?:\.[\w-]{{1,40}}){{0,3}},\ \w{{1,10}}\):\ Symbol\ not\ found:
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
+                "symbol not found",
                 unless=r"torch(?:audio|vision)[/\\]|_torch_sox",
             ),
             says(
-                "undefined symbol",
                 rf"""(?x)
         (?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)
         (?:\.[\w-]+)*\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
+                "undefined symbol",
                 unless=r"torch(?:audio|vision)[/\\]",
             ),
             says(
-                "undefined symbol",
                 r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)",
                 unless=r"\.so|lib(?:torch|c10)",
             ),
             says(
                 (
-                    *(
-                        " load",
-                        " import",
-                        "breaks",
-                        "broke",
-                        "broken",
-                        "incompatible",
-                        "no longer",
-                        "stop",
-                    ),
+                    rf"\b{NEW_TORCH}.{{0,260}}?\b(?P<module>{LIBRARY}) {BREAKS}|\b(?P<extension>{LIBRARY}) {BREAKS}[^.\n]{{0,60}}?\b(?:after|since|because|when|as)\b[^.\n]{{0,60}}?{NEW_TORCH}"
+                    rf"|torch(?: ?(?:==)?v?\d[\w.+]{{0,14}})? (?:update |upgrade |release )?(?:broke|breaks|has broken) (?P<broken>{LIBRARY})\b"
                 ),
-                rf"\b{NEW_TORCH}.{{0,260}}?\b(?P<module>{LIBRARY}) {BREAKS}|\b(?P<extension>{LIBRARY}) {BREAKS}[^.\n]{{0,60}}?\b(?:after|since|because|when|as)\b[^.\n]{{0,60}}?{NEW_TORCH}"
-                rf"|torch(?: ?(?:==)?v?\d[\w.+]{{0,14}})? (?:update |upgrade |release )?(?:broke|breaks|has broken) (?P<broken>{LIBRARY})\b",
+                *(
+                    " load",
+                    " import",
+                    "breaks",
+                    "broke",
+                    "broken",
+                    "incompatible",
+                    "no longer",
+                    "stop",
+                ),
                 unless=rf"{MAYBE}(?:update|upgrade|fail|break|install|torch)",
             ),
         ),

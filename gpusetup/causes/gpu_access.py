@@ -46,14 +46,10 @@ CAUSES = (
             ),
         ),
         says=(
-            {
-                "adding custom device": r'adding custom device "/dev/nvidia-uvm[\w-]*": no',
-                "uvm": r"could not load (?:the )?UVM kernel module",
-                "/dev/nvidia-uvm": r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
-            },
-            {
-                "uvm": r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)",
-            },
+            r'adding custom device "/dev/nvidia-uvm[\w-]*": no',
+            r"could not load (?:the )?UVM kernel module",
+            r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
+            says(r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)", "uvm"),
         ),
         examples=(
             'docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory',
@@ -108,24 +104,18 @@ CAUSES = (
         ),
         says=(
             says(
-                "insufficient permissions",
                 r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions",
                 unless=r"(?:utilization|performance) counter|accounting mode|persistence mode|fabric (?:status|state)",
             ),
-            {
-                "nvmlerror_nopermission": "",
-                "/dev/nv": r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
-                "permission denied": r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)",
-                "nvrmmeminit": r"NvRmMemInit\w* failed with Permission denied",
-            },
+            "nvmlerror_nopermission",
+            r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
+            r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)",
+            r"NvRmMemInit\w* failed with Permission denied",
             says(
-                "selinux",
                 r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable",
                 unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)",
             ),
-            {
-                "/dev/nv": r"avc: +denied .{0,200}(?P<path>nvidia\w*)",
-            },
+            r"avc: +denied .{0,200}(?P<path>nvidia\w*)",
         ),
         examples=(
             "NVML: Insufficient Permissions",
@@ -161,23 +151,15 @@ CAUSES = (
         look=("nvidia-smi -L",),
         see="see the instances",
         says=(
+            says(r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT", shown="by MIG alone"),
+            r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
             says(
-                "device < num_gpus",
-                r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT",
-                shown="by MIG alone",
-            ),
-            {
-                (
-                    "only one",
-                    "only 1",
-                    "just one",
-                    "only a single",
-                ): r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
-                "cuda_visible_devices=mig": r"""(?x)
+                r"""(?x)
         invalid\ device\ ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b
         .{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)
         """,
-            },
+                "cuda_visible_devices=mig",
+            ),
         ),
         examples=("torch shows only one GPU, MIG is enabled with three instances",),
     ),
@@ -190,9 +172,7 @@ CAUSES = (
         proven_by="The GPU is in compute mode Exclusive_Process, or CUDA answers code 46",
         source="nvidia-smi's manual page; CUDA Driver API reference, CUresult",
         by_check=True,
-        says={
-            "busy or unavailable": r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",
-        },
+        says=(r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",),
         look=("nvidia-smi",),
         commands=("sudo nvidia-smi -c DEFAULT",),
     ),
@@ -217,15 +197,12 @@ CAUSES = (
         explains=("compute-mode-prohibited",),
         by_check=True,
         says=(
+            says("device context 801", code="801"),
             says(
-                {
-                    "device context 801": "",
-                    "operation not supported": rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported",
-                },
+                rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported",
                 code="801",
             ),
             says(
-                "operation not supported",
                 rf"CUDA error(?: 801)?[^:]{{0,60}}: operation not supported.{{0,2500}}?{DESKTOP_PROFILE}",
                 code="801",
             ),
@@ -259,11 +236,11 @@ CAUSES = (
                 ),
             ),
         ),
-        says={
-            "unlicensed": r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
-            "license": r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
-            "valid grid licen": r"valid Grid licen[sc]e",
-        },
+        says=(
+            r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
+            r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
+            r"valid Grid licen[sc]e",
+        ),
         examples=(
             "nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)",
             "device requires a valid Grid licence for compute",

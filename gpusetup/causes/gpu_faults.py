@@ -16,10 +16,10 @@ BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 GATHER = "gather first what NVIDIA asks for, where it comes back"
 
 
-def _status(number: str, name: str) -> tuple[Row, ...]:
+def _status(number: str, name: str) -> Row:
     """The last digits of a status with which a call to the GPU's firmware failed."""
     pattern = rf"NVRM: .{{0,40}}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{{0,30}}|GspRm\w{{2,20}}|rpcRm\w{{2,30}}).{{0,160}}?\bstatus[ =]0x0{{0,6}}{number}\b"
-    return says("nvrm: ", pattern, status=name)
+    return says(pattern, status=name)
 
 
 ECC_OF_A_GPU = r"(?:\bGPUs?\b|\bcards?\b|nvidia|\b[ABHVLT]\d{1,3}\b|VRAM|显存)"
@@ -58,19 +58,15 @@ CAUSES = (
         },
         says=(
             _status("0f", "NV_ERR_GPU_IS_LOST"),
-            {
-                "gpu is lost": rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost",
-                "nvml_error_gpu_is_lost": "",
-                "determine the device handle": rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)",
-            },
+            rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost",
+            "nvml_error_gpu_is_lost",
+            rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)",
             says(
-                "no longer",
                 r"\b(?:crash\w*|launch failure|fr(?:eez|oz)\w+|failure state)\b.{0,300}?\b(?:driver|nvidia-smi|system) (?:can|could) no longer (?:access|see|find|reach|detect|talk to|communicate with) (?:the |my )?GPUs?\b",
                 said="unknown error",
                 unless=r"\b(?:updat|upgrad|install|remov)(?:e|ed|ing)\b",
             ),
             says(
-                "determine the device handle",
                 rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: Unknown Error",
                 said="unknown error",
             ),
@@ -122,29 +118,23 @@ CAUSES = (
         needs_root=True,
         needs_reboot=True,
         says=(
-            {
-                "ecc": r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
-            },
+            r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
             says(
-                (
-                    "ecc error",
-                    "ecc fault",
-                    "ecc failure",
-                    "ecc memory ",
-                    "错误",
-                    "报错",
-                    "异常",
-                ),
                 rf"{ECC_OF_A_GPU}.{{0,120}}?\bECC (?:memory )?(?:errors?|faults?|failures?)\b|\bECC (?:memory )?(?:errors?|faults?|failures?)\b.{{0,120}}?{ECC_OF_A_GPU}|ECC ?(?:错误|报错|异常)",
+                "ecc error",
+                "ecc fault",
+                "ecc failure",
+                "ecc memory ",
+                "错误",
+                "报错",
+                "异常",
                 unless=NO_ECC_FAILURE,
             ),
             says(
-                "uncorrected",
                 r"\buncorrected (?:volatile |aggregate )?ECC errors?\b(?!s?\s{0,9}[:=] ?0\b)",
                 unless=r"\bno (?:\w+ )?uncorrected|\buncorrected ECC errors?\s{0,9}[:=] ?(?:0|N/A)",
             ),
             says(
-                "row remap",
                 r"\brow[- ]remap(?:ping|per)?s?\b[^.\n]{0,30}?\b(?:failed|failure occurred: ?yes|pending: ?yes|is pending)",
                 unless=r"\bif\b[^.\n]{0,40}row[- ]remap",
             ),
@@ -208,28 +198,21 @@ CAUSES = (
         ),
         says=(
             _status("62", "NV_ERR_RESET_REQUIRED"),
+            says("uncorrectable nvlink", what="nvlink"),
+            says("cuda_error_nvlink_uncorrectable", what="nvlink"),
+            "gpu requires reset",
+            says(r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="smi"),
+            says(rf"{GPU}: FAULTY", what="test"),
             says(
-                {
-                    "uncorrectable nvlink": "",
-                    "cuda_error_nvlink_uncorrectable": "",
-                },
-                what="nvlink",
-            ),
-            {
-                "gpu requires reset": "",
-            },
-            says(
-                "err!",
-                r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!",
-                what="smi",
+                r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)",
+                what="test",
             ),
             says(
-                {
-                    ": faulty": rf"{GPU}: FAULTY",
-                    "(warning!)": r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)",
-                    "| fail": r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))",
-                    "miscompare": r"[Tt]here was a miscompare|DCGM_FR_FAULTY_MEMORY|had uncorrectable memory errors",
-                },
+                r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))",
+                what="test",
+            ),
+            says(
+                r"There was a miscompare",
                 what="test",
             ),
         ),
@@ -280,9 +263,9 @@ CAUSES = (
         by_check=True,
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
         see="show heat, power and the throttle reasons",
-        says={
-            ": active": r"(?P<reason>SW Power Cap|HW Slowdown|HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown) ?: Active",
-        },
+        says=(
+            r"(?P<reason>SW Power Cap|HW Slowdown|HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown) ?: Active",
+        ),
         examples=("Clocks Throttle Reasons\n        SW Power Cap : Active",),
     ),
     Cause(
@@ -305,9 +288,9 @@ CAUSES = (
             'nvidia-smi "--query-gpu=pcie.link.gen.current,pcie.link.width.current" --format=csv',
         ),
         see="show the link's state",
-        says={
-            "lnksta:": r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",
-        },
+        says=(
+            r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",
+        ),
         examples=(
             "41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)",
         ),

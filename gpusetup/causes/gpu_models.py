@@ -43,19 +43,22 @@ CAUSES = (
                 only=Severity.NOTE,
             ),
         ),
-        says={
-            "bfloat16 is only supported": rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
-            "bf16/gpu": r"setup doesn't support bf16/gpu",
-            "bfloat16": r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
-            "bf16 mixed precision requires": "",
-            "cuda_r_16bf": r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
-            "bf16": r"""(?x)
+        says=(
+            rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
+            r"setup doesn't support bf16/gpu",
+            r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
+            "bf16 mixed precision requires",
+            r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
+            says(
+                r"""(?x)
         bf16\ requested,\ but\ AMP\ is\ not\ supported|Type\ bf16\ is\ not\ supported
         |bf16\ is\ not\ supported
         \ (?:on|by)\ (?:this|your)|Feature\ '[\w .]{0,20}\.?bf16\S{0,6}'\ requires\ \.target\ sm_80
         """,
-            "bf16 is only supported on": r"bf16 is only supported on A100\+ GPUs",
-        },
+                "bf16",
+            ),
+            r"bf16 is only supported on A100\+ GPUs",
+        ),
         examples=(
             "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead",
             "ValueError: Your setup doesn't support bf16/gpu. You need Ampere+ GPU with cuda>=11.0",
@@ -74,18 +77,15 @@ CAUSES = (
         stage="first-kernel",
         commands=("export TORCHDYNAMO_DISABLE=1",),
         says=(
-            {
-                "too old to be supported by the triton": rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
-                "gputoooldfortriton": "",
-                "your gpu is too old": r"Unsloth: Your GPU is too old",
-            },
-            *(
-                says(
-                    needle,
-                    rf"{BEFORE_VOLTA}.{{0,300}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|unsupported|not support(?:ed)?)\b.{{0,900}}?\b{needle}|\b{needle}\b[^.\n]{{0,60}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|does ?n[o']t work|not (?:work|supported))\b[^.\n]{{0,60}}?{BEFORE_VOLTA}",
-                    unless=r"\b(?:RTX|A100|H100|V100|T4)\b",
-                )
-                for needle in ("torch_compile", "torch.compile", "inductor")
+            rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
+            "gputoooldfortriton",
+            r"Unsloth: Your GPU is too old",
+            says(
+                rf"{BEFORE_VOLTA}.{{0,300}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|unsupported|not support(?:ed)?)\b.{{0,900}}?\b(?:torch[._]compile|inductor)|\b(?:torch[._]compile|inductor)\b[^.\n]{{0,60}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|does ?n[o']t work|not (?:work|supported))\b[^.\n]{{0,60}}?{BEFORE_VOLTA}",
+                "torch_compile",
+                "torch.compile",
+                "inductor",
+                unless=r"\b(?:RTX|A100|H100|V100|T4)\b",
             ),
         ),
         examples=(
@@ -142,44 +142,42 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "no nvidia": r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
-            },
+            r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
             says(
                 (
-                    *(
-                        f"{no} {verb}"
-                        for no in ("not", "n't", "n\u2019t", "dont", "doesnt")
-                        for verb in ("have", "own")
-                    ),
-                    *(
-                        f"no {kind}"
-                        for kind in (
-                            "gpu",
-                            "graphics",
-                            "dedicated",
-                            "discrete",
-                            "nvidia ",
-                            "cuda ",
-                            "real",
-                        )
-                    ),
-                    *(
-                        "without",
-                        "with no",
-                        "integrated",
-                        "onboard",
-                        "cpu-only",
-                        "cpu only",
-                        "only have",
-                    ),
+                    rf"\b(?:I|we) (?:do not|don['\u2019]?t|dont|do n't) (?:have|own) (?:an? |any )?{CARD}"
+                    rf"|\b(?:I have|I['\u2019]ve|I got|(?:my|this|the) {MY_MACHINE} (?:has|comes with)) (?:got )?no {CARD}"
+                    rf"|\b(?:my|this|the) {MY_MACHINE} (?:does not|doesn['\u2019]?t|doesnt) have (?:an? |any )?{CARD}|\b{MY_MACHINE} (?:without|with no) (?:an? |any )?{CARD}"
+                    rf"|(?:^|[:,;.(] ?)no (?:(?:dedicated|discrete) {CARD}|{CARD}(?: here(?! so\b|, so)|,? (?:just|only)\b))|\bno {CARD} (?:in|on) (?:my|this|the) {MY_MACHINE}"
+                    r"|\bonly (?:an? |has |have )*(?:integrated|onboard) (?:GPU|graphics)\b|\b(?:integrated|onboard) (?:GPU|graphics) only\b"
+                    rf"|(?<!running on a )\bCPU[- ]only (?:cloud |linux |docker |windows )?{MY_MACHINE}\b|\b(?:I|we) only have (?:an? |my |the )?CPU\b"
                 ),
-                rf"\b(?:I|we) (?:do not|don['\u2019]?t|dont|do n't) (?:have|own) (?:an? |any )?{CARD}"
-                rf"|\b(?:I have|I['\u2019]ve|I got|(?:my|this|the) {MY_MACHINE} (?:has|comes with)) (?:got )?no {CARD}"
-                rf"|\b(?:my|this|the) {MY_MACHINE} (?:does not|doesn['\u2019]?t|doesnt) have (?:an? |any )?{CARD}|\b{MY_MACHINE} (?:without|with no) (?:an? |any )?{CARD}"
-                rf"|(?:^|[:,;.(] ?)no (?:(?:dedicated|discrete) {CARD}|{CARD}(?: here(?! so\b|, so)|,? (?:just|only)\b))|\bno {CARD} (?:in|on) (?:my|this|the) {MY_MACHINE}"
-                r"|\bonly (?:an? |has |have )*(?:integrated|onboard) (?:GPU|graphics)\b|\b(?:integrated|onboard) (?:GPU|graphics) only\b"
-                rf"|(?<!running on a )\bCPU[- ]only (?:cloud |linux |docker |windows )?{MY_MACHINE}\b|\b(?:I|we) only have (?:an? |my |the )?CPU\b",
+                *(
+                    f"{no} {verb}"
+                    for no in ("not", "n't", "n\u2019t", "dont", "doesnt")
+                    for verb in ("have", "own")
+                ),
+                *(
+                    f"no {kind}"
+                    for kind in (
+                        "gpu",
+                        "graphics",
+                        "dedicated",
+                        "discrete",
+                        "nvidia ",
+                        "cuda ",
+                        "real",
+                    )
+                ),
+                *(
+                    "without",
+                    "with no",
+                    "integrated",
+                    "onboard",
+                    "cpu-only",
+                    "cpu only",
+                    "only have",
+                ),
                 unless=r"\b(?:if|unless|whether|when|says?|said|claims?|thinks?|thought|reports?|tells?|complains|though|container|node|partition|queue)\b[^.:]{0,30}\b(?:don['\u2019]?t|dont|not|no|without)\b|\bbut (?:I (?:do )?have|there is)\b|\b(?:as (?:if|for|on)|according to|thinks?|behaves|work(?:s|ed) (?:fine )?on|build\b[^.]{0,24} on)\b",
             ),
         ),

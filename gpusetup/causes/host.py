@@ -47,16 +47,16 @@ CAUSES = (
             Message(where=(no(IN_DOCKER), IN_A_CONTAINER)),
         ),
         alike={"df -h": ("pip-cache-disk-full",)},
-        says={
-            "bus error": r"killed by signal: Bus error|bus error encountered in worker",
-            "(sigbus)": r"Signal 7 \(SIGBUS\) received",
-            "exitcode": r"exitcode\s{0,8}: ?-7\b",
-            "insufficient shared memory": r"insufficient shared memory \(shm\)",
-            "out of shared memory": r"workers are out of shared memory",
-            "unable to write to file": r"unable to write to file </?torch_\w+>",
-            "</torch_": r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
-            "/dev/shm": r"No space left on device.{0,20}'/dev/shm/(?!nccl)",
-        },
+        says=(
+            r"killed by signal: Bus error|bus error encountered in worker",
+            r"Signal 7 \(SIGBUS\) received",
+            r"exitcode\s{0,8}: ?-7\b",
+            r"insufficient shared memory \(shm\)",
+            r"workers are out of shared memory",
+            r"unable to write to file </?torch_\w+>",
+            r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
+            r"No space left on device.{0,20}'/dev/shm/(?!nccl)",
+        ),
         examples=(
             "Signal 7 (SIGBUS) received by PID 4711",
             "exitcode  : -7 (pid: 4711)",
@@ -85,12 +85,15 @@ CAUSES = (
                 where=(IN_A_CONTAINER,), text="Start the container again with `--ulimit memlock=-1`"
             ),
         ),
-        says={
-            "ibv_reg_mr": r"ibv_reg_mr\w* failed",
-            "ibv_create": r"ibv_create_\w+ failed.{0,40}Cannot allocate memory",
-            "memlock": r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)",
-            "max locked memory": r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)",
-        },
+        says=(
+            r"ibv_reg_mr\w* failed",
+            r"ibv_create_\w+ failed.{0,40}Cannot allocate memory",
+            says(
+                r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)",
+                "memlock",
+            ),
+            r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)",
+        ),
         examples=(
             "NCCL WARN Call to ibv_reg_mr failed",
             "ibv_create_qp failed with error Cannot allocate memory",
@@ -112,18 +115,14 @@ CAUSES = (
         commands=making_room,
         says=(
             says(
-                {
-                    "no space left on device": r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?",
-                    "errno 28": r"\[Errno 28\]",
-                },
+                r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?",
                 unless=SHM,
             ),
-            {
-                "112": r"\[?(?:WinError|os error) 112\b",
-                "nospacelefterror": "",
-                "not enough space on the disk": "",
-                "errno 122": r"\[Errno 122\] Disk quota exceeded",
-            },
+            says(r"\[Errno 28\]", unless=SHM),
+            r"\[?(?:WinError|os error) 112\b",
+            "nospacelefterror",
+            "not enough space on the disk",
+            r"\[Errno 122\] Disk quota exceeded",
         ),
         examples=(
             "OSError: [Errno 28] No space left on device",
@@ -173,17 +172,17 @@ CAUSES = (
         see="find what was ended, and why",
         says=(
             says(
-                "dataloader worker",
                 r"\bdataloader workers?(?: \(pid[^)]{0,24}\))? (?:(?:is|was|were|are|gets?|got) )?killed(?: by signal(?:ed|led):? (?:Killed|SIGKILL)\b|$| (?!by\b)|[.,!?])",
                 unless=r"\bif (?:the |a )?dataloader",
             ),
-            {
-                "dataloader worker": r"""(?x)
+            says(
+                r"""(?x)
         DataLoader\ worker\ \(pid\(?s?\)?:?\ ?[\d, ]+\)
         \ (?:is\ killed\ by\ signal:\ (?P<signal>Killed|Terminated|Segmentation\ fault|Aborted|Unknown\ signal)
           |exited\ unexpectedly)
         """,
-            },
+                "dataloader worker",
+            ),
         ),
         examples=("RuntimeError: Dataloader worker (pid 15623) is killed by signaled: Killed",),
     ),
@@ -202,65 +201,43 @@ CAUSES = (
         alike={alike.HOST_MEMORY: ("dataloader-worker-killed",)},
         says=(
             says(
-                {
-                    "killed": r"\.whl \([\d.]{1,8} [kMG]B\)(?:[^A-Za-z]{0,120}(?:[kMG]B(?:/s)?[^A-Za-z]{0,40}){0,3})? Killed\b",
-                    "memoryerror": r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b",
-                },
+                r"\.whl \([\d.]{1,8} [kMG]B\)(?:[^A-Za-z]{0,120}(?:[kMG]B(?:/s)?[^A-Za-z]{0,40}){0,3})? Killed\b",
                 who="pip",
             ),
             says(
-                {
-                    "can't allocate memory": r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes",
-                    "not enough memory": r"DefaultCPUAllocator: not enough memory",
-                },
-                who="torch",
+                r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b",
+                who="pip",
             ),
-            {
-                "out of memory: kill": r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
-                "oom-kill": r"oom-kill(?:er|:)?",
-                "oomkilled": "",
-                "unable to allocate": r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
-                "[errno 12]": r"OSError: \[Errno 12\] Cannot allocate memory",
-                "(sigkill)": r"Signal 9 \(SIGKILL\) received",
-                "return code": r"return ?code ?= ?-9\b",
-                "exitcode": r"exitcode\s{0,8}: ?-9\b",
-                "std::bad_alloc": "",
-                "kill": r"'(?P<who>cicc|ptxas|cudafe\+\+|nvlink)' died due to signal 9|Killed signal terminated program (?P<who2>cc1plus|cc1|ld|as)",
-                "137": r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b",
-            },
+            says(r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes", who="torch"),
+            says(r"DefaultCPUAllocator: not enough memory", who="torch"),
+            r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
+            r"oom-kill(?:er|:)?",
+            "oomkilled",
+            r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
+            r"OSError: \[Errno 12\] Cannot allocate memory",
+            r"Signal 9 \(SIGKILL\) received",
+            r"return ?code ?= ?-9\b",
+            r"exitcode\s{0,8}: ?-9\b",
+            "std::bad_alloc",
+            r"'(?P<who>cicc|ptxas|cudafe\+\+|nvlink)' died due to signal 9|Killed signal terminated program (?P<who2>cc1plus|cc1|ld|as)",
+            r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b",
+            says(r"Detected \d{1,6} oom_kill events?", who="slurm"),
+            says(r"have been OOM Killed", who="slurm"),
+            says(r"srun: error: \S{1,64}: tasks? [\d,-]{1,40}: Out Of Memory", who="slurm"),
+            says(r"killed due to the node running low on memory", who="ray"),
+            says(r"scheduler died during initialization \(exit code: -9\)", who="the system"),
+            says(r"llama runner process has terminated: signal: killed", who="the system"),
             says(
-                {
-                    "oom_kill": r"Detected \d{1,6} oom_kill events?",
-                    "oom killed": r"have been OOM Killed",
-                    "out of memory": r"srun: error: \S{1,64}: tasks? [\d,-]{1,40}: Out Of Memory",
-                },
-                who="slurm",
-            ),
-            says(
-                "running low on memory",
-                r"killed due to the node running low on memory",
-                who="ray",
-            ),
-            says(
-                {
-                    "died during initialization": r"scheduler died during initialization \(exit code: -9\)",
-                    "llama runner process has terminated": r"llama runner process has terminated: signal: killed",
-                },
-                who="the system",
-            ),
-            says(
-                "requires more system memory",
                 r"model requires more system memory \([\d.]{1,8} GiB\) than is available",
                 who="ollama",
             ),
             says(
-                "requires more system memory",
                 r"model requires more system memory \(\s?[\d.]{1,8} \wiB\) than is available",
                 who="ollama",
             ),
             says(
-                (*("ram", "system memory", "host memory", "cpu memory"),),
                 r"\bcrashed after using (?:up )?all (?:of )?(?:the |its |your )?available RAM\b|\b(?:(?:in|un)sufficient|not enough(?: free| available)?|(?:ran|runs?|running|goes|went) out of(?: my| the| all)?) (?:(?:system |CPU |host |physical |main |computer |PC )?RAM|(?:system|host|CPU) memory)\b",
+                *("ram", "system memory", "host memory", "cpu memory"),
                 unless=rf"\b(?:GPU|video|graphics) RAM|{MAYBE}(?:insufficient|not enough|run|runs|running)",
             ),
         ),
@@ -302,10 +279,10 @@ CAUSES = (
         'torch.multiprocessing.set_sharing_strategy("file_system")',
         source="torch documentation, multiprocessing",
         commands=("ulimit -n 65535",),
-        says={
-            "too many open files": r"Too many open files|received 0 items of ancdata",
-            "items of ancdata": r"received 0 items of ancdata",
-        },
+        says=(
+            r"Too many open files|received 0 items of ancdata",
+            r"received 0 items of ancdata",
+        ),
         examples=(
             "OSError: [Errno 24] Too many open files",
             "RuntimeError: received 0 items of ancdata",
@@ -324,17 +301,12 @@ CAUSES = (
         look=("ss -ltnp",),
         see="find what listens",
         says=(
-            {
-                "address already in use": r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use",
-                "server socket has failed to": r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)",
-                "failed to listen on any local": r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
-                "eaddrinuse": r"server socket has failed to (?:listen|bind)\b.{0,200}?EADDRINUSE(?!.{0,40}port: ?\d)",
-            },
-            {
-                "address already in use": r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use",
-            },
+            r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use",
+            r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)",
+            r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
+            r"server socket has failed to (?:listen|bind)\b.{0,200}?EADDRINUSE(?!.{0,40}port: ?\d)",
+            r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use",
             says(
-                "eaddrinuse",
                 r"EADDRINUSE, message: ?address already in use",
                 unless="server socket has failed to",
             ),

@@ -50,9 +50,9 @@ CAUSES = (
         look=("findmnt -O noexec", "ulimit -a"),
         see="list noexec mounts and the limits",
         alike={"findmnt -O noexec": ("host-out-of-memory",)},
-        says={
-            "failed to map segment": r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
-        },
+        says=(
+            r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
+        ),
         examples=("ImportError: libcusparseLt.so.0: failed to map segment from shared object",),
         not_examples=("kernel: failed to map segment 3",),
     ),
@@ -68,13 +68,10 @@ CAUSES = (
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-)"},
         says=(
             says(
-                ".so",
                 rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl))lib[\w+-]+\.so[.\d]*): cannot open shared",
                 unless="dlerror",
             ),
-            {
-                "libpython": r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b",
-            },
+            r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b",
         ),
         examples=(
             "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
@@ -135,58 +132,52 @@ CAUSES = (
         ),
         says=(
             says(
-                "installation found",
                 r"Outdated (?P<library>cu[A-Z]\w{2,10}|CUDA\w*) installation found",
                 by_program="JAX",
             ),
-            {
-                "nvjitlink": r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?",
-                "undefined symbol": rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)",
-                "link time reference": rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined",
-                "could not load library": r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)",
-                "cudnn version": r"""(?x)
+            r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?",
+            rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)",
+            rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined",
+            r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)",
+            says(
+                r"""(?x)
         cuDNN\ version\ (?:incompatibility|mismatch):\ PyTorch\ was\ compiled\ +against\ \(?
         (?P<compiled>\d[\d, .]*\d)\)?\ but
         \ (?:linked\ against|found\ runtime\ version|runtime\ version\ is)\ \(?
         (?P<loaded>\d[\d, .]*\d)
         """,
-                "cudnn_status_version_mismatch": "",
-            },
-            {
-                "undefined symbol": r"""(?x)
+                "cudnn version",
+            ),
+            "cudnn_status_version_mismatch",
+            says(
+                r"""(?x)
         lib(?:torch_cuda\w*|torch_python|torch_cpu|torch|c10_cuda|caffe2\w*)\.so:\ undefined\ symbol:
         \ (?P<symbol>(?:nccl|cudnn|cublas|cusparse|cufft|cuda|cufile|cupti|curand|cusolver|nvrtc|nvml|nvshmem|nvtx|_nv|__cuda)\w*)
         (?:,\ version\ (?P<library>lib\S+))?
         """,
-            },
+                "undefined symbol",
+            ),
             says(
-                {
-                    "glibcxx_": r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found",
-                    "cxxabi_": r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found",
-                },
+                r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found",
                 library="libstdc++.so.6",
             ),
             says(
-                "cudnn_status_sublibrary",
-                library="libcudnn",
-                symbol="CUDNN_STATUS_SUBLIBRARY",
+                r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found",
+                library="libstdc++.so.6",
             ),
+            says("cudnn_status_sublibrary", library="libcudnn", symbol="CUDNN_STATUS_SUBLIBRARY"),
             says(
-                "cannot load symbol",
                 r"Cannot load symbol (?P<symbol>cudnn\w+)",
                 library="libcudnn",
                 unless=r"Could not locate|Unable to load any of",
             ),
+            says(r"NCCL version mismatch|mismatched NCCL version", library="libnccl"),
             says(
-                "nccl",
-                r"NCCL version mismatch|mismatched NCCL version",
-                library="libnccl",
+                r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
+                by_program="XLA",
             ),
             says(
-                {
-                    "loaded runtime cudnn library": r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
-                    "was built against version": r"Found (?P<library>cu\w+) version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
-                },
+                r"Found (?P<library>cu\w+) version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
                 by_program="XLA",
             ),
         ),
@@ -218,10 +209,10 @@ CAUSES = (
         text="Install numpy, MKL and torch with one installer, in a fresh environment",
         source="Intel OpenMP documentation",
         commands=("gpusetup install --venv .venv",),
-        says={
-            "libiomp5md.dll already initialized": "",
-            "omp: error #15": "",
-        },
+        says=(
+            r"libiomp5md\.dll already initialized",
+            "omp: error #15",
+        ),
         examples=(
             "Initializing libiomp5md.dll, but found libiomp5md.dll already initialized.",
             "OMP: Error #15: Initializing libiomp5md.dll, but found libiomp5md.dll already initialized.",
@@ -235,9 +226,7 @@ CAUSES = (
         text="Import torch first in the program, or load the library before everything else "
         "(LD_PRELOAD)",
         source="glibc's sources, dl-tls.c",
-        says={
-            "static tls block": r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block",
-        },
+        says=(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block",),
         examples=(
             "ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block",
         ),

@@ -24,12 +24,12 @@ CAUSES = (
         look=("ip -brief addr",),
         see="list the interfaces of this machine",
         alike={alike.NCCL_LOG: ("nccl-error",)},
-        says={
-            "no socket interface found": "",
-            "no interface found in the same subnet": "",
-            "unable to find interface for": r"Unable to find interface for: ?\[?(?P<interface>[\w.-]+)",
-            "unsupported gloo device": r"makeDeviceFor(?:Hostname|Interface)\(\): unsupported gloo device",
-        },
+        says=(
+            "no socket interface found",
+            "no interface found in the same subnet",
+            r"Unable to find interface for: ?\[?(?P<interface>[\w.-]+)",
+            r"makeDeviceFor(?:Hostname|Interface)\(\): unsupported gloo device",
+        ),
         examples=(
             "NCCL WARN Bootstrap : no socket interface found",
             "NCCL WARN NET/Socket : no interface found in the same subnet as remote address 10.0.0.2<1234>",
@@ -56,28 +56,25 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "peer access is not supported": "",
-                "p2p": r"(?:doesn't|does not) support faster communication broadband via P2P",
-                "peer": r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",
-                "access is not supported": r"(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
-                "cuda:1": r"tensor\(\[+ ?-?\d\.\d{2,}[^)]{0,200}device=.cuda:0.\).{0,300}?tensor\(\[+0\., 0\., 0\.[^\])]{0,80}\]+, ?device=.cuda:1",
-            },
+            "peer access is not supported",
+            r"(?:doesn't|does not) support faster communication broadband via P2P",
+            r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",
+            r"(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
+            r"tensor\(\[+ ?-?\d\.\d{2,}[^)]{0,200}device=.cuda:0.\).{0,300}?tensor\(\[+0\., 0\., 0\.[^\])]{0,80}\]+, ?device=.cuda:1",
             says(
-                "nccl_p2p_disable",
-                rf"\b{WORKS}\b[^.\n]{{0,50}}?\b(?:after|with|when|once|if|by|using|setting|only|because)\b[^.\n]{{0,60}}?{SETS}"
-                rf"|{SETS}[^.\n]{{0,60}}?\b{WORKS}\b",
+                (
+                    rf"\b{WORKS}\b[^.\n]{{0,50}}?\b(?:after|with|when|once|if|by|using|setting|only|because)\b[^.\n]{{0,60}}?{SETS}"
+                    rf"|{SETS}[^.\n]{{0,60}}?\b{WORKS}\b"
+                ),
                 unless=r"\b(?:not|n't|never|still|did nothing|without success|no effect|tried|suggest\w*|should|try|neither)\b[^.\n]{0,40}NCCL_P2P|NCCL_P2P_DISABLE[^.\n]{0,60}\b(?:not|n't|never|nothing|no effect|neither|but)\b",
             ),
             says(
-                (
-                    "gpu to gpu",
-                    "gpu0 -> gpu1",
-                    "gpu 0 to gpu 1",
-                    "gpu0 to gpu1",
-                    "to another gpu",
-                ),
                 r"\b(?:transfer|cop(?:y|ie)|mov|send|sent)\w{0,5}\b[^.\n]{0,60}?\bGPU ?\d? ?(?:->|to) ?(?:another )?GPU ?\d?\b[^.\n]{0,80}?\b(?:chang|modif|zeros?\b|corrupt|wrong|garbage|differ)",
+                "gpu to gpu",
+                "gpu0 -> gpu1",
+                "gpu 0 to gpu 1",
+                "gpu0 to gpu1",
+                "to another gpu",
                 unless=r"\bif\b|\bhow (?:can|do|to)\b",
             ),
         ),
@@ -101,10 +98,10 @@ CAUSES = (
         text='Use the backend "gloo" here (init_process_group("gloo")), one GPU, or Linux or WSL 2',
         source="torch documentation, distributed",
         stage="distributed",
-        says={
-            "nccl built in": r"(?:doesn't|does not) have NCCL built.?in",
-            "nccl": r"NCCL (?:backend )?is not (?:available|supported)",
-        },
+        says=(
+            r"(?:doesn't|does not) have NCCL built.?in",
+            r"NCCL (?:backend )?is not (?:available|supported)",
+        ),
         examples=(
             "RuntimeError: Distributed package doesn't have NCCL built in",
             "ProcessGroupNCCL: NCCL backend is not available",
@@ -123,9 +120,7 @@ CAUSES = (
         stage="distributed",
         look=("nvidia-smi -L",),
         see="count the GPUs",
-        says={
-            "duplicate gpu detected": r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",
-        },
+        says=(r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",),
         examples=("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4000",),
     ),
     Cause(
@@ -141,12 +136,12 @@ CAUSES = (
         commands=("sudo chmod 1777 /dev/shm",),
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
         see="check its size and permissions",
-        says={
-            "creating shared memory segment": r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",
-            "attaching to shared memory segment": r"Error while attaching to shared memory segment (?P<path>\S+)",
-            "shm": r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
-            "/dev/shm/nccl": r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
-        },
+        says=(
+            r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",
+            r"Error while attaching to shared memory segment (?P<path>\S+)",
+            r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
+            r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
+        ),
         examples=(
             "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-A1b2C3 (size 9637888)",
             "NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-XyZ",
@@ -173,17 +168,14 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "watchdog caught collective operation timeout": "",
-                "watchdog got stuck for": r"watchdog got stuck for \d{1,6} seconds",
-                "nccl watchdog": r"NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b",
-                "heartbeat monitor timed out": r"Heartbeat monitor timed out!",
-                "clients joined": r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined",
-                "socket timeout": r"c10d key-value store by key .{0,80}?got error:.{0,60}?Socket Timeout",
-                "rendezvoustimeouterror": r"rendezvous\.api\.RendezvousTimeoutError",
-            },
+            "watchdog caught collective operation timeout",
+            r"watchdog got stuck for \d{1,6} seconds",
+            r"NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b",
+            r"Heartbeat monitor timed out!",
+            r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined",
+            r"c10d key-value store by key .{0,80}?got error:.{0,60}?Socket Timeout",
+            r"rendezvous\.api\.RendezvousTimeoutError",
             says(
-                "timed out waiting",
                 r"gloo/transport.{0,80}?Timed out waiting \d{2,9}ms for (?:recv|send) operation",
                 unless="Capture cuda graph failed",
             ),
@@ -223,22 +215,24 @@ CAUSES = (
         },
         says=(
             says(
-                {
-                    "ibv_modify_qp failed": r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))",
-                    "ibv_": r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)",
-                },
+                r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))",
                 unless=r"Cannot allocate memory",
             ),
-            {
-                "nccl error in": r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
-                "nccl error": r"NCCL Error \d{1,2}: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
-                "nccl error: ": r"NCCL error: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
-                "ncclutils": r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
-                "ncclgroupend": r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b",
-                "system call (e.g.": r"(?P<name>ncclSystemError): System call \(e\.g\. socket",
-                "nccl info init.cc:": r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b",
-                "nccl warn cuda failure": r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
-            },
+            says(
+                r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)",
+                unless=r"Cannot allocate memory",
+            ),
+            r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
+            r"NCCL Error \d{1,2}: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
+            r"NCCL error: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
+            r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
+            says(
+                r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b",
+                "ncclgroupend",
+            ),
+            r"(?P<name>ncclSystemError): System call \(e\.g\. socket",
+            r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b",
+            r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
         ),
         examples=(
             "RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1275, unhandled system error, NCCL version 2.14.3",

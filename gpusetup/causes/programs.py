@@ -71,50 +71,36 @@ CAUSES = (
             ),
         ),
         says=(
-            {
-                (
-                    "gpu",
-                    "graphics card",
-                ): rf"\b{CALLED}(?: v?\d[\w.]{{0,12}})? (?:{NEVER}|fails to) (?:\w+ ){{0,3}}?{FINDS} (?:\w+ ){{0,3}}?(?:GPUs?|graphics card)\b",
-            },
             says(
-                {
-                    "no ": r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b",
-                    "gpu": r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)|\bnot using the GPU\b|only (?:runs on|uses) (?:the )?CPU\b",
-                    "discovery": r"failure during GPU discovery",
-                },
+                rf"\b{CALLED}(?: v?\d[\w.]{{0,12}})? (?:{NEVER}|fails to) (?:\w+ ){{0,3}}?{FINDS} (?:\w+ ){{0,3}}?(?:GPUs?|graphics card)\b",
+                "gpu",
+                "graphics card",
+            ),
+            says(
+                r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b",
+                "no ",
                 unless=r"torch|is_available|nvidia-smi|RuntimeError: No",
             ),
             says(
-                {
-                    "inference compute": r'msg="inference compute" id=\S{1,8} library=cpu\b',
-                    "100% cpu": r"PROCESSOR\b.{0,600}?\b100% CPU\b",
-                },
-                program="ollama",
+                r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)|\bnot using the GPU\b|only (?:runs on|uses) (?:the )?CPU\b",
+                "gpu",
+                unless=r"torch|is_available|nvidia-smi|RuntimeError: No",
             ),
             says(
-                "num gpus available",
-                r"Num GPUs Available:\W{0,3}0\b",
-                program="TensorFlow",
+                r"failure during GPU discovery",
+                unless=r"torch|is_available|nvidia-smi|RuntimeError: No",
             ),
+            says(r'msg="inference compute" id=\S{1,8} library=cpu\b', program="ollama"),
+            says(r"PROCESSOR\b.{0,600}?\b100% CPU\b", program="ollama"),
+            says(r"Num GPUs Available:\W{0,3}0\b", program="TensorFlow"),
             says(
-                "list_physical_devices",
                 r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?\[ ?\](?!\w)",
                 program="TensorFlow",
                 unless=r"name='/physical_device:GPU",
             ),
-            says(
-                {
-                    "cuda backend failed to initialize": "",
-                    "no supported devices found for platform cuda": "",
-                },
-                program="JAX",
-            ),
-            says(
-                "offloaded 0/",
-                r"offloaded 0/\d{1,4} layers to GPU",
-                program="llama.cpp",
-            ),
+            says("cuda backend failed to initialize", program="JAX"),
+            says("no supported devices found for platform cuda", program="JAX"),
+            says(r"offloaded 0/\d{1,4} layers to GPU", program="llama.cpp"),
         ),
         examples=(
             "ValueError: Current node has no GPU available. current_node_resource={}",
@@ -156,34 +142,28 @@ CAUSES = (
         way=programs_own,
         says=(
             says(
-                {
-                    "without": rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)",
-                    "not compiled with": rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)",
-                    "build": r"\b(?:GPU|CUDA|cuDNN)\b[^.\n]{0,40}? (?:is|was) (?:either |not ){1,2}(?:supported|enabled|integrated) (?:by|in) (?:your|this) (?:\w+ ){0,2}build",
-                    "this build of": r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)",
-                },
+                rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)",
                 unless=r"torch|Error: Not",
             ),
             says(
-                {
-                    "cudaexecutionprovider' is not in available": r"'CUDAExecutionProvider' is not in available provider names",
-                    "cudaexecutionprovider not available": "",
-                },
-                program="onnxruntime",
+                rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)",
+                unless=r"torch|Error: Not",
             ),
             says(
-                "jaxlib is not installed. falling back",
-                program="JAX",
+                r"\b(?:GPU|CUDA|cuDNN)\b[^.\n]{0,40}? (?:is|was) (?:either |not ){1,2}(?:supported|enabled|integrated) (?:by|in) (?:your|this) (?:\w+ ){0,2}build",
+                unless=r"torch|Error: Not",
             ),
             says(
-                "xformers wasn't build with cuda support",
-                program="xformers",
+                r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)",
+                unless=r"torch|Error: Not",
             ),
             says(
-                "is_built_with_cuda",
-                r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b",
-                program="TensorFlow",
+                r"'CUDAExecutionProvider' is not in available provider names", program="onnxruntime"
             ),
+            says("cudaexecutionprovider not available", program="onnxruntime"),
+            says(r"jaxlib is not installed\. falling back", program="JAX"),
+            says("xformers wasn't build with cuda support", program="xformers"),
+            says(r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b", program="TensorFlow"),
         ),
         examples=(
             "tf.test.is_built_with_cuda() is False",

@@ -99,21 +99,21 @@ CAUSES = (
         "toolkit does not know a newer GPU. Put the bin folder of a newer toolkit first on PATH, delete "
         "the build folder, and build again",
         says=(
-            {
-                "mismatches the version that was used to": r"(?:detected )?CUDA version \((?P<nvcc>\d+\.\d+)[\d.]*\) mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?",
-                "detected cuda version (%s)": r"detected CUDA version \(%s\) mismatches .{0,160}?CUDA versions\.', '(?P<nvcc>\d+\.\d+)', '(?P<torch>\d+\.\d+)'",
-                "installed cuda version": r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)",
-                "does not match the version used to compile": r"version of Cuda that does not match the version used to compile Pytorch binaries(?:.{0,80}compiled with Cuda (?P<torch>[\d.]+\d))?",
-                "compiled with different cuda": r"""(?x)
+            r"(?:detected )?CUDA version \((?P<nvcc>\d+\.\d+)[\d.]*\) mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?",
+            r"detected CUDA version \(%s\) mismatches .{0,160}?CUDA versions\.', '(?P<nvcc>\d+\.\d+)', '(?P<torch>\d+\.\d+)'",
+            r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)",
+            r"version of Cuda that does not match the version used to compile Pytorch binaries(?:.{0,80}compiled with Cuda (?P<torch>[\d.]+\d))?",
+            says(
+                r"""(?x)
         PyTorch\ and\ (?P<module>(?!torchvision|torchaudio)[\w-]+)\ were\ compiled\ with\ different\ CUDA\ versions\.\ PyTorch\ has\ CUDA\ version
         \ (?P<torch>[\d.]+\d)\ and\ \w+\ has\ CUDA\ version
         \ (?P<nvcc>[\d.]+\d)
         """,
-                "only supported on cuda": r"(?P<module>\w+) is only supported on CUDA (?P<needs>[\d.]+\d) and above",
-                "cuda_mismatch_message": r"raise RuntimeError\(CUDA_MISMATCH_MESSAGE\b",
-            },
+                "compiled with different cuda",
+            ),
+            r"(?P<module>\w+) is only supported on CUDA (?P<needs>[\d.]+\d) and above",
+            r"raise RuntimeError\(CUDA_MISMATCH_MESSAGE\b",
             says(
-                "assert_no_cuda_mismatch",
                 r"in assert_no_cuda_mismatch\b|(?<!def )\bassert_no_cuda_mismatch\(\)",
                 unless=r"CUDA_HOME does not exist|MissingCUDA",
             ),
@@ -151,50 +151,45 @@ CAUSES = (
             Message(having={"who": "^shell$"}, where=(_is_idle,), way=_toolkit, only=Severity.NOTE),
         ),
         says=(
-            {
-                "cuda_home": r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)"
-                r"(?:(?=.{0,1200}?(?:\u2500> (?!See )|Failed building wheel for |Failed to build `|Failed to build (?!inst))(?P<package>\w[\w-]{1,40}))|)",
-                "nvcc": r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc"
-                r"|(?:cannot|can't|could not|unable to|not able to) find [`'\"]?(?:(?:[A-Z]:)?(?:[/\\]{1,2}[\w.()-]{1,40}){1,10}[/\\]{1,2})?nvcc\b",
-                "could not find cuda": r"Could not find CUDA(?: \(missing| toolkit|\W{0,3}$)",
-                "find cudatoolkit": r"Could NOT find CUDAToolkit",
-                "target was not found": r"links to:?\s{1,20}CUDA::\w{2,30}\s{1,20}but the target was not found",
-                "notfound": r"\bCUDA_(?!CUDA_LIB)\w{2,30}_LIBRARY(?: \(ADVANCED\))?(?::FILEPATH)?[ :=]{1,4}(?:CUDA_\w{2,30}-)?NOTFOUND",
-                "cmake_cuda_compiler": r"No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_COMPILER(?:-| is set to a )NOTFOUND",
-                "cuda toolset": r"No CUDA toolset found",
-                "cuda_runtime": r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)",
-                "fatal error: ": r"""(?x)
+            (
+                r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)"
+                r"(?:(?=.{0,1200}?(?:\u2500> (?!See )|Failed building wheel for |Failed to build `|Failed to build (?!inst))(?P<package>\w[\w-]{1,40}))|)"
+            ),
+            (
+                r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc"
+                r"|(?:cannot|can't|could not|unable to|not able to) find [`'\"]?(?:(?:[A-Z]:)?(?:[/\\]{1,2}[\w.()-]{1,40}){1,10}[/\\]{1,2})?nvcc\b"
+            ),
+            r"Could not find CUDA(?: \(missing| toolkit|\W{0,3}$)",
+            r"Could NOT find CUDAToolkit",
+            r"links to:?\s{1,20}CUDA::\w{2,30}\s{1,20}but the target was not found",
+            r"\bCUDA_(?!CUDA_LIB)\w{2,30}_LIBRARY(?: \(ADVANCED\))?(?::FILEPATH)?[ :=]{1,4}(?:CUDA_\w{2,30}-)?NOTFOUND",
+            r"No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_COMPILER(?:-| is set to a )NOTFOUND",
+            r"No CUDA toolset found",
+            r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)",
+            says(
+                r"""(?x)
         fatal\ error:\ (?P<path>(?:cuda_(?:fp16|bf16|profiler_api)|cusparse|cublas\w*|cusolver\w*|curand\w*|cufft\w*|nvToolsExt|nvtx3/\w+|thrust/[\w/]+|cub/[\w/]+)\.
           (?:h|cuh))
         """,
-                "bare_metal_version": r"name 'bare_metal_version' is not defined",
-                "-lcudart": r"cannot find -lcudart(?:_static)?\b",
-                "cannot open source file": r"catastrophic error: cannot open source file \W?(?P<path>cuda\w*\.h|vector_types\.h|cub/\S{1,40})",
-                "auto-detect cuda root": r"Failed to auto-detect CUDA root directory",
-                "invoke ptxas": r"(?:Couldn't|Could not|Failed to) invoke ptxas\b",
-                "launch ptxas": r"(?:Couldn't|Could not|Failed to) launch ptxas\b",
-                "cuda toolkit not found": "",
-            },
+                "fatal error: ",
+            ),
+            r"name 'bare_metal_version' is not defined",
+            r"cannot find -lcudart(?:_static)?\b",
+            r"catastrophic error: cannot open source file \W?(?P<path>cuda\w*\.h|vector_types\.h|cub/\S{1,40})",
+            r"Failed to auto-detect CUDA root directory",
+            r"(?:Couldn't|Could not|Failed to) invoke ptxas\b",
+            r"(?:Couldn't|Could not|Failed to) launch ptxas\b",
+            "cuda toolkit not found",
             says(
-                "nvcc",
                 r"nvcc\W{0,3}: (?:command )?not found|nvcc\W{1,2} is not recognized|command not found: nvcc|nvcc was not found|Command 'nvcc' not found",
                 who="shell",
             ),
-            {
-                "nvcc": r"No such file or directory:? '?(?P<path>\S{0,160}nvcc(?:\.exe)?)\b",
-            },
+            r"No such file or directory:? '?(?P<path>\S{0,160}nvcc(?:\.exe)?)\b",
+            says(r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)", who="shell"),
             says(
-                "nvcc",
-                r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)",
-                who="shell",
+                r"getattr\(_C, name\).{0,160}?'NoneType' object has no attribute", who="extension"
             ),
             says(
-                "getattr(_c, name)",
-                r"getattr\(_C, name\).{0,160}?'NoneType' object has no attribute",
-                who="extension",
-            ),
-            says(
-                "get_cuda_bare_metal_version",
                 r"in get_cuda_bare_metal_version\b.{0,500}?\bsubprocess\.check_output\(.{0,500}?\bsubprocess\.py\W.{0,20}?line \d{1,5}, in (?:run|__init__|check_output)\b",
                 unless=r"CalledProcessError|PermissionError|mismatch|Installed CUDA version",
             ),
@@ -238,10 +233,10 @@ CAUSES = (
         source=CPP_EXTENSION,
         stage="build",
         commands=("pip install ninja",),
-        says={
-            "ninja is required to load": "",
-            "ninja'": r"No such file or directory: '(?:\S{1,160}/)?ninja'",
-        },
+        says=(
+            "ninja is required to load",
+            r"No such file or directory: '(?:\S{1,160}/)?ninja'",
+        ),
         examples=(
             "RuntimeError: Ninja is required to load C++ extensions (pip install ninja to get it)",
             "FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",

@@ -116,11 +116,11 @@ CAUSES = (
                 "one runs",
             ),
         ),
-        says={
-            "no module named": r"No module named ['\"]?torch['\"]?(?![\w.])",
-            "package 'torch' is not": r"Package 'torch' is not installed",
-            "not found: torch": r"Package\(s\) not found: torch\b",
-        },
+        says=(
+            r"No module named ['\"]?torch['\"]?(?![\w.])",
+            r"Package 'torch' is not installed",
+            r"Package\(s\) not found: torch\b",
+        ),
         examples=(
             "File \"run.py\", line 24, in <module>\n ModuleNotFoundError: No module named 'torch'\n [end of the log]",
             "WARNING: Package 'torch' is not installed",
@@ -138,10 +138,10 @@ CAUSES = (
         proven_by="Libraries that torch's RECORD lists are missing",
         stage="import",
         way=_anew,
-        says={
-            "name '_c' is not defined": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
-            "no module named": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
-        },
+        says=(
+            r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
+            r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
+        ),
         examples=(
             "/x/site-packages/torch/__init__.py\", line 1\nNameError: name '_C' is not defined",
             "File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",
@@ -178,9 +178,9 @@ CAUSES = (
                 "torch-half-installed",
             )
         },
-        says={
-            "undefined symbol": rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
-        },
+        says=(
+            rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
+        ),
         examples=(
             "ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",
         ),
@@ -222,12 +222,7 @@ CAUSES = (
                 commands=("unset PYTHONPATH",),
             ),
         ),
-        says={
-            (
-                "/.local/lib/python",
-                "roaming\\python",
-            ): rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",
-        },
+        says=(rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",),
         examples=(
             "/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",
         ),
@@ -360,11 +355,11 @@ CAUSES = (
         not_when="driver-missing, driver-too-old: the driver itself is the reason",
         source="nvidia-smi of driver 610",
         commands=("gpusetup install",),
-        says={
-            "cuda umd version": r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version",
-            "nvidia-smi": r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
-            "parse": r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
-        },
+        says=(
+            r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version",
+            r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
+            r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
+        ),
         examples=(
             "ValueError: could not parse 'CUDA UMD Version: 13.1'",
             "installer: could not determine the CUDA version from nvidia-smi, using CPU",

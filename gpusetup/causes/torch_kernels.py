@@ -64,51 +64,32 @@ CAUSES = (
             ),
         ),
         says=(
-            says(
-                "ptxas does not support cc",
-                r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)",
-                compiler="XLA's assembler",
-            ),
+            says(r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)", compiler="XLA's assembler"),
             *(
-                says(
-                    "compatible with compute capability",
-                    pattern,
-                    compiler="The driver's compiler, for TensorFlow's kernels,",
-                )
+                says(pattern, compiler="The driver's compiler, for TensorFlow's kernels,")
                 for pattern in (
                     rf"{NOT_BUILT_FOR}.{{0,600}}?{REJECTED}",
                     rf"{REJECTED}.{{0,600}}?{NOT_BUILT_FOR}",
                 )
             ),
-            {
-                "--gpu-architecture": r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture",
-                "gpu-name": r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'",
-                "is not defined for option 'gpu-architecture'": r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\d\w{1,4})' is not defined for option 'gpu-architecture'",
-                "unsupported gpu architecture": r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\d\w{1,4})",
-            },
+            r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture",
+            r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'",
+            r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\d\w{1,4})' is not defined for option 'gpu-architecture'",
+            r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\d\w{1,4})",
             says(
-                "does not support .target",
-                r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)",
-                compiler="ptxas",
+                r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)", compiler="ptxas"
             ),
             says(
-                "--gpu-name=sm_",
                 r"ptxas\W.{0,200}?--gpu-name=(?P<arch>sm_\w+)\W.{0,300}?returned non-zero exit status",
                 compiler="ptxas",
                 unless="too much shared data|Permission denied",
             ),
             says(
-                "is an unsupported option",
                 r"-arch=(?P<arch>(?:compute|sm)_\d\w{1,4})'? is an unsupported option",
                 compiler="NVVM",
             ),
-            says(
-                {
-                    "not a recognized processor": r"'(?P<arch>sm_\w+)' is not a recognized processor",
-                    "unknown target cpu": r"Unknown target CPU '(?P<arch>sm_\w+)'",
-                },
-                compiler="llvm",
-            ),
+            says(r"'(?P<arch>sm_\w+)' is not a recognized processor", compiler="llvm"),
+            says(r"Unknown target CPU '(?P<arch>sm_\w+)'", compiler="llvm"),
         ),
         examples=(
             "nvrtc: error: invalid value for --gpu-architecture (-arch)",
@@ -192,68 +173,49 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "but was built for sm": r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
-                "cuda error: no kernel i": r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
-                "invalid device function": r"(?:Cuda failure '|CUDA error: )invalid device function",
-                "device kernel image is invalid": r"CUDA error: device kernel image is invalid",
-                "no kernel image is available": r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
-            },
+            r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
+            r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
+            r"(?:Cuda failure '|CUDA error: )invalid device function",
+            r"CUDA error: device kernel image is invalid",
+            r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
             says(
-                {
-                    "but was built for sm": r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}",
-                    "your device is too old. we require": r"Your device is too old\. We require compute capability >= \d{2}",
-                    "(too new)": r"requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)",
-                },
+                r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}",
                 module="xformers",
             ),
             says(
-                {
-                    "invalid argument": r"CUDA error \([^()]{0,160}?\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument",
-                    "invalid device function": r"CUDA error \([^()]{0,160}?(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function",
-                },
+                r"Your device is too old\. We require compute capability >= \d{2}",
+                module="xformers",
+            ),
+            says(
+                r"requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)",
+                module="xformers",
+            ),
+            says(
+                r"CUDA error \([^()]{0,160}?\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument",
                 module="flash_attn",
             ),
             says(
-                "query kernel attributes",
-                r"RuntimeError: can't query kernel attributes",
-                module="cuequivariance_ops",
+                r"CUDA error \([^()]{0,160}?(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function",
+                module="flash_attn",
             ),
+            says(r"RuntimeError: can't query kernel attributes", module="cuequivariance_ops"),
+            says("sglang only supports sm75", module="sglang"),
+            says("assertion failed: unsupported architecture", module="tensorrt_llm"),
             says(
-                "sglang only supports sm75",
-                module="sglang",
-            ),
-            says(
-                "assertion failed: unsupported architecture",
-                module="tensorrt_llm",
-            ),
-            says(
-                {
-                    "has no device code compatible with": r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch",
-                    "compiled without support for the current gpu": r"ggml-cuda was compiled without support for the current GPU architecture",
-                },
+                r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch",
                 module="ggml-cuda",
             ),
             says(
-                "cuda gpu is too old",
-                r"CUDA GPU is too old\. Compute Capability detected: \d\.\d",
-                module="ollama",
+                r"ggml-cuda was compiled without support for the current GPU architecture",
+                module="ggml-cuda",
             ),
+            says(r"CUDA GPU is too old\. Compute Capability detected: \d\.\d", module="ollama"),
+            says(r"SM\d{2,3} kernel is not available\. make sure you GPU", module="sageattention"),
             says(
-                "kernel is not available",
-                r"SM\d{2,3} kernel is not available\. make sure you GPU",
-                module="sageattention",
-            ),
-            says(
-                "tinycudann extension",
                 r"Could not find compatible tinycudann extension for compute capability",
                 module="tinycudann",
             ),
-            says(
-                "gpu arch",
-                r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt",
-                module="spconv",
-            ),
+            says(r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt", module="spconv"),
         ),
         examples=(
             "FATAL: this function is for sm80, but was built for sm750",

@@ -30,19 +30,14 @@ CAUSES = (
         where=(no(ON_LINUX), no(ON_MACOS)),
         commands=_triton_windows,
         says=(
-            {
-                "triton": r"Cannot find a working triton installation",
-                "torch.compile": r"Windows not yet supported for torch\.compile",
-                "tritonmissing": "",
-            },
+            r"Cannot find a working triton installation",
+            r"Windows not yet supported for torch\.compile",
+            "tritonmissing",
             says(
-                "triton",
                 r"No module named ['\"]?triton\b(?!\.(?:ops|common|compiler))",
                 unless="matching Triton is not available|comfy_kitchen|unavailable_reason",
             ),
-            {
-                "triton": r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b",
-            },
+            r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b",
         ),
         examples=(
             "ModuleNotFoundError: No module named 'triton'",
@@ -100,40 +95,24 @@ CAUSES = (
             ),
         ),
         says=(
+            says(r"cannot find (?P<lacks>-lcuda)\b(?!rt)", unless=LINKS_AN_EXTENSION),
             says(
-                "-lcuda",
-                r"cannot find (?P<lacks>-lcuda)\b(?!rt)",
-                unless=LINKS_AN_EXTENSION,
-            ),
-            says(
-                "python.h",
                 r"(?P<lacks>Python\.h): No such file",
                 unless=r"building '[\w.]{1,60}' extension|Building wheel|setup\.py|Failed building",
             ),
-            {
-                "include file": r"include file '(?P<lacks>Python\.h|cuda\.h)' not found",
-                "cuda.h": r"error: (?P<lacks>cuda\.h): No such file",
-            },
+            r"include file '(?P<lacks>Python\.h|cuda\.h)' not found",
+            r"error: (?P<lacks>cuda\.h): No such file",
+            says("cannot find ptxas", lacks="ptxas"),
+            says(r"libcuda\.so cannot found", lacks="libcuda.so"),
             says(
-                "cannot find ptxas",
-                lacks="ptxas",
-            ),
-            says(
-                "libcuda.so cannot found",
-                lacks="libcuda.so",
-            ),
-            says(
-                "failed with error code",
                 r"`?ptxas`? failed with error code (?!\d{0,9}:? ?.{0,300}?(?:is not defined for option|Unsupported \.version))-?\d{1,10}",
                 lacks="a ptxas that runs",
             ),
             says(
-                "returned non-zero exit status",
                 r"(?:/|\\)(?:main|driver|cuda_utils|__triton_\w+|stub)\.(?:c(?:pp)?|cp3\d{1,2}-\w{3,12}\.pyd|cpython-[\w-]{3,40}\.so)\b.{0,900}returned non-zero exit status",
                 lacks="headers",
             ),
             says(
-                "undefined symbol",
                 r"\btriton\b.{0,300}?undefined symbol:? ?[`'\"]?cu(?!Tensor)[A-Z][a-z]\w+",
                 lacks="libcuda",
             ),
@@ -169,14 +148,11 @@ CAUSES = (
         ),
         alike={"gcc --version": ("compiler-missing",)},
         says=(
-            {
-                "failed to find c compiler": "",
-                "no working c": r"No working C(?:\+\+)? compiler found",
-                "invalidcxxcompiler": "",
-                "compiler: cl is not found": "",
-            },
+            "failed to find c compiler",
+            r"No working C(?:\+\+)? compiler found",
+            "invalidcxxcompiler",
+            "compiler: cl is not found",
             says(
-                "no such file or directory",
                 r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'",
                 unless=IN_A_BUILD,
             ),

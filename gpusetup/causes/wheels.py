@@ -61,23 +61,18 @@ CAUSES = (
         source="messages of uv, pip, conda and pixi",
         way=_as_chosen,
         says=(
-            {
-                "no solution found when resolving": "",
-                "resolutionimpossible": "",
-                "because there are no viable options": "",
-                "contain conflicting urls for package": "",
-                "conflicting dependencies": r"because these package versions have conflicting dependencies",
-                "the conflict is caused by:": "",
-                "unsatisfiableerror": "",
-                "version solving failed": "",
-                "found conflicts!": "",
-                "failed to solve": r"failed to solve (?:the pypi )?requirements of environment",
-                "encountered problems while solving": "",
-            },
-            says(
-                "for which no candidates were found",
-                unless=r"__cuda",
-            ),
+            "no solution found when resolving",
+            "resolutionimpossible",
+            "because there are no viable options",
+            "contain conflicting urls for package",
+            r"because these package versions have conflicting dependencies",
+            "the conflict is caused by:",
+            "unsatisfiableerror",
+            "version solving failed",
+            "found conflicts!",
+            r"failed to solve (?:the pypi )?requirements of environment",
+            "encountered problems while solving",
+            says("for which no candidates were found", unless=r"__cuda"),
         ),
         examples=(
             "ERROR: ResolutionImpossible: for help visit the documentation of pip",
@@ -106,20 +101,17 @@ CAUSES = (
         look=("pip check",),
         see="see what does not fit",
         says=(
+            says(r"Numba needs (?P<needs>NumPy \d\.\d{1,2} or (?:less|greater))", package="numba"),
             says(
-                "numba needs numpy",
-                r"Numba needs (?P<needs>NumPy \d\.\d{1,2} or (?:less|greater))",
-                package="numba",
-            ),
-            {
-                "but you": r"""(?x)
+                r"""(?x)
         (?<![\w.-])(?P<package>(?!torchvision|torchaudio)[\w.-]+)
         \ (?P<version>\d[\w.+!]*)
         \ (?:requires|has\ requirement)
         \ (?P<needs>[\w.\[\]-]+\ ?[<>=!~][^ ]*?),\ but\ you
         (?:'ll)?\ have\ (?P<have>[\w.-]+\ \d[\w.+]*\w)
         """,
-            },
+                "but you",
+            ),
         ),
         examples=(
             "ImportError: Numba needs NumPy 2.0 or less",
@@ -146,13 +138,13 @@ CAUSES = (
         source=WHEELS,
         by_check=True,
         way=_other_python,
-        says={
-            "python abi tag": rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?",
-            "no wheels are available with a matching python": rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python",
-            "abi tag": r"You(?:'re using| require) (?:CPython )?(?P<python>\d\.\d+)\S* \(`cp\d+\w*`\), but (?:we only found wheels for )?`?(?P<requirement>\w+)`?",
-            "requires a different python": r"(?P<requirement>[\w.-]+)'? requires a different Python: (?P<python>\d\.\d+)[\d.]* not in",
-            "python implementation tag": rf"{REQUIREMENT} has no wheels with a matching Python implementation tag",
-        },
+        says=(
+            rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?",
+            rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python",
+            r"You(?:'re using| require) (?:CPython )?(?P<python>\d\.\d+)\S* \(`cp\d+\w*`\), but (?:we only found wheels for )?`?(?P<requirement>\w+)`?",
+            r"(?P<requirement>[\w.-]+)'? requires a different Python: (?P<python>\d\.\d+)[\d.]* not in",
+            rf"{REQUIREMENT} has no wheels with a matching Python implementation tag",
+        ),
         examples=(
             "hint: torch==2.4.1 has no wheels with a matching Python ABI tag (e.g., `cp313`)",
             "Because torch==2.0.0 is unusable because no wheels are available with a matching Python implementation",
@@ -185,22 +177,21 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "no wheels are available with a matching platform": rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
-                "wheel for the current platform": r"""(?x)
+            rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
+            says(
+                r"""(?x)
         (?:Distribution\ `?(?P<requirement>[\w.-]+==[\w.+]+)[^`]{0,200}?`?\ )?can't\ be\ installed\ because\ it\ doesn't\ have\ a\ source\ distribution\ or\ wheel\ for\ the\ current\ platform
         """,
-                "with neither wheels nor source distribution": r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution",
-                "matching platform tag": rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
-                "only has wheels for the following platform": r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
-            },
+                "wheel for the current platform",
+            ),
+            r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution",
+            rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
+            r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
             says(
-                "unable to find installation candidates",
                 r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))",
                 what="Python or system",
             ),
             says(
-                "wheel",
                 r"(?:\b(?:no|lack of|without|missing)\b|отсутств\w+|\bнет\b) (?:official |any |готовых )?(?:pre-?built |precompiled |binary )?wheels? (?:for|of|для) (?P<requirement>[A-Za-z][\w-]{2,40})(?: [\d.]{1,12})? (?:on|for|на|для|под) (?P<platform>Windows|macOS|Linux aarch64|aarch64|ARM64?)\b",
                 said="in words",
             ),
@@ -236,9 +227,9 @@ CAUSES = (
         ),
         commands=("docker run --rm --gpus all -it ubuntu:24.04",),
         cases=(Message(where=(_has_no_gpu,), commands=("docker run --rm -it ubuntu:24.04",)),),
-        says={
-            "glibc_": r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} not found",
-        },
+        says=(
+            r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} not found",
+        ),
         examples=(
             "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /x/flash_attn.so)",
         ),
@@ -258,15 +249,11 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "download.pytorch.org": r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
-                "package registry": r"(?P<requirement>torch\w*) was not found in the package registry",
-                "there is no version of": r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+)",
-                "invalid wheel": r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'",
-            },
-            {
-                "download.pytorch.org": r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b",
-            },
+            r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
+            r"(?P<requirement>torch\w*) was not found in the package registry",
+            r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+)",
+            r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'",
+            r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b",
         ),
         examples=(
             "ERROR: HTTP error 403 while getting https://download.pytorch.org/whl/cu999/torch/",

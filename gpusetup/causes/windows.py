@@ -84,39 +84,26 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "c10.dll": r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)",
-                "failed to load ": r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b",
-                "os error": r"\(os error (?P<code>126|127|1114)\)",
-                "1073741515": rf"{STARTED}\W{{0,4}}-1073741515\b",
-                "3221225781": rf"{STARTED}\W{{0,4}}3221225781\b",
-                "(or one of its dependencies)": r"Could not find module '[^'\n]{1,200}?[\\/](?P<dll>(?!nvcuda|nvml|cud|cub|cuf|cur|cus|nvrtc|nvJit|nvvm|zlib|libbitsandbytes|libtorchcodec|llama\.|ggml-|amd|rocm|c10|torch|libtorch)[\w.+-]{2,60}\.(?:dll|pyd))' \(or one of its dependencies\)",
-            },
+            r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)",
+            r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b",
+            r"\(os error (?P<code>126|127|1114)\)",
+            rf"{STARTED}\W{{0,4}}-1073741515\b",
+            rf"{STARTED}\W{{0,4}}3221225781\b",
+            r"Could not find module '[^'\n]{1,200}?[\\/](?P<dll>(?!nvcuda|nvml|cud|cub|cuf|cur|cus|nvrtc|nvJit|nvvm|zlib|libbitsandbytes|libtorchcodec|llama\.|ggml-|amd|rocm|c10|torch|libtorch)[\w.+-]{2,60}\.(?:dll|pyd))' \(or one of its dependencies\)",
             says(
-                "winerror",
                 r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?",
                 unless="libbitsandbytes_|amdhip64|rocm_sdk|intel-ext-pt",
             ),
             says(
-                "or one of its dependencies",
                 r"\bErro\w? loading ['\"\u201c][^'\"\u201d\n]{0,200}?[\\/]torch[\\/]lib[\\/](?P<dll>(?!amdhip|rocm)[\w.+-]{3,60}\.dll)['\"\u201d] or one of its dependencies",
                 unless=r"WinError|1455",
             ),
             says(
-                "dll load failed",
                 r"DLL load failed(?:(?: while importing (?P<module>[\w.]+))?:| while importing (?P<module2>[a-z]\w*_\w+)(?=[\s`'\"*.]|$))",
                 unless=r"while importing \w{2,40}_plugin",
             ),
-            says(
-                "redistributable is not installed",
-                r"Visual C\+\+ Redistributable is not installed",
-                dll="vcruntime140_1.dll",
-            ),
-            says(
-                "0xc0000135",
-                r"\b0xc0000135\b",
-                unless=r"\b(?:codes? (?:like|such as)|e\.g\.)",
-            ),
+            says(r"Visual C\+\+ Redistributable is not installed", dll="vcruntime140_1.dll"),
+            says(r"\b0xc0000135\b", unless=r"\b(?:codes? (?:like|such as)|e\.g\.)"),
         ),
         examples=(
             "I got a torch related error when loading the c10.dll library",
@@ -154,10 +141,10 @@ CAUSES = (
         ),
         windows=("SystemPropertiesPerformance.exe",),
         needs_root=True,
-        says={
-            "1455": r"\[?(?:WinError|os error) 1455\]?(?:.{0,200}?[\\/\"' ](?P<dll>[\w.+-]+\.dll))?",
-            "paging file is too small": "",
-        },
+        says=(
+            r"\[?(?:WinError|os error) 1455\]?(?:.{0,200}?[\\/\"' ](?P<dll>[\w.+-]+\.dll))?",
+            "paging file is too small",
+        ),
         examples=("OSError: The paging file is too small for this operation to complete",),
     ),
     Cause(
@@ -175,14 +162,13 @@ CAUSES = (
             "$env:TRITON_CACHE_DIR = 'C:\\tr'",
         ),
         needs_root=True,
-        says={
-            "longer than 260": r"(?:\S{1,160} )?\w+ longer than 260 characters",
-            "[winerror 206]": "",
-            "windows long path support": "",
-            "torchinductor": r"No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{200,700}['\"]",
-            "could not install packages": r"(?:OS|Environment)Error: \[Errno 2\] No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{220,700}['\"]",
-            "no such file or directory": rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]",
-        },
+        says=(
+            r"(?:\S{1,160} )?\w+ longer than 260 characters",
+            r"\[winerror 206\]",
+            "windows long path support",
+            rf"No such file or directory: ?['\"](?=[^'\"]*torchinductor){LONG_PATH}['\"]",
+            rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error|Could not install packages).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]",
+        ),
         examples=(
             "ninja: error: Stat(C:/a/b/kernel.obj): Filename longer than 260 characters",
             "OSError: [WinError 206] The filename or extension is too long",
@@ -217,24 +203,13 @@ CAUSES = (
             ),
         ),
         says=(
+            says("gpu access blocked", why="blocked"),
+            says("wsl environment detected but no adapters", why="adapters"),
             says(
-                "gpu access blocked",
-                why="blocked",
-            ),
-            says(
-                "wsl environment detected but no adapters",
-                why="adapters",
-            ),
-            says(
-                "/usr/lib/wsl/lib/nvidia-smi",
                 r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi",
                 why="crash",
             ),
-            says(
-                "driver version: 0",
-                r"Driver Version: 0(?![\d.])",
-                why="version-zero",
-            ),
+            says(r"Driver Version: 0(?![\d.])", why="version-zero"),
         ),
         examples=(
             "Failed to initialize NVML: GPU access blocked by the operating system",

@@ -18,7 +18,6 @@ from gpusetup.messages.row import row, rows
 LINKS = (
     row(
         "pcie-errors",
-        "pcie bus error",
         rf"\bnvidia {BUS}: (?:AER: )?PCIe Bus Error: severity=(?P<severity>Correct(?:ed|able)|Uncorrect(?:ed|able) \([\w-]{{3,12}}\))",
     ),
 )
@@ -26,22 +25,25 @@ LINKS = (
 
 
 TOOLS = (
-    row("xid", "xid", r"\bXid ?= ?(?P<number>\d{1,3})\b"),
+    row("xid", r"\bXid ?= ?(?P<number>\d{1,3})\b"),
+    *rows("module-not-found", r"'?(?P<module>\bnvidia[\w-]*)'? not found in directory"),
+    row(
+        "module-not-found",
+        r"(?:modinfo: ERROR: Module |ERROR: module not found: \W?)(?P<module>nvidia[\w-]*)",
+        "not found",
+    ),
     *rows(
         "module-not-found",
-        {
-            "not found in directory": r"'?(?P<module>\bnvidia[\w-]*)'? not found in directory",
-            "not found": r"(?:modinfo: ERROR: Module |ERROR: module not found: \W?)(?P<module>nvidia[\w-]*)",
-            "module by name": r"find module by name '(?P<module>nvidia[\w-]*)'",
-            "falling back to": r"NVIDIA kernel module \w+(?: \w+)?\. Falling back to",
-        },
+        r"find module by name '(?P<module>nvidia[\w-]*)'",
+        r"NVIDIA kernel module \w+(?: \w+)?\. Falling back to",
     ),
     row(
         "nouveau-in-the-way",
-        "nouveau",
-        r"Kernel driver in use: nouveau|Nouveau kernel driver is currently in use"
-        r"|\bNVIDIA\b.{0,400}? configuration: (?:\w+=\S+ ){0,4}driver=nouveau\b"
-        r"|Device-\d: NVIDIA.{0,120}? driver: nouveau\b",
+        (
+            r"Kernel driver in use: nouveau|Nouveau kernel driver is currently in use"
+            r"|\bNVIDIA\b.{0,400}? configuration: (?:\w+=\S+ ){0,4}driver=nouveau\b"
+            r"|Device-\d: NVIDIA.{0,120}? driver: nouveau\b"
+        ),
     ),
 )
 
@@ -52,73 +54,58 @@ KERNEL = (*KERNEL_LOG, *LINKS, *TOOLS)
 DRIVER = (
     *rows(
         "no-nvidia-driver",
-        {
-            "found no nvidia driver": "",
-            "libcuda.so": r"(?:could not load dynamic library '|couldn't open CUDA library |cannot load |unable to load |(?:failed to|could not|cannot|can't|unable to) dlopen (?:library )?)(?P<library>libcuda\.so[.\d]*)",
-            "nvcuda.dll": r"(?:could not|cannot|unable to|failed to) (?:load|find|locate).{0,30}(?P<library>nvcuda\.dll)",
-            "libnvidia-ml.so": r"(?P<library>libnvidia-ml\.so(?:\.1)?): cannot open shared object",
-        },
+        "found no nvidia driver",
+        r"(?:could not load dynamic library '|couldn't open CUDA library |cannot load |unable to load |(?:failed to|could not|cannot|can't|unable to) dlopen (?:library )?)(?P<library>libcuda\.so[.\d]*)",
+        r"(?:could not|cannot|unable to|failed to) (?:load|find|locate).{0,30}(?P<library>nvcuda\.dll)",
+        r"(?P<library>libnvidia-ml\.so(?:\.1)?): cannot open shared object",
     ),
     row(
         "driver-check-failed",
-        "in _check_driver",
         r"in _check_driver\b(?!.{0,400}?(?:Error|too old|Found no NVIDIA|not compiled))",
     ),
-    row(
-        "no-nvidia-driver",
-        "find libnvidia-ml",
-        r"couldn.?t find libnvidia-ml\.so",
-        library="libnvidia-ml.so",
-    ),
+    row("no-nvidia-driver", r"couldn.?t find libnvidia-ml\.so", library="libnvidia-ml.so"),
     *rows(
         "no-nvidia-driver",
-        {
-            "nvml shared library not found": "",
-            "nvml doesn't exist on this system": "",
-            "error_library_not_found": r"NVML.{0,24}ERROR_LIBRARY_NOT_FOUND",
-        },
+        "nvml shared library not found",
+        "nvml doesn't exist on this system",
+        r"NVML.{0,24}ERROR_LIBRARY_NOT_FOUND",
         library="libnvidia-ml",
     ),
     row(
         "no-nvidia-driver",
-        "libcuda.so",
         r"(?<![\w.])(?P<library>libcuda\.so(?:\.1)?): (?!undefined|version|file too short)(?=\S)",
         unless=r"dlerror|Could not load library libcudnn",
     ),
     row(
         "libcuda-unlinked",
-        "error: libcuda.so",
         r"Could not load library (?P<asker>libcudnn\w+\.so(?:\.\d+)*)\W{1,2} ?Error: (?P<library>libcuda\.so): cannot open",
     ),
     *rows(
         "smi-not-found",
-        {
-            "command not found: nvidia-smi": r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?command not found: nvidia-smi",
-            "not found": r"nvidia-smi.{0,3}: (?:command )?not found|Command 'nvidia-smi' not found",
-            "nvidia-smi": r"nvidia-smi\W{1,2} (?:is not recognized|: The term|\u4e0d\u662f\u5185\u90e8|wurde nicht|n'est pas reconnu)",
-            "no such file or directory: ": r"no such file or directory: '?\S{0,60}nvidia-smi",
-        },
+        r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?command not found: nvidia-smi",
+        r"nvidia-smi.{0,3}: (?:command )?not found|Command 'nvidia-smi' not found",
+        r"nvidia-smi\W{1,2} (?:is not recognized|: The term|\u4e0d\u662f\u5185\u90e8|wurde nicht|n'est pas reconnu)",
+        r"no such file or directory: '?\S{0,60}nvidia-smi",
     ),
     row("no-devices-found", "no devices were found"),
     *rows(
         "image-needs-newer-driver",
-        {
-            "unsatisfied condition": r"unsatisfied condition: (?:[\w =,]{0,40}?)cuda ?>= ?(?P<cuda>\d+\.\d+)",
-            "unsatisfied condition: driver": r"unsatisfied condition: driver ?>?= ?(?P<needs_driver>\d{3}[.\d]*)",
-            "unsupported cuda version": r"unsupported CUDA version: driver (?P<driver_cuda>[\d.]+) < image (?P<cuda>[\d.]+)",
-            "was built for nvidia driver release": (
-                r"""(?x)
+        r"unsatisfied condition: (?:[\w =,]{0,40}?)cuda ?>= ?(?P<cuda>\d+\.\d+)",
+        r"unsatisfied condition: driver ?>?= ?(?P<needs_driver>\d{3}[.\d]*)",
+        r"unsupported CUDA version: driver (?P<driver_cuda>[\d.]+) < image (?P<cuda>[\d.]+)",
+    ),
+    row(
+        "image-needs-newer-driver",
+        r"""(?x)
         built\ for\ NVIDIA\ Driver\ Release
         \ (?P<needs_driver>[\d.]+)\ or\ later,\ but\s+version
         \ (?P<driver>[\d.]+)\ was\ detected\ and\ compatibility\ mode\ is
         \ (?:UNAVAILABLE|FAILED)
-        """
-            ),
-        },
+        """,
+        "was built for nvidia driver release",
     ),
     row(
         "pcie-slow",
-        "(downgraded)",
         r"Speed (?P<best>[\d.]+GT/s)[^()]{0,200}?LnkSta:\s{0,4}Speed (?P<speed>[\d.]+GT/s) \(downgraded\), Width x\d{1,2} \(ok\)",
     ),
     row("no-nvswitch", "nv_warn_nothing_to_do"),
@@ -130,17 +117,20 @@ ROWS = (
     *DRIVER,
     *rows(
         "gpu-computes",
-        {
-            ": ok": r"Tested \d{1,3} GPUs:(?: GPU \d{1,3}: OK){1,64}(?! GPU \d{1,3}: FAULTY)",
-            "avg bus bandwidth": r"Out of bounds values : 0 OK.{0,60}?Avg bus bandwidth",
-            "| pass": r"Successfully ran diagnostic for group\.(?:(?!\| Fail).){0,1100}?(?:Memory|PCIe|Diagnostic|Denylist|Software) ?\| Pass(?!.{0,1100}\| Fail)",
-            "result = pass": r"deviceQuery.{0,300}?Result = PASS",
-        },
+        r"Tested \d{1,3} GPUs:(?: GPU \d{1,3}: OK){1,64}(?! GPU \d{1,3}: FAULTY)",
+        r"Out of bounds values : 0 OK.{0,60}?Avg bus bandwidth",
+        r"Successfully ran diagnostic for group\.(?:(?!\| Fail).){0,1100}?(?:Memory|PCIe|Diagnostic|Denylist|Software) ?\| Pass(?!.{0,1100}\| Fail)",
+        r"deviceQuery.{0,300}?Result = PASS",
     ),
     row(
         "ran-first",
-        ("loss", "after ", "ran ", "epoch"),
-        r"\b(?:step|iter(?:ation)?|epoch)s?\b[ =:#\[]{0,3}\d{1,8}\b.{0,60}?\bloss\b.{0,3}\d|\{'loss': \d|\bEpoch:? ?\d[^\n]{0,20}?[1-9]\d?%\|"
-        r"|\b(?:after|ran) (?:running |training )?(?:for )?(?:(?:about|around|roughly|some|a few|several|many|a couple of|~|over|only) ?)*(?:\d[\d,.]*k?|an?|one|two|three|few|several|some|many)? ?(?:hours?|minutes|mins|days|(?:training )?(?:steps|iterations)|epochs?|batches)\b(?! (?:of )?(?:suspend|sleep|uptime|idle|loading|waiting))",
+        (
+            r"\b(?:step|iter(?:ation)?|epoch)s?\b[ =:#\[]{0,3}\d{1,8}\b.{0,60}?\bloss\b.{0,3}\d|\{'loss': \d|\bEpoch:? ?\d[^\n]{0,20}?[1-9]\d?%\|"
+            r"|\b(?:after|ran) (?:running |training )?(?:for )?(?:(?:about|around|roughly|some|a few|several|many|a couple of|~|over|only) ?)*(?:\d[\d,.]*k?|an?|one|two|three|few|several|some|many)? ?(?:hours?|minutes|mins|days|(?:training )?(?:steps|iterations)|epochs?|batches)\b(?! (?:of )?(?:suspend|sleep|uptime|idle|loading|waiting))"
+        ),
+        "loss",
+        "after ",
+        "ran ",
+        "epoch",
     ),
 )
