@@ -53,9 +53,7 @@ CAUSES = (
             r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
         ),
         examples=(
-            "torchvision::nms does not exist error on import",
             "UserWarning: Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision versions are incompatible",
-            "AttributeError: partially initialized module 'torchvision' has no attribute 'extension' (most likely due to a circular import)",
             "RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major versions. PyTorch has CUDA Version=12.1 and torchvision has CUDA Version=11.8.",
             "ImportError: /x/torchvision/_C.so: undefined symbol: _ZNK3c107SymBool10guard_boolEPKcl",
             "dlopen(/x/site-packages/torchvision/_C.so, 0x0006): Symbol not found: __ZN3c1017RegisterOperators",
@@ -87,7 +85,6 @@ CAUSES = (
         ),
         examples=(
             "RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions. PyTorch has CUDA version 12.4 whereas TorchAudio has CUDA version 12.1.",
-            "OSError: /x/torchaudio/lib/libtorchaudio.so: undefined symbol: _ZNK3c105Error4whatEv",
             "ImportError: /x/_torch_sox.cpython-37m-x86_64-linux-gnu.so: undefined symbol: _ZTIN3c1021AutogradMetaInterfaceE",
             "OSError: dlopen(/x/site-packages/torchaudio/lib/libtorchaudio.so, 6): Symbol not found: __ZN2at4_ops",
             "OSError: Could not load this library: /x/site-packages/torchaudio/lib/_torchaudio.abi3.so",
@@ -134,9 +131,7 @@ CAUSES = (
             r"(?:Error: |processing !!! |error: )Numpy is not available",
         ),
         examples=(
-            "AttributeError: _ARRAY_API not found",
             "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.3 as it may crash.",
-            "ImportError: numpy.core.multiarray failed to import",
             "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88 from PyObject",
             "RuntimeError: module compiled against API version 0x10 but this version of numpy is 0xf",
             "RuntimeError: Could not infer dtype of numpy.float32",
@@ -158,9 +153,7 @@ CAUSES = (
             r"undefined symbol: (?P<symbol>mkl_\w+)",
         ),
         examples=(
-            "libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent",
             "Intel MKL FATAL ERROR: Cannot load libmkl_avx512.so.2 or libmkl_def.so.2.",
-            "Error: mkl-service + Intel(R) MKL: MKL_THREADING_LAYER=INTEL is incompatible with libgomp.so.1 library.",
             "libmkl_avx2.so: undefined symbol: mkl_sparse_optimize_bsr_trsm_i8",
         ),
     ),

@@ -169,9 +169,7 @@ CAUSES = (
             "device id must be in the range",
         ),
         examples=(
-            "AssertionError: Invalid device id",
             "RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 2. Please use torch.load with map_location",
-            "RuntimeError: Device id must be in the range of GPUs",
             "MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]",
         ),
         not_examples=("your machine only has: [0, 1]",),
@@ -369,9 +367,6 @@ CAUSES = (
             r"You should always run with libnvidia-ml\.so",
             r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda",
         ),
-        examples=(
-            "libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1",
-            "WARNING: You should always run with libnvidia-ml.so that is installed with your NVIDIA Display Driver.",
-        ),
+        examples=("libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1",),
     ),
 )

@@ -143,8 +143,6 @@ CAUSES = (
             r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
         ),
         examples=(
-            "Failed to initialize NVML: Driver/library version mismatch",
-            "NVML: NVML/RM version mismatch",
             "NVRM: kernel version 535.54.03 does not match DSO version 535.86.10 -- cannot continue",
         ),
     ),
@@ -189,9 +187,7 @@ CAUSES = (
         },
         examples=(
             "dmesg shows RmInitAdapter failed! on the board",
-            "NVRM: GPU 0000:0a:00.0: Failed to copy vbios to system memory.",
             "NVRM: kgspBootstrap_GH100: GSP-FMC reported an error while attempting to boot GSP",
-            "NVRM: None of the NVIDIA devices were probed.",
         ),
     ),
     Cause(
@@ -243,7 +239,6 @@ CAUSES = (
             ),
         ),
         examples=(
-            "NVRM: nvidia.ko because it does not include the required GPU\nNVRM: System Processor (GSP).",
             "NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",
             "After I installed driver 575 for my RTX 5060 the reboot gives a black screen",
         ),

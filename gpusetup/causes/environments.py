@@ -71,7 +71,6 @@ CAUSES = (
             "nothing provides __cuda needed by pytorch-gpu-2.1.0",
             "pytorch requires __cuda >=12, which is missing on the system",
             "the virtual package __cuda >=12 does not hold",
-            'could not satisfy MatchSpec("__cuda")',
         ),
     ),
     Cause(
@@ -91,7 +90,6 @@ CAUSES = (
             ),
         ),
         examples=(
-            "/usr/bin/python3: No module named pip",
             "bash: pip: command not found",
             "'pip' is not recognized as an internal or external command",
             "RUN python3 -m pip install torch says that the module pip is not installed",
@@ -131,7 +129,6 @@ CAUSES = (
         source="PEP 668",
         commands=_elsewhere,
         says=("externally-managed-environment",),
-        examples=("error: externally-managed-environment",),
     ),
     Cause(
         "site-not-writable",
@@ -229,10 +226,8 @@ CAUSES = (
             ),
         ),
         examples=(
-            "AttributeError: partially initialized module 'torch' has no attribute 'nn' (most likely due to a circular import)",
             "ImportError: cannot import name 'Queue' from 'multiprocessing' (/home/u/proj/multiprocessing.py)",
             "AttributeError: module 'random' has no attribute 'randint' (consider renaming '/home/u/random.py' since it has the same name as the standard library module named 'random')",
-            "It appears that PyTorch has loaded the `torch/_C` folder of the PyTorch repository rather than the C extensions",
             "File \"/home/u/pytorch/torch/__init__.py\", line 237, in <module>\nModuleNotFoundError: No module named 'torch._C'",
             "/home/u/pytorch/torch/__init__.py in <module>\n    9 from torch._C import *\nModuleNotFoundError: No module named 'torch._C'",
             "File \"/home/u/pytorch/torch/__init__.py\", line 465, in <module>\nNameError: name '_C' is not defined",

@@ -113,7 +113,6 @@ CAUSES = (
             "AttributeError: 'NoneType' object has no attribute 'causal_conv1d_fwd'",
             "AttributeError: '_OpNamespace' '_C' object has no attribute 'rms_norm'",
             "ImportError: Can not import sgl_kernel. Please check your installation.",
-            "lmdeploy - WARNING - Fallback to pytorch engine because turbomind engine is not installed correctly.",
             "ImportError: vllm.vllm_flash_attn requires the CUDA flash attention extensions (_vllm_fa2_C or _vllm_fa3_C). On ROCm, use upstream flash_attn.",
             "ImportError: DLL load failed while importing upfirdn2d_plugin: The specified module could not be found.",
             "sys.platform: linux\nCUDA available: True\nMMCV: 1.7.1\nMMCV Compiler: GCC 9.4\nMMCV CUDA Compiler: not available",
@@ -146,9 +145,6 @@ CAUSES = (
         says=(
             r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
             r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
-        ),
-        examples=(
-            "File \"/x/torch/utils/cpp_extension.py\", line 1780, in _get_cuda_arch_flags\n    arch_list[-1] += '+PTX'\nIndexError: list index out of range",
         ),
     ),
 )

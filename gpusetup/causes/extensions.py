@@ -78,7 +78,6 @@ CAUSES = (
             r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined",
         ),
         examples=(
-            "fatal error: THC/THC.h: No such file or directory",
             'error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists',
             "error: 'AT_CHECK' was not declared in this scope",
             'error: identifier "AT_CHECK" is undefined',
@@ -242,7 +241,6 @@ CAUSES = (
         ),
         examples=(
             "ImportError causal_conv1d_cuda.cpython-310-x86_64-linux-gnu.so undefined symbol",
-            "OSError: libtorch_cuda.so: cannot open shared object file: torchaudio is 2.5, torchvision is 0.20",
             "WARNING: xFormers was built for:\n    PyTorch 2.5.1+cu121 with CUDA 1201 (you have 2.6.0+cu124)\n    Python  3.11.10 (you have 3.11.9)",
             "ImportError: /home/u/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE",
             "flash_attn_2_cuda undefined symbol",

@@ -118,8 +118,6 @@ CAUSES = (
             r"avc: +denied .{0,200}(?P<path>nvidia\w*)",
         ),
         examples=(
-            "NVML: Insufficient Permissions",
-            "pynvml.NVMLError_NoPermission: Insufficient Permissions",
             "Error opening /dev/nvidia0: Permission denied",
             "[Errno 13] Permission denied: '/dev/nvidia-uvm'",
             'type=AVC msg=audit(1): avc:  denied  { read write } for pid=7 comm="python3" path="/dev/nvidia0"',
@@ -243,7 +241,6 @@ CAUSES = (
         ),
         examples=(
             "nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)",
-            "device requires a valid Grid licence for compute",
         ),
     ),
 )

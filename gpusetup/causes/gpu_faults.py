@@ -77,7 +77,6 @@ CAUSES = (
             "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error",
             "NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x0000000f for fn 76!",
             "the GPU enters a failure state, after which the driver can no longer access the GPU",
-            "nvml: NVML_ERROR_GPU_IS_LOST returned for device 2",
         ),
         not_examples=(
             "Unable to determine the device handle for gpu 0000:02:00.0: Insufficient Size",
@@ -218,13 +217,10 @@ CAUSES = (
         ),
         examples=(
             "NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!",
-            "GPU 00000000:01:00.0: GPU requires reset",
-            "CUDA_ERROR_NVLINK_UNCORRECTABLE: uncorrectable error on the NVLink",
             "| ERR!  ERR! ERR!    ERR! / ERR! |      1MiB / 24564MiB |",
             "Tested 2 GPUs:\n GPU 0: OK\n GPU 1: FAULTY",
             "10.0%  proc'd: 5122 (13012 Gflop/s)   errors: 382711  (WARNING!)  temps: 71 C",
             "| Memory            | Fail - GPU: 3",
-            "There was a miscompare: GPU 1 computed incorrectly, a miscompare",
         ),
         not_examples=(
             "NVRM: GspRmControl failed: status=0x00000061",

@@ -61,10 +61,7 @@ CAUSES = (
         ),
         examples=(
             "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead",
-            "ValueError: Your setup doesn't support bf16/gpu. You need Ampere+ GPU with cuda>=11.0",
             "RuntimeError: Current CUDA Device does not support bfloat16. Please switch dtype to float16.",
-            "ValueError: bf16 mixed precision requires PyTorch >= 1.10 and a supported device.",
-            "ptxas: Feature 'cvt with .bf16' requires .target sm_80 or higher: Type bf16 is not supported",
             "BF16 is only supported on A100+ GPUs",
         ),
     ),
@@ -90,11 +87,6 @@ CAUSES = (
         ),
         examples=(
             'my GTX 1070 fails with this:\n  File "x/torch_compile.py", line 66, in torch_compile_loss',
-            "on a GTX 1080 it fails with torch.compile",
-            "my GTX 1060 fails in torch/_inductor/compile_fx.py\n inductor",
-            "RuntimeError: Found Tesla P100-PCIE-16GB which is too old to be supported by the triton GPU compiler, which is used as the backend. Triton only supports devices of CUDA Capability >= 7.0, but your device is of CUDA capability 6.0",
-            "torch._dynamo.exc.BackendCompilerFailed: GPUTooOldForTriton",
-            "RuntimeError: Unsloth: Your GPU is too old!",
         ),
         not_examples=(
             "on my GTX 1070 torch_compile is off",

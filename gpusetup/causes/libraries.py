@@ -74,7 +74,6 @@ CAUSES = (
             r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b",
         ),
         examples=(
-            "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
             "it is linked against `libpython3.10.so`. When this shared library is not found it crashes",
         ),
         not_examples=("libpython3.10.so is found",),
@@ -182,22 +181,16 @@ CAUSES = (
             ),
         ),
         examples=(
-            "Outdated CUDA installation found. Version JAX was built against: 12020",
             "libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12",
             "ImportError: /x/torch/lib/../../nvidia/cudnn/lib/libcudnn.so.9: undefined symbol: cudnnGetVersion_v2",
             "symbol cublasLtGetStatusString, version libcublasLt.so.11 not defined in file libcublasLt.so.11 with link time reference",
             "ImportError: /usr/lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/lib.so)",
             "libstdc++.so.6: version `CXXABI_1.3.15' not found",
-            "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH",
             "Invalid handle. Cannot load symbol cudnnCreateTensorDescriptor",
             "Could not load library libcudnn_cnn_train.so.8. Error: /x/libcudnn_cnn_train.so.8: undefined symbol: _ZN5cudnn3cnn34layer",
             "RuntimeError: NCCL version mismatch between ranks",
-            "RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (9, 1, 0) but found runtime version (8, 9, 7). PyTorch already comes bundled with cuDNN",
             "Loaded runtime CuDNN library: 8.1.0 but source was compiled with: 8.6.0.  CuDNN library needs to have matching major version",
             "RuntimeError: Found cuDNN version 8500, but jaxlib was built against version 8902",
-            "cudnnException: CUDNN_STATUS_VERSION_MISMATCH",
-            "Found cuSOLVER version 11002, but JAX was built against version 11401, which is newer",
-            "Found CUDA version 12020, but JAX was built against version 12030, which is newer.",
         ),
         not_examples=("an outdated driver installation found nothing",),
     ),
@@ -212,10 +205,6 @@ CAUSES = (
         says=(
             r"libiomp5md\.dll already initialized",
             "omp: error #15",
-        ),
-        examples=(
-            "Initializing libiomp5md.dll, but found libiomp5md.dll already initialized.",
-            "OMP: Error #15: Initializing libiomp5md.dll, but found libiomp5md.dll already initialized.",
         ),
     ),
     Cause(

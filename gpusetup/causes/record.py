@@ -102,7 +102,7 @@ class Cause(Message, kw_only=False):
     says: tuple[str | Row, ...] = ()
     """The messages of programs that say it, as patterns; each becomes an event of the cause's name."""
     examples: Words = ()
-    """Texts that show it and nothing else, one for each of its messages."""
+    """Texts that show it and nothing else: one for each message that is more than letters."""
     not_examples: Words = ()
     """Texts that come near its messages, and show nothing."""
     alike: Mapping[str, Words] = {}

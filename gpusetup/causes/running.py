@@ -43,7 +43,6 @@ CAUSES = (
             r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",
             r"Cannot re-initialize CUDA|poison fork|CUDA .{0,40}before fork",
         ),
-        examples=("_poison_fork: poison fork in the child of a forked process",),
     ),
     Cause(
         "torch-internal-error",
@@ -57,9 +56,6 @@ CAUSES = (
         symptom=True,
         failure=7,
         says=(r"INTERNAL ASSERT FAILED(?: at \W?(?P<file>[\w/\\.+-]{1,120}))?",),
-        examples=(
-            'handle_1 INTERNAL ASSERT FAILED at "../c10/core/impl.cpp":27, not in driver_api.cpp',
-        ),
     ),
     Cause(
         "cuda-library-error",
@@ -95,12 +91,6 @@ CAUSES = (
                 "cublaslt ran into an error", library="CUBLAS", status="CUBLAS_STATUS_NOT_SUPPORTED"
             ),
         ),
-        examples=(
-            "RuntimeError: cuFFT error: CUFFT_INVALID_SIZE",
-            "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
-            "RuntimeError: cublas runtime error : the GPU program failed to execute at /pytorch/aten/src/THC/THCBlas.cu:259",
-            "Exception: cublasLt ran into an error!",
-        ),
         not_examples=("cuFFT error: CUFFT_SUCCESS",),
     ),
     Cause(
@@ -119,7 +109,6 @@ CAUSES = (
         look=("nvidia-smi -q | grep -i virtualization",),
         see="check whether the GPU is virtual",
         says=("cuda error: operation not supported",),
-        examples=("RuntimeError: CUDA error: operation not supported",),
     ),
     Cause(
         "report-cut",
@@ -166,7 +155,6 @@ CAUSES = (
         ),
         examples=(
             "Failed to load CUDA kernel from '/opt/blender/lib/kernel_compute_75.ptx' (Unsupported PTX version)",
-            "CUDA_ERROR_UNSUPPORTED_PTX_VERSION in cuModuleLoadData",
             "ptxas application ptx input, line 9; fatal   : Unsupported .version 8.7; current version is '8.4'",
             "one sees a PTX mismatch",
         ),

@@ -119,7 +119,6 @@ CAUSES = (
             ),
         ),
         examples=(
-            "RuntimeError: The detected CUDA version (11.5) mismatches the version that was used to compile PyTorch (12.1). Please make sure to use the same CUDA versions.",
             "raise RuntimeError(CUDA_MISMATCH_MESSAGE): ('The detected CUDA version (%s) mismatches the version that was used to compile PyTorch (%s). Please make sure to use the same CUDA versions.', '12.4', '11.8')",
             "deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.2 does not match the version torch was compiled with 11.8, unable to compile cuda/cpp extensions",
             "RuntimeError: Cuda extensions are being compiled with a version of Cuda that does not match the version used to compile Pytorch binaries.  Pytorch binaries were compiled with Cuda 11.7",
@@ -197,23 +196,17 @@ CAUSES = (
         examples=(
             "CMake Error: Could not find nvcc, please set CUDAToolkit_ROOT",
             "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda-12.4/bin/nvcc'",
-            "/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found",
             "CMake Warning: Could not find CUDA toolkit",
-            "CMake Error: Could NOT find CUDAToolkit (missing: CUDAToolkit_INCLUDE_DIR)",
-            "CMake Error: No CUDA toolset found.",
             "fatal error: cuda_runtime.h: No such file or directory",
             "fatal error: cusparse.h: No such file or directory",
             "No CMAKE_CUDA_COMPILER could be found.",
             'Target "mylib" links to: CUDA::cublas but the target was not found.',
             "CUDA_cublas_LIBRARY (ADVANCED): CUDA_cublas_LIBRARY-NOTFOUND",
             "return getattr(_C, name)(*args, **kwargs)\nAttributeError: 'NoneType' object has no attribute 'rasterize'",
-            "NameError: name 'bare_metal_version' is not defined",
             "/usr/bin/ld: cannot find -lcudart",
             'cuda_workaround.h(1): catastrophic error: cannot open source file "cuda_fp16.h"',
-            "RuntimeError: Failed to auto-detect CUDA root directory. Please specify `CUDA_PATH`",
             "W asm_compiler.cc:85] Couldn't get ptxas version string: INTERNAL: Couldn't invoke ptxas --version",
             "ptxas returned an error: 'INTERNAL: Failed to launch ptxas'",
-            "CMake Error at ggml/src/ggml-cuda/CMakeLists.txt:258 (message): CUDA Toolkit not found",
             'setup.py", line 63, in get_cuda_bare_metal_version raw_output = subprocess.check_output( File "/x/lib/python3.11/subprocess.py", line 466, in check_output return run(*popenargs',
         ),
         not_examples=(
@@ -237,10 +230,7 @@ CAUSES = (
             "ninja is required to load",
             r"No such file or directory: '(?:\S{1,160}/)?ninja'",
         ),
-        examples=(
-            "RuntimeError: Ninja is required to load C++ extensions (pip install ninja to get it)",
-            "FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",
-        ),
+        examples=("FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",),
         not_examples=("'ninja' 1.11 is on PATH",),
     ),
 )

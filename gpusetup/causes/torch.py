@@ -121,11 +121,7 @@ CAUSES = (
             r"Package 'torch' is not installed",
             r"Package\(s\) not found: torch\b",
         ),
-        examples=(
-            "File \"run.py\", line 24, in <module>\n ModuleNotFoundError: No module named 'torch'\n [end of the log]",
-            "WARNING: Package 'torch' is not installed",
-            "WARNING: Package(s) not found: torch",
-        ),
+        examples=("WARNING: Package(s) not found: torch",),
         not_examples=(
             "[INFO] Found comfy_kitchen backend triton: {'available': False, 'disabled': True, 'unavailable_reason': \"ImportError: No module named 'triton'\", 'capabilities': []}",
         ),
@@ -143,7 +139,6 @@ CAUSES = (
             r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
         ),
         examples=(
-            "/x/site-packages/torch/__init__.py\", line 1\nNameError: name '_C' is not defined",
             "File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",
         ),
     ),
@@ -362,7 +357,6 @@ CAUSES = (
         ),
         examples=(
             "ValueError: could not parse 'CUDA UMD Version: 13.1'",
-            "installer: could not determine the CUDA version from nvidia-smi, using CPU",
             "failed to parse the output of nvidia-smi",
         ),
         not_examples=("CUDA UMD Version: 13.1",),
