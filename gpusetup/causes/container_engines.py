@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes.lenders import is_lent
-from gpusetup.causes.record import Cause, Likelier, Message
-from gpusetup.causes.sources import TOOLKIT
+from gpusetup.causes.record import TOOLKIT, Cause, Likelier, Message
 from gpusetup.evidence.context import RuleContext, driver_answers
 from gpusetup.evidence.places import IN_KUBERNETES, ON_WINDOWS, in_windows_itself, said
 from gpusetup.fixes import packages, paste

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
-from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.sources import CUDA_DRIVER
+from gpusetup.causes.record import CUDA_DRIVER, Cause, Message
 from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.fixes import drivers, packages, paste

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.sources import PIP
+from gpusetup.causes.record import PIP, Cause, Message
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says

@@ -5,8 +5,7 @@ from __future__ import annotations
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
-from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.sources import CPP_EXTENSION
+from gpusetup.causes.record import CPP_EXTENSION, Cause, Message
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste

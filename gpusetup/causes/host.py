@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.sources import WHEELS
+from gpusetup.causes.record import WHEELS, Cause, Message
+from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import IN_A_CONTAINER, IN_DOCKER, IN_PODMAN, no
-from gpusetup.fixes.disk_space import making_room
+from gpusetup.fixes import paste
 from gpusetup.messages.fragments import MAYBE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
+from gpusetup.model.machine import Disk
+from gpusetup.model.shell import Lines
+from gpusetup.model.units import GIB
 
 SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWriter|save_checkpoint|save_pretrained|checkpoint-\d"
 """What else fills: shared memory, and the disk of a program that writes its own checkpoint."""
+
+
+INSTALL_BYTES = 8 * GIB
+"""What a CUDA build of torch takes: 3 GiB of wheels and 5 GiB unpacked (2.9 on Linux)."""
+
+
+def needed(disk: Disk) -> int:
+    """tmp need not hold a whole install: wheels are unpacked beside their target."""
+    return {"site-packages": INSTALL_BYTES, "tmp": GIB}.get(disk.subject, INSTALL_BYTES // 2)
+
+
+def short_disks(context: RuleContext) -> tuple[Disk, ...]:
+    """The disks without room for an install where it writes."""
+    known = (disk for disk in context.snapshot.disks if disk.free_bytes is not None)
+    return tuple(disk for disk in known if (disk.free_bytes or 0) < needed(disk))
+
+
+def making_room(context: RuleContext) -> Lines:
+    """The command that frees the installer's cache."""
+    if "uv" in (context.installer, context.snapshot.failing.program):
+        return (paste.command(context, "uv", "cache", "clean"),)
+    if context.snapshot.python.has_pip is False:
+        return ()
+    return (paste.command(context, paste.python(context), "-m", "pip", "cache", "purge"),)
 
 
 CAUSES = (

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.sources import CUDA_RUNTIME
+from gpusetup.causes.record import CUDA_RUNTIME, Cause, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import drivers, paste
 from gpusetup.messages.fragments import MAYBE

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpusetup.causes.companions import conda_install
-from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.sources import CPP_EXTENSION
+from gpusetup.causes.record import CPP_EXTENSION, Cause, Message
 from gpusetup.evidence.context import RuleContext, cuda_needed, events, on, says_nothing_else
 from gpusetup.evidence.plausible import is_a_version
 from gpusetup.fixes import drivers, packages, paste

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
-from gpusetup.causes.record import Cause, Likelier, Message
-from gpusetup.causes.sources import WHEELS
+from gpusetup.causes.record import WHEELS, Cause, Likelier, Message
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import (
     in_a_container_without,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Likelier, Message
-from gpusetup.causes.sources import CUDA_RUNTIME, WHEELS
+from gpusetup.causes.record import CUDA_RUNTIME, WHEELS, Cause, Likelier, Message
 from gpusetup.evidence.context import RuleContext, cuda_needed
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste

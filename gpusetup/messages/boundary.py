@@ -47,34 +47,6 @@ HOW = (
 """What the system says of a connection that was not made."""
 
 
-SLURMS = (
-    *rows(
-        "slurm-job",
-        r"(?<![\w'\"])SLURM_JOB_?(?:ID|NAME|PARTITION|NODELIST)=\w",
-        r"#SBATCH +-",
-        r"\bsrun(?:: job \d| +-)",
-        r"\bsalloc(?:: (?:Granted|job \d)| +-)",
-    ),
-    row(
-        "slurm-job",
-        r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b",
-        gpus="not shown",
-    ),
-    *rows(
-        "slurm-job",
-        r"--gres[= ]gpu",
-        r"(?:sbatch|srun|salloc)\b[^\n]{0,120}? --gpus(?:-per-\w{3,6})?[= ]\w",
-        r"SLURM_(?:JOB_GPUS|GPUS\w{0,12}|STEP_GPUS)[=:] ?\w",
-        gpus="asked for",
-    ),
-    row(
-        "shared-node",
-        r"\b(?:(?:our|the|my|a|university|school|HPC|GPU|compute|computing|shared|lab)(?:'s)? )+cluster\b(?! cent)|\bHPC cluster|\blogin node\b",
-    ),
-)
-"""That a text is of a Slurm job, and that the job asked for GPUs (sbatch's manual page)."""
-
-
 ROWS = (
     row("gpu-image", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
     row(
@@ -119,7 +91,29 @@ ROWS = (
     ),
     row("hosted-notebook", r"(?<![\w.])/kaggle/(?:working|input|tmp)\b", service="Kaggle"),
     row("hosted-notebook", r"/home/ec2-user/SageMaker|/home/sagemaker-user", service="SageMaker"),
-    *SLURMS,
+    *rows(
+        "slurm-job",
+        r"(?<![\w'\"])SLURM_JOB_?(?:ID|NAME|PARTITION|NODELIST)=\w",
+        r"#SBATCH +-",
+        r"\bsrun(?:: job \d| +-)",
+        r"\bsalloc(?:: (?:Granted|job \d)| +-)",
+    ),
+    row(
+        "slurm-job",
+        r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b",
+        gpus="not shown",
+    ),
+    *rows(
+        "slurm-job",
+        r"--gres[= ]gpu",
+        r"(?:sbatch|srun|salloc)\b[^\n]{0,120}? --gpus(?:-per-\w{3,6})?[= ]\w",
+        r"SLURM_(?:JOB_GPUS|GPUS\w{0,12}|STEP_GPUS)[=:] ?\w",
+        gpus="asked for",
+    ),
+    row(
+        "shared-node",
+        r"\b(?:(?:our|the|my|a|university|school|HPC|GPU|compute|computing|shared|lab)(?:'s)? )+cluster\b(?! cent)|\bHPC cluster|\blogin node\b",
+    ),
     row(
         "gpus-not-given",
         r"(?:ray::|ray\.exceptions|RayTaskError).{0,550}?No CUDA GPUs are available",

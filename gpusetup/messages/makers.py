@@ -12,7 +12,41 @@ AMDS = r"lib(?:amdhip64|hip(?:blas(?:lt)?|fft|rtc|rand|solver|sparse(?:lt)?)|roc
 """ROCm's libraries."""
 
 
-AMD = (
+OTHER_CARDS = r"(?<!www\.)NVIDIA(?! driver| GPU and installed)|GeForce|\bRTX|\bGTX|\bTesla"
+"""A card of NVIDIA's, and not what torch says of its driver."""
+OTHERS = r"NVIDIA|GeForce|\bRTX|\bGTX|\bTesla"
+
+AN_AMD = r"(?<![\w-])(?:AMD|amd)(?= (?:(?:on )?(?:[Ll]inux|[Ww]indows)|system|machine|user|laptop|ROCm|ROCM|\(ROCm)\b|[):\]]| ?[-|] )"
+"""A machine that somebody calls AMD's, and not its processor."""
+NO_DRIVER = (
+    r"[Ff]ound no NVIDIA driver|[Nn]o CUDA GPUs are available|[Tt]orch not compiled with CUDA"
+)
+
+
+NVIDIAS = r"\bNVIDIA\b|\bGeForce\b|\b[RG]TX\b|\bCUDA\b"
+
+FAILS = r"\b(?:crash\w*|fail\w*|errors?|hangs?|segfault|not? (?:\w+ )?(?:detect\w*|found|work\w*|show\w*|see|seen|us\w{2,3})|n[o']t (?:\w+ )?(?:detect\w*|find|work|see|use|show)|nothing|only detects)\b"
+
+IN_USE = row(
+    "backend-runs",
+    (
+        r"(?<!not )(?<!n't )(?<!if )(?<!instead of )\b(?:us(?:ing|es?)|selected|running|train(?:ing|s)?|runs?|computes)(?: it)? (?:on |the )*(?:device\b:? ?)?['\"]?(?:mps|xpu|cuda(?::\d)?)\b(?!/|\.\w| (?:version|toolkit|build|runtime|\d))"
+        r"|\bdevice\b['\"]?(?:\((?:type=)?|[:=]| is| =)? ?['\"]?(?:mps|xpu)\b|\bon cuda:\d|\.to\(['\"](?:mps|xpu)\b|\b(?:mps|xpu)\.is_available\(\)\W{0,8}True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to"
+    ),
+    "mps",
+    "xpu",
+    "cuda",
+    " devices",
+    "metal",
+    unless=r"(?:mps|xpu)\.is_available\(\)\W{0,8}False",
+)
+"""What shows the backend of a program in use, whose own complaint is another."""
+
+INTELS = r"(?:\bsycl-ls\b|\blevel_zero:(?:gpu|\d)|\b(?:XPU|GPU|SYCL|Intel)\b.{0,200}?\bLevel Zero\b|\bipex[-_](?:llm|ollama)\b|\btorch\.xpu\.\w{4,24})"
+"""Intel's own tools and runtime."""
+
+
+ROWS = (
     *rows(
         "no-hip-gpus",
         r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted|No such file or directory)",
@@ -67,19 +101,6 @@ AMD = (
         "hsa_status_error_invalid_isa",
         what="kernel",
     ),
-)
-
-OTHER_CARDS = r"(?<!www\.)NVIDIA(?! driver| GPU and installed)|GeForce|\bRTX|\bGTX|\bTesla"
-"""A card of NVIDIA's, and not what torch says of its driver."""
-OTHERS = r"NVIDIA|GeForce|\bRTX|\bGTX|\bTesla"
-
-AN_AMD = r"(?<![\w-])(?:AMD|amd)(?= (?:(?:on )?(?:[Ll]inux|[Ww]indows)|system|machine|user|laptop|ROCm|ROCM|\(ROCm)\b|[):\]]| ?[-|] )"
-"""A machine that somebody calls AMD's, and not its processor."""
-NO_DRIVER = (
-    r"[Ff]ound no NVIDIA driver|[Nn]o CUDA GPUs are available|[Tt]orch not compiled with CUDA"
-)
-
-SPOKEN = (
     row(
         "foreign-gpu",
         rf"{AN_AMD}.{{0,160}}?(?:{NO_DRIVER})|(?:{NO_DRIVER}).{{0,160}}?{AN_AMD}",
@@ -117,60 +138,31 @@ SPOKEN = (
         vendor="intel",
         name="integrated graphics",
     ),
-)
-"""Whose GPU it is by a model's name, beside what torch or an installer says of CUDA."""
-
-INTEL = rows(
-    "no-xpu",
-    r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
-    r"Double type is not supported on this platform",
-    "atenipextypexpu",
-    r"torch\.xpu\.is_available\(\)(?: is|:|\)| ==| ->)? ?False",
-    "xpu device count is zero",
-    r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
-    r"\b(?P<library>lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})\.so[.\d]*): cannot ",
-    r"\b(?:xpu|Arc [AB]\d{3}).{0,900}?could not create an engine|could not create an engine.{0,400}?\b(?:xpu|Arc [AB]\d{3})",
-    r"Required aspect \w{2,20} is not supported on the device",
-    r"sycl_ext_oneapi_(?!.{0,160}?\b(?:NVIDIA|CUDA)\b)",
-    r"\(PI_ERROR_\w{3,40}\)",
-    r"Error loading \W?\S{0,200}intel-ext-pt-gpu\.dll",
-    "no device of requested type available",
-    r"ZE_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_LOST|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
-    why="driver",
-)
-
-APPLE = (
+    *rows(
+        "no-xpu",
+        r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
+        r"Double type is not supported on this platform",
+        "atenipextypexpu",
+        r"torch\.xpu\.is_available\(\)(?: is|:|\)| ==| ->)? ?False",
+        "xpu device count is zero",
+        r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
+        r"\b(?P<library>lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})\.so[.\d]*): cannot ",
+        r"\b(?:xpu|Arc [AB]\d{3}).{0,900}?could not create an engine|could not create an engine.{0,400}?\b(?:xpu|Arc [AB]\d{3})",
+        r"Required aspect \w{2,20} is not supported on the device",
+        r"sycl_ext_oneapi_(?!.{0,160}?\b(?:NVIDIA|CUDA)\b)",
+        r"\(PI_ERROR_\w{3,40}\)",
+        r"Error loading \W?\S{0,200}intel-ext-pt-gpu\.dll",
+        "no device of requested type available",
+        r"ZE_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_LOST|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
+        why="driver",
+    ),
     *rows("mps-lacks", r"(?:is|are) not supported on MPS\b", r"(?:is|are) unsupported by mps\b"),
     row(
         "mps-lacks",
         r"for the MPS device(?!.{0,60}fall back)|\bMPS float64|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b(?! and will fall back)|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out))|MPSNDArray|MPSGraph",
         "mps",
     ),
-)
-"""What torch's Metal backend says of itself; CUDA's MPS is a server."""
-
-NVIDIAS = r"\bNVIDIA\b|\bGeForce\b|\b[RG]TX\b|\bCUDA\b"
-
-FAILS = r"\b(?:crash\w*|fail\w*|errors?|hangs?|segfault|not? (?:\w+ )?(?:detect\w*|found|work\w*|show\w*|see|seen|us\w{2,3})|n[o']t (?:\w+ )?(?:detect\w*|find|work|see|use|show)|nothing|only detects)\b"
-
-IN_USE = row(
-    "backend-runs",
-    (
-        r"(?<!not )(?<!n't )(?<!if )(?<!instead of )\b(?:us(?:ing|es?)|selected|running|train(?:ing|s)?|runs?|computes)(?: it)? (?:on |the )*(?:device\b:? ?)?['\"]?(?:mps|xpu|cuda(?::\d)?)\b(?!/|\.\w| (?:version|toolkit|build|runtime|\d))"
-        r"|\bdevice\b['\"]?(?:\((?:type=)?|[:=]| is| =)? ?['\"]?(?:mps|xpu)\b|\bon cuda:\d|\.to\(['\"](?:mps|xpu)\b|\b(?:mps|xpu)\.is_available\(\)\W{0,8}True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to"
-    ),
-    "mps",
-    "xpu",
-    "cuda",
-    " devices",
-    "metal",
-    unless=r"(?:mps|xpu)\.is_available\(\)\W{0,8}False",
-)
-"""What shows the backend of a program in use, whose own complaint is another."""
-
-INTELS = r"(?:\bsycl-ls\b|\blevel_zero:(?:gpu|\d)|\b(?:XPU|GPU|SYCL|Intel)\b.{0,200}?\bLevel Zero\b|\bipex[-_](?:llm|ollama)\b|\btorch\.xpu\.\w{4,24})"
-"""Intel's own tools and runtime."""
-RUNTIMES = (
+    IN_USE,
     row(
         "foreign-gpu",
         rf"{INTELS}.{{0,600}}?{FAILS}|{FAILS}.{{0,600}}?{INTELS}",
@@ -184,5 +176,3 @@ RUNTIMES = (
         name="Arc",
     ),
 )
-
-ROWS = (*AMD, *SPOKEN, *INTEL, *APPLE, IN_USE, *RUNTIMES)

@@ -26,15 +26,11 @@ from __future__ import annotations
 from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import row, rows
 
-COMPANIONS = (
+ROWS = (
     row(
         "torchvision-image-mismatch",
         rf"Failed to load image Python extension: \W{{0,3}}\S{{0,200}}torchvision\S{{0,60}}: undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
     ),
-)
-
-
-IMPORTS = (
     row(
         "backport-in-the-way",
         r"module 'enum' has no attribute 'IntFlag'",
@@ -53,19 +49,11 @@ IMPORTS = (
         package="dataclasses",
         module="dataclasses",
     ),
-)
-
-
-LOADER = (
     *rows(
         "musl-libc",
         r"Error loading shared library (?P<library>\S+): No such file",
         r"Error relocating \S{1,160}: \S{1,60}: symbol not found",
     ),
-)
-
-
-WHEELS = (
     row(
         "no-matching-distribution",
         r"No module named '?tools\.nnwrap",
@@ -81,19 +69,11 @@ WHEELS = (
         "wheel-not-supported",
         r"(?P<wheel>[\w.+%-]+\.whl) is not a supported wheel on this platform",
     ),
-)
-
-
-RESOLVERS = (
     *rows(
         "conda-not-found",
         r"PackagesNotFoundError: .{0,120}?channels: ?-? ?(?P<package>[\w.=*-]+)",
         r"ResolvePackageNotFound: ?-? ?(?P<package>[\w.=*-]+)",
     ),
-)
-
-
-TENSORFLOWS = (
     *rows(
         "program-lib-unfound",
         r"Couldn't open CUDA library (?P<library>lib(?!cupti|cuda\.)[\w-]{3,24}\.so[.\d]{0,8}?)\.? ",
@@ -107,29 +87,17 @@ TENSORFLOWS = (
         side="new",
         said="in words",
     ),
-)
-
-
-CUPYS = (
     row(
         "program-lib-missing",
         r"\b(?P<library>(?:cudart64|cublas64|cufft64|curand64|cusolver64|cusparse64|nvrtc64)_\w{2,8}\.dll) -> not found",
         program="CuPy",
     ),
-)
-
-
-ONNXRUNTIMES = (
     row(
         "program-lib-missing",
         r"CUDA_PATH is set but CUDA was ?n['o]?t able to be loaded",
         program="onnxruntime",
         library="CUDA or cuDNN, in the release that onnxruntime was built for,",
     ),
-)
-
-
-PADDLES_GPUS = (
     *(
         row(
             "gpu-not-in-wheel",
@@ -141,11 +109,6 @@ PADDLES_GPUS = (
             ("new", "Ampere|Ada\\w*|Hopper|Blackwell"),
         )
     ),
-)
-"""The driver's branch that CUDA 11 and 12 need at least (CUDA compatibility): 450, 525."""
-
-
-SEES_NO_GPU = (
     row(
         "program-lib-missing",
         r"Could not find cuda drivers on your machine, GPU will not be used",
@@ -178,18 +141,4 @@ SEES_NO_GPU = (
         program="onnxruntime",
         library="cuDNN or CUDA, in the release that onnxruntime names,",
     ),
-)
-
-
-ROWS = (
-    *COMPANIONS,
-    *IMPORTS,
-    *LOADER,
-    *WHEELS,
-    *RESOLVERS,
-    *TENSORFLOWS,
-    *CUPYS,
-    *ONNXRUNTIMES,
-    *PADDLES_GPUS,
-    *SEES_NO_GPU,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.messages.kernel import KERNEL_LOG
+from gpusetup.messages.driver import KERNEL_LOG
 from gpusetup.messages.search import events_of, text_of
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Reading, Snapshot
