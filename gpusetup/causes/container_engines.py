@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import TOOLKIT, Cause, Likelier, Message
-from gpusetup.evidence.context import RuleContext, driver_answers
+from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import IN_KUBERNETES, ON_WINDOWS, in_windows_itself, said
 from gpusetup.fixes import packages, paste
 from gpusetup.messages.fragments import IF_ONLY
@@ -218,24 +218,6 @@ CAUSES = (
                     "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
                     "systemctl --user restart docker",
                 ),
-            ),
-            Message(
-                having={"problem": "file exists"},
-                text="The image has a file that the toolkit mounts from the host (it was saved "
-                "or built inside a container with a GPU, or is of another JetPack): use the image "
-                "of this release, or delete the driver's files in its Dockerfile: `RUN rm -f "
-                "/usr/lib/*-linux-gnu/libcuda.so* /usr/lib/*-linux-gnu/libnvidia-*.so*`",
-            ),
-            Message(
-                having={"problem": "load library failed"},
-                where=(driver_answers,),
-                text="The driver works on the host, but the toolkit does not find its libraries: "
-                "the engine runs in another root (Docker from snap, Docker Desktop, rootless), or "
-                "the loader's cache is old. Rebuild the cache; replace Docker from snap or Docker "
-                "Desktop with Docker's own packages",
-                commands=("sudo ldconfig", "sudo systemctl restart docker"),
-                look=("docker context ls; snap list docker; ldconfig -p | grep libnvidia-ml",),
-                see="check which docker it is, and whether the cache has the library",
             ),
         ),
         likelier=(

@@ -9,7 +9,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.fixes import paste
-from gpusetup.fixes.distributions import found_below, undeclared_commands
+from gpusetup.fixes.distributions import undeclared_commands
 from gpusetup.messages.fragments import CPU_PART, CUDA_LIBRARY, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines
@@ -20,13 +20,6 @@ LACKING = "cuda-lib-missing"
 
 def _named(context: RuleContext) -> str:
     return " ".join(event.values.get("library", "") for event in events(context, LACKING))
-
-
-def _is_with_torch(context: RuleContext) -> bool:
-    """Whether torch computes with this library's CUDA, so that its wheels brought it."""
-    torch = context.torch
-    major = (torch.cuda or "?").partition(".")[0]
-    return bool(torch.cuda_available and f".so.{major}" in _named(context))
 
 
 def _is_anothers(context: RuleContext) -> bool:
@@ -51,10 +44,6 @@ def _of_a_jetson(context: RuleContext) -> Lines:
     jetpack = jetpack_of(board_of(context.snapshot)) or UNIFIED
     cuda = cuda_needed(context.torch) or jetpack.cuda
     return undeclared_commands(context, _undeclared(context), cuda)
-
-
-def _beside_torch(context: RuleContext) -> Lines:
-    return found_below(context, "nvidia/*/lib")
 
 
 def _not_torchs(context: RuleContext) -> bool:
@@ -89,12 +78,6 @@ CAUSES = (
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         way=paste.install_torch,
         cases=(
-            Message(
-                where=(_is_with_torch,),
-                text="torch works and has this library: add its folder to the program's library "
-                "path",
-                commands=_beside_torch,
-            ),
             Message(
                 where=(lambda context: bool(_undeclared(context)),),
                 text="torch's wheel for Jetson links this library but does not declare it: "

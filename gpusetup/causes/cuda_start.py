@@ -5,18 +5,12 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
 from gpusetup.causes.record import CUDA_DRIVER, Cause, Message
-from gpusetup.evidence.context import RuleContext, events, in_container, on
+from gpusetup.evidence.context import RuleContext, in_container, on
 from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.fixes import drivers, packages, paste
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, filled, lines
-
-
-def where_libcuda_is(context: RuleContext) -> tuple[str, str]:
-    wsl = context.os.wsl
-    return "LD_LIBRARY_PATH", "/usr/lib/wsl/lib" if wsl else "/usr/lib/x86_64-linux-gnu"
-
 
 WITH_COMPUTE = Fix(
     text="Start the container again with compute and utility among its driver capabilities (the "
@@ -115,16 +109,6 @@ CAUSES = (
         stage="import",
         by_check=True,
         way=_compute_libraries,
-        cases=(
-            Message(
-                having={"asker": ""},
-                title="{asker} does not find libcuda.so",
-                means="The driver's library is there as libcuda.so.1; the name without a number "
-                "is a link to it.",
-                text="Add the folder of the driver's libcuda.so to the loader's path",
-                commands=lambda context: (paste.first_on(context, *where_libcuda_is(context)),),
-            ),
-        ),
     ),
     Cause(
         "cuda-sees-no-device",
@@ -292,17 +276,6 @@ CAUSES = (
                 "driver-not-loaded",
             )
         },
-        cases=(
-            Message(
-                where=(lambda c: bool(c.snapshot.torch.cuda_available or events(c, "ran-first")),),
-                having={"code": ""},
-                title="A CUDA call failed after CUDA had started: unknown error ({code})",
-                text="Look for an Xid of that time in the kernel's log; without one run it again with "
-                "CUDA_LAUNCH_BLOCKING=1, to get the failing call",
-                commands=("export CUDA_LAUNCH_BLOCKING=1",),
-                look=("sudo dmesg -T | grep -i xid",),
-            ),
-        ),
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",

@@ -272,14 +272,6 @@ CAUSES = (
                     "python -m mim install mmcv",
                 ),
             ),
-            Message(
-                having={"module": "^spconv$"},
-                text="Install the wheel made for torch's CUDA in its place: spconv-cu120, "
-                "spconv-cu118 (any of torch's major version works)",
-                commands=("pip uninstall -y spconv cumm",),
-                look=(alike.TORCHS_CUDA,),
-                see="see which CUDA torch has",
-            ),
             *(
                 Message(
                     having=having,

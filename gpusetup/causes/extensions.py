@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
 from gpusetup.causes.record import CPP_EXTENSION, Cause, Message
@@ -22,10 +21,6 @@ BUILD_CACHE_ON_WINDOWS = r"Remove-Item -Recurse -Force $env:LOCALAPPDATA\torch_e
 OLD_CARD = r"(?:V100|T4|P100|P40|(?:GTX ?)?(?:10[5-8]0|16[5-6]0)(?: ?Ti)?|(?:RTX ?)?20[5-8]0(?: ?Ti)?|Volta|Turing|Pascal)"
 
 FLASH = r"flash[-_ ]?att(?:ention|en|n)?(?:[- ]?2)?"
-
-
-def _is_for_intel(context: RuleContext) -> bool:
-    return maker_of(context.torch.backend) == "intel"
 
 
 def _is_no_companions(context: RuleContext) -> bool:
@@ -144,20 +139,6 @@ CAUSES = (
                 "next call builds it for the current torch and sources",
                 commands=(BUILD_CACHE,),
                 windows=(BUILD_CACHE_ON_WINDOWS,),
-            ),
-            Message(
-                having={"module": ""},
-                where=(_is_for_intel,),
-                text="Remove it: it is built for CUDA, and this torch (for Intel GPUs) works "
-                "without it",
-                commands=("pip uninstall -y {module}",),
-            ),
-            Message(
-                having={"copy": ""},
-                text="It was built in its source folder: rebuild it there, against this torch",
-                commands=("rm -rf build",),
-                windows=("Remove-Item -Recurse -Force build",),
-                then=("pip install --no-build-isolation --no-cache-dir -e .",),
             ),
         ),
         says=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import places
 from gpusetup.evidence.context import RuleContext, gpus
-from gpusetup.evidence.places import IN_KUBERNETES, in_windows_itself, in_wsl
+from gpusetup.evidence.places import in_windows_itself, in_wsl
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
@@ -226,14 +226,6 @@ CAUSES = (
         commands=("sudo systemctl restart nvidia-gridd",),
         look=("ls /etc/nvidia/ClientConfigToken", "nvidia-smi -q | grep -i license"),
         see="check the token and the licence",
-        cases=(
-            Message(
-                where=(IN_KUBERNETES,),
-                commands=(
-                    "kubectl -n gpu-operator rollout restart daemonset/nvidia-driver-daemonset",
-                ),
-            ),
-        ),
         says=(
             r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
             r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",

@@ -23,12 +23,6 @@ def _without_others(context: RuleContext) -> Lines:
     return paste.without_folders(context, paste.folder_pattern(*named) if named else ANOTHER_CUDA)
 
 
-def _of_two_cudas(context: RuleContext) -> bool:
-    """The wheels of a library for CUDA 12 and for CUDA 13 unpack into one folder."""
-    names = {p.name for p in context.snapshot.packages or ()}
-    return any(n.endswith("-cu12") and f"{n[:-1]}3" in names for n in names)
-
-
 def _does_no_harm(context: RuleContext) -> bool:
     """No order: a folder on the path may be found first, or not at all."""
     return not (context.torch.import_error or events(context, "ld-library-path-conflict"))
@@ -115,13 +109,6 @@ CAUSES = (
                 "than the system's): `export "
                 "LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH`",
                 commands=("conda install -y -c conda-forge libstdcxx-ng",),
-            ),
-            Message(
-                where=(_of_two_cudas,),
-                text="A library for CUDA 12 and the same one for CUDA 13 are in one folder: remove "
-                "both, and reinstall the one of torch's CUDA (`--no-deps`, in the same version)",
-                look=("pip list",),
-                see="list the packages nvidia-*-cu12 and nvidia-*-cu13",
             ),
             Message(
                 where=(ON_WINDOWS,),

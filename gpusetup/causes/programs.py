@@ -199,11 +199,6 @@ CAUSES = (
                 "names and of the program that belong together",
             ),
             Message(
-                having={"own": "", "exception": "HTTP|Repository|EntryNotFound"},
-                text="Check the name, that your account may read it (`hf auth login`), and that "
-                "this machine reaches the hub",
-            ),
-            Message(
                 having={"own": "", "exception": "Error|Exception"},
                 title="{program} failed by itself: {said}",
                 text="Fix what the message names: look at the line of your code that the "

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import CUDA_RUNTIME, WHEELS, Cause, Likelier, Message
-from gpusetup.evidence.context import RuleContext, cuda_needed
+from gpusetup.causes.record import CUDA_RUNTIME, WHEELS, Cause, Likelier
+from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
-from gpusetup.model.versions import parsed
-
-
-def _no_newer_cuda(context: RuleContext) -> bool:
-    """Whether the build to be installed brings no newer CUDA than the torch that is there."""
-    build, own = context.resolution.build, cuda_needed(context.torch)
-    return own is not None and not (build and build.cuda and parsed(build.cuda) > parsed(own))
-
 
 REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
 """What the driver answers to a kernel that it cannot use."""
@@ -53,15 +45,6 @@ CAUSES = (
         explains=("cuda-init-failed",),
         but={"compiler": "^nvcc$"},
         way=paste.install_torch,
-        cases=(
-            Message(
-                having={"compiler": "ptxas|triton"},
-                where=(_no_newer_cuda,),
-                text="Make Triton use a newer toolkit's ptxas",
-                commands=("export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",),
-                windows=(),
-            ),
-        ),
         says=(
             says(r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)", compiler="XLA's assembler"),
             *(
