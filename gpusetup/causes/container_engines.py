@@ -127,7 +127,6 @@ CAUSES = (
             'gathering device information for custom device "nvidia.com/gpu=0": no such file or directory',
             'could not select device driver "cdi" with capabilities: [[gpu]]',
         ),
-        not_examples=("the device driver is cdi",),
     ),
     Cause(
         "container-toolkit-missing",
@@ -191,8 +190,6 @@ CAUSES = (
             "docker: could not select device driver",
         ),
         not_examples=(
-            "a device discovery strategy",
-            "Command not found: nvidia-something",
             "docker can not use the GPU\n Runtimes: io.containerd.runc.v2 nvidia runc\n Default Runtime: nvidia",
             "Runtimes: io.containerd.runc.v2 runc\n Default Runtime: runc",
         ),
@@ -272,8 +269,6 @@ CAUSES = (
             "Error: error executing hook `/usr/bin/nvidia-container-toolkit` (exit code: 1): OCI runtime error",
         ),
         not_examples=(
-            "the NVIDIA Container Runtime Hook directly calls the cli",
-            "runc did not terminate successfully: exit status 1",
             "error executing hook `/usr/bin/other-hook` (exit code: 1)",
             "error executing hook `/usr/bin/other` (exit code: 1)",
         ),

@@ -155,7 +155,6 @@ CAUSES = (
             "RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 2. Please use torch.load with map_location",
             "MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]",
         ),
-        not_examples=("your machine only has: [0, 1]",),
         by_check=True,
         look=("nvidia-smi -L",),
     ),

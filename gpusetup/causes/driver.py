@@ -82,8 +82,6 @@ CAUSES = (
         ),
         not_examples=(
             "The currently installed NVIDIA graphics driver is unsupported or has known issues. The unsupported driver range: [553.0, 560.35)",
-            "the nvenc API version is 13.0",
-            "any Nvidia driver for nvenc will do",
         ),
     ),
     Cause(
@@ -317,7 +315,6 @@ CAUSES = (
         not_examples=(
             "Building DKMS module: nvidia-565.77... done.",
             "DKMS module 'nvidia-367.35' already added, skipping.",
-            "make[2]: *** [Makefile:224: __sub-make] Error 2",
             "kernels/nv-like.cu:12:3: error: expected a ;",
         ),
     ),

@@ -114,10 +114,7 @@ CAUSES = (
             ),
         ),
         examples=("'conda' is not recognized as an internal or external command,",),
-        not_examples=(
-            "'miniconda' is not recognized as an internal or external command",
-            "zsh: command not found: conda-build",
-        ),
+        not_examples=("zsh: command not found: conda-build",),
     ),
     Cause(
         "externally-managed",

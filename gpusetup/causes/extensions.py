@@ -77,7 +77,6 @@ CAUSES = (
             'error: identifier "AT_CHECK" is undefined',
         ),
         not_examples=(
-            "warning: at::DeprecatedTypeProperties is deprecated",
             "error: 'my_name' was not declared in this scope",
             'error: identifier "my_name" is undefined',
         ),
@@ -231,7 +230,6 @@ CAUSES = (
         ),
         not_examples=(
             "selective_scan_cuda has an undefined symbol",
-            "flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so has every symbol",
             "torch broke the record",
             "whether torch 2.9 breaks xformers",
         ),

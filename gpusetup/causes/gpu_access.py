@@ -124,10 +124,7 @@ CAUSES = (
             "NvRmMemInitNvmap failed with Permission denied",
             "with podman and SELinux on, the container needs `--security-opt label=disable`; else it may not open the GPU",
         ),
-        not_examples=(
-            "SELinux is on, and the GPU works",
-            'the guest reported fabric status "Insufficient Permissions"',
-        ),
+        not_examples=('the guest reported fabric status "Insufficient Permissions"',),
     ),
     Cause(
         "mig-misconfigured",

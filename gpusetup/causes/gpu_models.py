@@ -92,7 +92,6 @@ CAUSES = (
             "on my GTX 1070 torch_compile is off",
             "torch.compile works on an A100",
             "inductor fails on an A100",
-            "your gpu is too old for this game",
         ),
     ),
     Cause(
@@ -177,7 +176,6 @@ CAUSES = (
             "setup: No NVIDIA GPU detected",
             "I don't have an NVIDIA GPU, how do I install this?",
         ),
-        not_examples=("it found no nvidia-driver-550 in the cache",),
         by_check=True,
     ),
     Cause(

@@ -329,7 +329,6 @@ CAUSES = (
         ),
         not_examples=(
             "listen udp: address already in use",
-            "web: listen failed, name: EADDRINUSE",
             "Error: listen EADDRINUSE: address already in use :::3000",
         ),
     ),

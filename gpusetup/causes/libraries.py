@@ -48,7 +48,6 @@ CAUSES = (
             r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
         ),
         examples=("ImportError: libcusparseLt.so.0: failed to map segment from shared object",),
-        not_examples=("kernel: failed to map segment 3",),
     ),
     Cause(
         "library-missing",

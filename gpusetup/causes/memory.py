@@ -209,7 +209,6 @@ CAUSES = (
         not_examples=(
             "a helper is_cuda_out_of_memory(exception)",
             "except tf.errors.ResourceExhaustedError:",
-            "NvMapMemAllocInternalTagged: 1075072515 error 22",
             "a backend out of memory of words",
         ),
     ),

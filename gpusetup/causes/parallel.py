@@ -175,10 +175,7 @@ CAUSES = (
             "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.",
             "retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout",
         ),
-        not_examples=(
-            "Timed out waiting for a job",
-            "all clients joined",
-        ),
+        not_examples=("Timed out waiting for a job",),
     ),
     Cause(
         "nccl-error",
@@ -230,7 +227,6 @@ CAUSES = (
         ),
         not_examples=(
             "NCCL Error 0: no error",
-            "/pytorch/torch/csrc/distributed/c10d/NCCLUtils.hpp:268: note: declared here",
             "NCCL error: none",
             "a call to ibv_modify_qp",
         ),

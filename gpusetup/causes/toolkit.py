@@ -125,10 +125,6 @@ CAUSES = (
             "RuntimeError: FlashAttention is only supported on CUDA 11.7 and above.  Note: make sure nvcc has a supported version",
             'File "/tmp/deepspeed/op_builder/builder.py", line 599, in builder\n    x()\n  File "/tmp/deepspeed/op_builder/builder.py", line 89, in assert_no_cuda_mismatch',
         ),
-        not_examples=(
-            "def assert_no_cuda_mismatch(name):",
-            "warnings.warn(CUDA_MISMATCH_MESSAGE)",
-        ),
     ),
     Cause(
         "cuda-toolkit-missing",
@@ -230,6 +226,5 @@ CAUSES = (
             r"No such file or directory: '(?:\S{1,160}/)?ninja'",
         ),
         examples=("FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",),
-        not_examples=("'ninja' 1.11 is on PATH",),
     ),
 )

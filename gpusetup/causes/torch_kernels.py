@@ -215,7 +215,6 @@ CAUSES = (
             "this function is for sm80 and was built for sm80, but was built for smaller inputs",
             "CUDA error (/src/flash-attention/csrc/flash_api.cpp:90): invalid argument",
             "CUDA error (/src/mine/kernel.cu:94): invalid device function",
-            "the tool cannot query kernel attributes",
         ),
     ),
 )

@@ -180,7 +180,6 @@ CAUSES = (
             'Get "https://registry.ollama.ai/v2/x": dial tcp: lookup registry.ollama.ai: no such host',
         ),
         not_examples=(
-            "Remote end closed connection, fine",
             "urllib.error.URLError: <urlopen error [Errno 2] No such file or directory>",
             "queue: The read operation timed out",
             "the connection timed out while waiting",
@@ -215,7 +214,6 @@ CAUSES = (
         examples=(
             "failed to solve the pypi requirements of environment 'default' for platform 'linux-64'",
         ),
-        not_examples=("failed to solve it",),
     ),
     Cause(
         "requirement-broken",
@@ -246,7 +244,6 @@ CAUSES = (
             "ImportError: Numba needs NumPy 2.0 or less",
             "xformers 0.0.28 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible.",
         ),
-        not_examples=("Numba needs NumPy",),
     ),
     Cause(
         "python-32bit",
