@@ -69,7 +69,7 @@ CAUSES = (
         text='Install the version that torch requires; `python -c "import triton"` says why it '
         "does not import",
         not_when="triton-missing-windows; triton-no-compiler: Triton is there",
-        source="torch/_inductor/scheduler.py",
+        # Source: torch/_inductor/scheduler.py.
         stage="first-kernel",
         events=("triton-missing-windows",),
         where=(ON_LINUX,),
@@ -82,7 +82,7 @@ CAUSES = (
         means="A C compiler runs, and does not find libcuda.so, cuda.h or Python.h.",
         text="Read the compiler's first error above",
         not_when="triton-no-compiler: there is no compiler",
-        source="Triton's sources (build.py, driver.py)",
+        # Source: Triton's sources (build.py, driver.py).
         stage="first-kernel",
         explains=("triton-no-compiler",),
         cases=(
@@ -181,7 +181,7 @@ CAUSES = (
         means="Its operators are compiled against one release and one CUDA.",
         text="Install the torchvision of that torch, from the same index",
         proven_by="The catalog does not list this pair of versions or labels",
-        source="the wheels' metadata",
+        # Source: the wheels' metadata.
         by_check=True,
         says=(
             r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
@@ -219,7 +219,7 @@ CAUSES = (
         means="Each release needs one torch; 2.11 is the last release.",
         text="Install the torchaudio of that torch, from the same index",
         proven_by="The catalog does not list this pair of versions or labels",
-        source="the wheels' metadata",
+        # Source: the wheels' metadata.
         by_check=True,
         says=(
             r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions",
@@ -259,7 +259,7 @@ CAUSES = (
         text="Install the release for this torch",
         proven_by="The table of companions or the label of the build does not fit torch's version",
         not_when="torchvision-mismatch, torchaudio-mismatch: these two have their own findings",
-        source="data/companions.json: each row has its own",
+        # Source: data/companions.json: each row has its own.
     ),
     Cause(
         "numpy-abi-mismatch",
@@ -267,7 +267,7 @@ CAUSES = (
         means="torch before 2.3 was compiled against NumPy 1.",
         text="Install NumPy 1, or a torch from 2.3 on",
         proven_by="torch is older than 2.3, and NumPy is 2 or newer",
-        source="NumPy 2 migration guide",
+        # Source: NumPy 2 migration guide.
         commands=_older_numpy,
         says=(
             "_array_api not found",
@@ -292,7 +292,7 @@ CAUSES = (
         means="MKL 2024.1 dropped iJIT_NotifyEvent; older conda builds of torch link it.",
         text="Install an older MKL in this environment, or take torch from pip",
         proven_by="conda's torch and MKL have these versions",
-        source="pytorch/pytorch#123097",
+        # Source: pytorch/pytorch#123097.
         commands=lambda context: (conda_install(context, "mkl<2024.1"),),
         says=(
             r"undefined symbol: (?P<symbol>iJIT_\w+)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes.lenders import is_lent
-from gpusetup.causes.record import TOOLKIT, Cause, Likelier, Message
+from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import IN_KUBERNETES, ON_WINDOWS, in_windows_itself, said
 from gpusetup.fixes import packages, paste
@@ -107,7 +107,7 @@ CAUSES = (
         "nvidia-container-toolkit must be installed there",
         proven_by="The engine names the device that it cannot resolve",
         not_when="container-toolkit-missing: the engine knows no driver at all",
-        source="NVIDIA Container Toolkit documentation, CDI support",
+        # Source: NVIDIA Container Toolkit documentation, CDI support.
         commands=(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
             "nvidia-ctk cdi list",
@@ -137,7 +137,7 @@ CAUSES = (
         "Docker with snap (`snap list docker`)? Replace it with Docker's own packages",
         proven_by="The daemon cannot select a device driver, or knows no runtime nvidia",
         not_when="container-no-gpu: the container starts, but without GPUs",
-        source=TOOLKIT,
+        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         impossible=(in_windows_itself, is_lent),
         way=_toolkit,
         cases=(
@@ -203,7 +203,7 @@ CAUSES = (
         text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
         "and check which GPUs and folders you give the container",
         not_when="The error names driver-missing, driver-not-loaded or nvml-mismatch of the host: then that is the cause",
-        source=TOOLKIT,
+        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         symptom=True,
         way=_toolkit,
         cases=(

@@ -78,7 +78,7 @@ CAUSES = (
         "it for a job or a task that asked for no GPU.",
         text="Unset CUDA_VISIBLE_DEVICES (a shell profile, a service or a job script sets it). It may name the GPUs' numbers, from 0 on, or their UUIDs",
         proven_by="The variable leaves no GPU visible",
-        source="CUDA C++ Programming Guide, environment variables",
+        # Source: CUDA C++ Programming Guide, environment variables.
         explains=(
             "cuda-sees-no-device",
             "torch-sees-no-gpu",
@@ -123,7 +123,7 @@ CAUSES = (
         "devices by name or by CDI, or type `sudo nvidia-ctk system create-dev-char-symlinks "
         "--create-all`",
         proven_by="NVML answers code 999 in a container",
-        source="NVIDIA Container Toolkit documentation, troubleshooting",
+        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         stage="running",
         impossible=(in_windows_itself,),
         by_check=True,
@@ -149,7 +149,7 @@ CAUSES = (
         text="Start it again with compute among the capabilities (`-e NVIDIA_DRIVER_CAPABILITIES="
         "compute,utility`; this command tests it with a plain image)",
         proven_by="The variable lacks compute: NVML answers, and libcuda is missing",
-        source="NVIDIA Container Toolkit documentation, troubleshooting",
+        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         by_check=True,
         commands=(
             'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
@@ -168,7 +168,7 @@ CAUSES = (
         text="Start the container with its host's GPU: `--gpus all`, a CDI device, or a resource limit in Kubernetes",
         proven_by="A container has no device nodes, and its host has an NVIDIA GPU",
         not_when="no-nvidia-gpu: the PCI bus shows none",
-        source="NVIDIA Container Toolkit documentation, troubleshooting",
+        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         lacks="gpu",
         impossible=(in_windows_itself, is_lent),
         by_check=True,
@@ -266,7 +266,7 @@ CAUSES = (
         "and the runtime nvidia",
         proven_by="The scheduler or the kubelet says so",
         not_when="container-no-gpu: the pod runs and asked for no GPU",
-        source="Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin",
+        # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
         look=(
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
             "kubectl get pods -A -o wide | grep -i nvidia",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
-from gpusetup.causes.record import CUDA_DRIVER, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, in_container, on
 from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.fixes import drivers, packages, paste
@@ -104,7 +104,7 @@ CAUSES = (
         "nvidia-driver-cuda-libs); in a container give it the capability compute",
         proven_by="nvidia-smi prints CUDA Version ERR!",
         not_when="wsl-driver, or container-driver-capability-missing in a container",
-        source="nvidia-smi's manual page; NVIDIA, driver README, installed components",
+        # Source: nvidia-smi's manual page; NVIDIA, driver README, installed components.
         kind_of="driver-missing",
         stage="import",
         by_check=True,
@@ -117,7 +117,7 @@ CAUSES = (
         text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
         proven_by="cuInit answers code 100, and another source lists a GPU",
         not_when="no-nvidia-gpu: there is none; cuda-visible-devices-hidden: a variable hides it",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         alike={
             alike.LIST_GPUS: (
@@ -137,7 +137,7 @@ CAUSES = (
         means="There are more ranks than GPUs, or an index names a GPU that does not exist.",
         text="Name only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
         proven_by="CUDA answers code 101",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         alike={
             alike.LIST_GPUS: (
                 "mig-misconfigured",
@@ -165,7 +165,7 @@ CAUSES = (
         text="Start a container again: it may have lost the device nodes, or a sandbox (cgroup, seccomp, limits) blocks the call. Outside of containers make the nodes, and check their owner and group",
         proven_by="cuInit answers code 304 or 800",
         not_when="uvm-missing and device-permission say which call it is",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         look=("ls -l /dev/nvidia*",),
         commands=("sudo nvidia-modprobe -u -c=0",),
         plain="A system call of the CUDA driver failed",
@@ -177,7 +177,7 @@ CAUSES = (
         text="Install the Fabric Manager of exactly the driver's version, and start it",
         proven_by="CUDA answers code 802, or the state of the fabric is not completed",
         not_when="On Hopper confidential computing may wait for its ready state",
-        source='CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide"',
+        # Source: CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide".
         alike={"nvidia-smi -q | grep -A 3 Fabric": ("fabric-unhealthy",)},
         says=(
             says(
@@ -203,7 +203,7 @@ CAUSES = (
         text="Remove stale copies of libcuda (a cuda-compat folder, a mounted or copied library); if the driver was updated and not reloaded, reboot",
         proven_by="cuInit answers code 803",
         not_when="nvml-mismatch: a reboot fixes it",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
         see="find the libcuda in use",
@@ -215,7 +215,7 @@ CAUSES = (
         means="Forward compatibility is for data centre GPUs and some drivers.",
         text="Remove the cuda-compat folder from the loader's path, or update the driver of the host; forward compatibility is for data centre GPUs only",
         proven_by="cuInit answers code 804",
-        source='CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility"',
+        # Source: CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility".
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
         see="find the libcuda in use",
@@ -227,7 +227,7 @@ CAUSES = (
         means="The daemon belongs to another user, is not ready, or has too many clients.",
         text="Stop the daemon, or use the GPU as the user that started it",
         proven_by="cuInit answers a code from 805 to 809",
-        source='NVIDIA, "Multi-Process Service"',
+        # Source: NVIDIA, "Multi-Process Service".
         says=(
             says(
                 r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)",
@@ -245,7 +245,7 @@ CAUSES = (
         text="Raise the limit on the address space (ulimit -v, the batch system), or give the virtual machine more memory",
         proven_by="cuInit answers code 2",
         not_when="out-of-memory: the program runs already",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         explains=("out-of-memory",),
         by_check=True,
         commands=("ulimit -v unlimited",),
@@ -256,7 +256,7 @@ CAUSES = (
         means="The libraries are newer than the kernel module.",
         text="Install the kernel driver and the libraries in the same version, then reboot",
         proven_by="cuInit answers code 36",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         kind_of="libcuda-driver-mismatch",
         needs_reboot=True,
         needs_root=True,
@@ -268,7 +268,7 @@ CAUSES = (
         text="On Linux reload the nvidia_uvm module (after suspend it is often in a bad state) and start the program again; otherwise reboot",
         proven_by="cuInit answers code 999 (30 in older runtimes)",
         not_when="uvm-missing: the module nvidia_uvm is not loaded; container-nvml-lost: the container lost its GPU",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         alike={
             alike.NODES: (
                 "uvm-missing",
@@ -286,7 +286,7 @@ CAUSES = (
         means="gpusetup knows no more of this code.",
         text="Reboot; if it stays, reinstall the driver",
         proven_by="cuInit answers an error that has no finding for itself",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         where=(lambda context: not context.other_host,),
         commands=("sudo reboot",),
@@ -315,7 +315,7 @@ CAUSES = (
         "(CUDA_VISIBLE_DEVICES)",
         proven_by="NVML lists the GPU, CUDA does not, and CUDA_VISIBLE_DEVICES is not set",
         not_when="gpu-fell-off-bus, mig-misconfigured: then that is the cause",
-        source="CUDA Driver API reference, cuDeviceGetCount",
+        # Source: CUDA Driver API reference, cuDeviceGetCount.
         symptom=True,
         where=(lambda context: not context.other_host,),
         look=("sudo dmesg | grep -iE 'nvrm|xid'",),
@@ -329,7 +329,7 @@ CAUSES = (
         means="The stub only links programs on a machine without a driver; it cannot run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
         proven_by="cuInit answers code 34, or the loaded libcuda lies in a folder `stubs`; such a folder in LD_LIBRARY_PATH alone is a warning",
-        source="CUDA Driver API reference, CUresult (STUB_LIBRARY)",
+        # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=(*NO_INIT, *NO_DRIVER),
         commands=_without_stubs,
         cases=(Message(having={"folder": ""}, commands=_without_stubs, only=Severity.WARNING),),

@@ -47,7 +47,7 @@ CAUSES = (
         text="Update the driver, or install a torch for an older CUDA",
         proven_by="The driver is older than torch's CUDA needs",
         not_when="The driver itself says that it supports that CUDA",
-        source='NVIDIA, "CUDA Compatibility"',
+        # Source: NVIDIA, "CUDA Compatibility".
         lacks="driver",
         explains=(
             "cuda-sees-no-device",
@@ -92,7 +92,7 @@ CAUSES = (
         text="Install the distribution's driver package and reboot",
         proven_by="The PCI bus shows an NVIDIA GPU, and there is no libcuda and no module on disk",
         not_when="driver-not-loaded: a part of a driver is installed; in a container and in WSL the driver is elsewhere",
-        source='NVIDIA, "Driver Installation Guide"',
+        # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
         explains=("container-hook-failed",),
         impossible=(in_wsl,),
@@ -113,7 +113,7 @@ CAUSES = (
         text="Switch the NVIDIA GPU on and reboot",
         proven_by="The tool's state or its configuration says so",
         not_when="driver-missing: no tool switched the GPU off",
-        source="the tools' own documentation",
+        # Source: the tools' own documentation.
         where=(lambda context: not answering(context),),
         commands=_switch_on,
         needs_root=True,
@@ -191,8 +191,8 @@ CAUSES = (
         text="Load or rebuild the module, keep nouveau away from the GPU, or reboot",
         proven_by="The driver's libraries or its module are on disk, and no module is loaded; NVML answers code 9",
         not_when="driver-missing: nothing is installed",
-        source='NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver '
-        'Installation Guide"',
+        # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
+        # Installation Guide".
         lacks="gpu",
         explains=("container-hook-failed",),
         impossible=(gpu_is_listed, in_windows_itself, in_wsl, is_lent),
@@ -241,7 +241,7 @@ CAUSES = (
         "kernel",
         proven_by="dkms reports a bad status for NVIDIA's module, or NVIDIA's installer fails while it builds",
         not_when="nvidia-smi lists the GPU, or the build that failed is not of NVIDIA's module",
-        source="dkms's manual page; messages of nvidia-installer",
+        # Source: dkms's manual page; messages of nvidia-installer.
         kind_of="driver-not-loaded",
         stage="build",
         # No order: a text may list the GPU that it bought; one that answers has its driver shown too.
@@ -325,7 +325,7 @@ CAUSES = (
         text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or switch Secure Boot off in the firmware",
         proven_by="The kernel log says `Key was rejected by service`",
         not_when="driver-not-loaded: no module is there at all",
-        source="Linux kernel, module signing",
+        # Source: Linux kernel, module signing.
         where=(
             lambda context: not answering(context),
             lambda context: any(

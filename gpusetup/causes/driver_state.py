@@ -29,7 +29,7 @@ CAUSES = (
         text="Reboot; if it only takes long to start its GPUs, wait longer (--timeout 120)",
         proven_by="The process that asked ran out of time, or a signal ended it",
         not_when="driver-slow: it answered within --timeout",
-        source="gpusetup asks in children with a time limit",
+        # Source: gpusetup asks in children with a time limit.
         symptom=True,
         explains=(
             "gpu-does-not-answer",
@@ -53,7 +53,7 @@ CAUSES = (
         text="Reboot; until then leave this GPU out (CUDA_VISIBLE_DEVICES)",
         proven_by="NVML gives an error for the GPU, its memory, temperature or power, or CUDA for its name",
         not_when="gpu-fell-off-bus: NVML says that the GPU is lost",
-        source="NVML API reference, nvmlReturn_t",
+        # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         explains=("cuda-misses-gpu",),
         events=("gpu-not-listed",),
@@ -74,7 +74,7 @@ CAUSES = (
         text="Reboot; if it stays, reinstall the driver",
         proven_by="nvmlInit or nvmlDeviceGetCount answers an error, also 9, 12 and 13 if the module is loaded or CUDA starts",
         not_when="The codes 4, 8, 10, 11 and 14 to 18 have their own causes",
-        source="NVML API reference, nvmlReturn_t",
+        # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         where=(
             lambda context: (
@@ -105,7 +105,7 @@ CAUSES = (
         text="Keep the driver loaded between programs; if it is loaded, look at the machine's "
         "load and at the kernel's log",
         proven_by="The driver answered after more than 5 s",
-        source='NVIDIA, "Driver Persistence"',
+        # Source: NVIDIA, "Driver Persistence".
         commands=("sudo systemctl enable --now nvidia-persistenced",),
     ),
     Cause(
@@ -117,7 +117,7 @@ CAUSES = (
         "restart it, and keep driver packages out of its image)",
         proven_by="NVML answers code 18, or the two versions differ",
         not_when="WSL: the two versions always differ there",
-        source="NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH)",
+        # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).
         explains=(
             "driver-does-not-answer",
             "gpu-does-not-answer",
@@ -158,7 +158,7 @@ CAUSES = (
         "driver (open or closed modules, as the GPU needs)",
         proven_by="The module is bound to the GPU but does not list it, or the kernel log says so",
         not_when="gpu-fell-off-bus: the GPU worked at first",
-        source="messages of NVIDIA's open kernel modules",
+        # Source: messages of NVIDIA's open kernel modules.
         by_check=True,
         commands=drivers.driver_commands,
         look=("sudo dmesg | grep -i nvrm",),
@@ -198,7 +198,7 @@ CAUSES = (
         "ones; old GPUs stop at an old driver branch.",
         text="Install the driver branch and modules that this GPU needs",
         proven_by="The kernel log says that the GPU is not supported or legacy",
-        source='NVIDIA, "Driver Installation Guide"; the catalog\'s table of last branches',
+        # Source: NVIDIA, "Driver Installation Guide"; the catalog's table of last branches.
         kind_of="gpu-init-failed",
         explains=("driver-not-loaded",),
         by_check=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.causes.record import PIP, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
@@ -57,7 +57,7 @@ CAUSES = (
         text="On a host without a GPU (an image build, a login node) say which CUDA the target "
         "supports; else install the driver",
         proven_by="CONDA_OVERRIDE_CUDA is empty, or conda says so",
-        source="conda documentation, virtual packages",
+        # Source: conda documentation, virtual packages.
         commands=_for_the_target,
         says=(
             r"nothing provides (?:requested )?(?P<needed>__cuda(?: \S{1,12})?) needed by",
@@ -77,7 +77,7 @@ CAUSES = (
         title="The target environment has no pip: `pip install` would install elsewhere",
         text="Use uv (as gpusetup does), or add pip",
         proven_by="The target has no pip",
-        source="Python documentation, venv",
+        # Source: Python documentation, venv.
         commands=_add_pip,
         says=(
             r"No module named ['\"]?pip\b['\"]?(?!\.)",
@@ -105,7 +105,7 @@ CAUSES = (
         "(Windows) or a new shell",
         proven_by="The shell does not find conda",
         not_when="`conda activate` asks for `conda init`: conda is there",
-        source="conda-forge, Miniforge's README",
+        # Source: conda-forge, Miniforge's README.
         commands=("gpusetup install --venv .venv",),
         says=(
             (
@@ -122,7 +122,7 @@ CAUSES = (
         means="Its packages are the distribution's, and pip would break them.",
         text="Make an environment and install there",
         proven_by="Its folder has a file EXTERNALLY-MANAGED",
-        source="PEP 668",
+        # Source: PEP 668.
         commands=_elsewhere,
         says=("externally-managed-environment",),
     ),
@@ -159,7 +159,7 @@ CAUSES = (
         plain="The activated environment no longer exists",
         text="doctor looked at another interpreter: activate it again",
         proven_by="VIRTUAL_ENV names a folder that is no environment",
-        source="Python documentation, venv",
+        # Source: Python documentation, venv.
     ),
     Cause(
         "module-shadowed",
@@ -168,7 +168,7 @@ CAUSES = (
         means="Python looks in the working folder first.",
         text="Rename it (and delete its __pycache__), or start Python in another folder",
         proven_by="The folder holds a file or a folder with the module's name",
-        source="Python documentation, sys.path",
+        # Source: Python documentation, sys.path.
         stage="import",
         explains=(
             "torch-sees-no-gpu",
@@ -237,7 +237,7 @@ CAUSES = (
         plain="pip cannot remove a package that conda or the distribution installed",
         means="distutils and conda packages have no RECORD that pip could follow.",
         text="Remove it with the tool that installed it, or make a fresh environment",
-        source=PIP,
+        # Source: pip documentation; messages of pip's sources.
         commands=("gpusetup install --venv .venv",),
         says=(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project",),
         examples=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.extensions import BUILD_CACHE, BUILD_CACHE_ON_WINDOWS
-from gpusetup.causes.record import CPP_EXTENSION, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
 from gpusetup.fixes.distributions import anew
@@ -44,7 +44,7 @@ CAUSES = (
         "was written for",
         proven_by="The compiler prints torch's #error, or does not know the -std option",
         not_when="compiler-too-new: nvcc refuses the compiler",
-        source="c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1",
+        # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
         stage="build",
         look=(*WHICH_CUDA, "g++ --version"),
         see="list the versions",
@@ -75,7 +75,7 @@ CAUSES = (
         text="Give nvcc an older compiler from its release notes, or use a newer toolkit of "
         "torch's CUDA major",
         proven_by="nvcc refuses the compiler",
-        source="NVIDIA, CUDA Installation Guide, host compiler support",
+        # Source: NVIDIA, CUDA Installation Guide, host compiler support.
         stage="build",
         commands=(
             "export NVCC_PREPEND_FLAGS='-ccbin g++-{compiler}'",
@@ -106,7 +106,7 @@ CAUSES = (
         "--no-build-isolation PACKAGE`",
         proven_by="The build environment has no module named torch",
         not_when="torch-missing: the program itself does not find it",
-        source="PEP 518; pip documentation, build system interface",
+        # Source: PEP 518; pip documentation, build system interface.
         stage="build",
         commands=("gpusetup install --yes", *BESIDE),
         cases=(
@@ -174,7 +174,7 @@ CAUSES = (
         text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
         "Debian and Ubuntu: build-essential), or take a wheel of the package",
         not_when="triton-no-compiler: torch.compile needs it",
-        source="messages of setuptools and cpp_extension",
+        # Source: messages of setuptools and cpp_extension.
         stage="build",
         windows=("winget install Microsoft.VisualStudio.2022.BuildTools",),
         needs_root=True,
@@ -252,7 +252,8 @@ CAUSES = (
         "TORCH_CUDA_ARCH_LIST to its architecture), and read the build's output",
         proven_by="The import names the compiled module (._C, ._ext), or a file of torch_extensions is not there",
         not_when="extension-abi-mismatch: it exists but was built for another torch",
-        source="mmcv, detectron2 and GroundingDINO documentation, installation; " + CPP_EXTENSION,
+        # Source: mmcv, detectron2 and GroundingDINO documentation, installation; messages of
+        # torch/utils/cpp_extension.py.
         commands=anew("extension-not-built"),
         look=(alike.TORCHS_CUDA,),
         see="see which CUDA torch has",
@@ -356,7 +357,7 @@ CAUSES = (
         "(torch.cuda.get_device_capability() prints it there)",
         proven_by="_get_cuda_arch_flags ends in IndexError",
         not_when="cuda-toolkit-missing: the build finds no nvcc",
-        source=CPP_EXTENSION + ", _get_cuda_arch_flags",
+        # Source: messages of torch/utils/cpp_extension.py, _get_cuda_arch_flags.
         stage="build",
         commands=paste.build_for,
         says=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
-from gpusetup.causes.record import CPP_EXTENSION, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
@@ -61,7 +61,7 @@ CAUSES = (
         "environment with torch 1.10 or older",
         proven_by="The compiler does not find a header of THC",
         not_when="cuda-toolkit-missing: a header of CUDA is missing",
-        source="release notes of torch 1.11, removed headers",
+        # Source: release notes of torch 1.11, removed headers.
         stage="build",
         look=(alike.TORCHS_CUDA,),
         see="check which torch is installed",
@@ -90,7 +90,7 @@ CAUSES = (
         "transformers, flash_attn: false or no --flash-attn in trainers; the package itself "
         "may go (its last series 1, `flash-attn<2`, supports Turing)",
         not_when="extension-arch-mismatch: it supports the GPU but was not built for it",
-        source="FlashAttention's README and csrc/flash_attn/flash_api.cpp",
+        # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
         stage="first-kernel",
         commands=("pip uninstall -y flash-attn",),
         says=(
@@ -116,7 +116,7 @@ CAUSES = (
         "against this torch",
         proven_by="A symbol of torch is undefined, or the extension's own check says so",
         not_when="torchvision-mismatch, torchaudio-mismatch; mixed-conda-pip: the damaged files are torch's own",
-        source="PyTorch documentation, C++ ABI; messages of xformers and others",
+        # Source: PyTorch documentation, C++ ABI; messages of xformers and others.
         explains=("extension-arch-mismatch",),
         where=(_is_no_companions,),
         commands=anew("extension-abi-mismatch"),
@@ -242,7 +242,7 @@ CAUSES = (
         text="Rebuild the extension for this GPU (or install its wheel for a newer release)",
         proven_by="A kernel is missing, although torch's own kernels support the GPU or the extension's list does not",
         not_when="arch-too-new-for-wheel, arch-too-old-for-wheel: torch itself lacks the kernel",
-        source=CPP_EXTENSION,
+        # Source: messages of torch/utils/cpp_extension.py.
         stage="first-kernel",
         commands=lambda context: (
             *paste.build_for(context),

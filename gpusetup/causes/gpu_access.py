@@ -32,7 +32,7 @@ CAUSES = (
         means="NVML and nvidia-smi work without it, CUDA does not.",
         text="Load nvidia_uvm and make its node",
         proven_by="The module or its node is missing, and cuInit fails",
-        source="manual page of nvidia-modprobe",
+        # Source: manual page of nvidia-modprobe.
         impossible=(in_windows_itself, in_wsl),
         by_check=True,
         commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
@@ -66,7 +66,7 @@ CAUSES = (
         "nvidia-persistenced",
         proven_by="Outside a container there are fewer nodes (/dev/nvidia0, 1, …) than GPUs that the kernel driver has",
         not_when="A container gets only the nodes of its GPUs",
-        source="manual page of nvidia-modprobe",
+        # Source: manual page of nvidia-modprobe.
         explains=(
             "gpu-init-failed",
             "cuda-misses-gpu",
@@ -86,7 +86,7 @@ CAUSES = (
         "(NVreg_DeviceFileMode): by default every user can open them "
         "(`sudo chmod a+rw /dev/nvidia*` opens them until the next start)",
         proven_by="This user cannot read and write a node",
-        source="udev rules of the driver packages",
+        # Source: udev rules of the driver packages.
         explains=("driver-not-loaded",),
         by_check=True,
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
@@ -136,7 +136,7 @@ CAUSES = (
         "GPUs by their UUIDs; or switch MIG off on every GPU, as administrator, with nothing "
         "running: sudo nvidia-smi -mig 0",
         proven_by="MIG is on without an instance, or with several and CUDA_VISIBLE_DEVICES names none",
-        source='NVIDIA, "MIG User Guide"',
+        # Source: NVIDIA, "MIG User Guide".
         explains=(
             "invalid-device-ordinal",
             "torch-internal-error",
@@ -165,7 +165,7 @@ CAUSES = (
         means="In this mode one process at a time uses the GPU, and another one has it.",
         text="End the other process, or set the compute mode to default; if no process holds the GPU, reboot",
         proven_by="The GPU is in compute mode Exclusive_Process, or CUDA answers code 46",
-        source="nvidia-smi's manual page; CUDA Driver API reference, CUresult",
+        # Source: nvidia-smi's manual page; CUDA Driver API reference, CUresult.
         by_check=True,
         says=(r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",),
         look=("nvidia-smi",),
@@ -179,7 +179,7 @@ CAUSES = (
         text="Set the compute mode to default",
         proven_by="The GPU is in compute mode Prohibited",
         not_when="vgpu-no-compute: the GPU is virtual",
-        source="nvidia-smi's manual page",
+        # Source: nvidia-smi's manual page.
     ),
     Cause(
         "vgpu-no-compute",
@@ -188,7 +188,7 @@ CAUSES = (
         means="A and B profiles have no compute; without a licence no profile has.",
         text="Give the virtual machine a profile with compute (Q or C) and a licence for it, or switch compute on in the host",
         proven_by="CUDA answers code 801 or 102, or a vGPU is in compute mode Prohibited",
-        source='NVIDIA, "Virtual GPU Software User Guide"',
+        # Source: NVIDIA, "Virtual GPU Software User Guide".
         explains=("compute-mode-prohibited",),
         by_check=True,
         says=(
@@ -212,7 +212,7 @@ CAUSES = (
         "in Kubernetes both go into the ConfigMap that the operator's `driver.licensingConfig` "
         "names",
         proven_by="NVML says that the vGPU is unlicensed",
-        source='NVIDIA, "Virtual GPU Client Licensing User Guide"',
+        # Source: NVIDIA, "Virtual GPU Client Licensing User Guide".
         explains=(
             "cuda-unknown-error",
             "os-call-failed",

@@ -41,7 +41,7 @@ CAUSES = (
         text="Reboot (a full power-off is better); if it comes back: power cables and supply, "
         "heat, seating or riser, `pcie_aspm=off` on the kernel command line",
         proven_by="The kernel logs Xid 79, or the driver says `GPU is lost`",
-        source=XID_GUIDE,
+        # Source: NVIDIA, "Xid Errors".
         explains=(
             "driver-not-loaded",
             "pcie-degraded",
@@ -93,7 +93,7 @@ CAUSES = (
         "kernel modules you can also switch the GSP off: set `NVreg_EnableGpuFirmware=0` for the "
         "module nvidia",
         proven_by="The kernel logs Xid 119 or 120",
-        source=XID_GUIDE,
+        # Source: NVIDIA, "Xid Errors".
         explains=("driver-slow",),
         by_check=True,
         commands=("sudo reboot",),
@@ -110,7 +110,8 @@ CAUSES = (
         "must be replaced",
         proven_by="The GPU counts uncorrected errors, a remapping failed or is pending, 60 pages are retired, SRAM errors passed the threshold, CUDA answers code 214, or the kernel logs Xid 48, 63, 64, 94, 95, 140, 156, 157, 160, 161, 171 or 172",
         not_when="ECC corrected the errors: they are harmless",
-        source='NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page Retirement"',
+        # Source: NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page
+        # Retirement".
         by_check=True,
         look=('nvidia-smi -q -d "ECC,ROW_REMAPPER,PAGE_RETIREMENT"',),
         see="read the counters",
@@ -158,7 +159,7 @@ CAUSES = (
         "power and heat, and have the GPU examined",
         proven_by="The kernel logs Xid 8, 38, 44, 46 or 109",
         not_when="gpu-fell-off-bus, gsp-timeout, hardware-fault and ecc-error come first: then that is the cause",
-        source='NVIDIA, "Xid Errors", catalog',
+        # Source: NVIDIA, "Xid Errors", catalog.
         kind_of="hardware-fault",
         look=BUG_REPORT,
         see=GATHER,
@@ -175,7 +176,7 @@ CAUSES = (
         "check heat and power and run NVIDIA's field diagnostic",
         proven_by="The driver recommends a reset or a reboot (NVML, Xid 154), or the kernel logs one of the Xids 54, 56 to 59, 61, 62, 74, 80, 81, 92, 110, 122, 123, 136, 143 to 150, 154, 155, 158, 167 to 169, or an SXid that is fatal",
         not_when="Xid 13, 31, 43 and 45 are a program's own fault; Xid 8 and 109 are gpu-hang",
-        source=XID_GUIDE,
+        # Source: NVIDIA, "Xid Errors".
         explains=(
             "compute-mode-exclusive",
             "nvlink-degraded",
@@ -238,7 +239,7 @@ CAUSES = (
         "setting the traceback names it (`compute-sanitizer` too, slowly)",
         proven_by="The kernel logs Xid 11, 13, 31, 32, 43, 45, 68, 69 or one of the copy and video engines",
         not_when="hardware-fault: the GPU is the reason",
-        source=XID_GUIDE,
+        # Source: NVIDIA, "Xid Errors".
         kind_of="cuda-program-error",
         failure=6,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
@@ -255,7 +256,7 @@ CAUSES = (
         "and the watts",
         proven_by="The GPU names a slowdown by heat or by hardware, or has 90 °C or more",
         not_when="sw_power_cap under load is normal",
-        source="nvidia-smi's manual page",
+        # Source: nvidia-smi's manual page.
         by_check=True,
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
         see="show heat, power and the throttle reasons",
@@ -277,7 +278,7 @@ CAUSES = (
         "alone the kernel's option `pcie_aspm=off` often helps)",
         proven_by="The link has half of its lanes or fewer (and fewer than 8)",
         not_when="The generation is lower at rest: that saves power",
-        source="nvidia-smi's manual page",
+        # Source: nvidia-smi's manual page.
         events=("pcie-slow", "pcie-errors"),
         where=(lambda context: says_nothing_else(context, "pcie-slow", "pcie-errors"),),
         look=(
@@ -299,7 +300,7 @@ CAUSES = (
         means="What is left may be too little.",
         text="End the process that holds it",
         proven_by="More than 85 % of the memory is used",
-        source="nvidia-smi's manual page",
+        # Source: nvidia-smi's manual page.
         look=("nvidia-smi",),
         see="find the process",
     ),
@@ -314,7 +315,7 @@ CAUSES = (
         "seating, the board",
         proven_by="Fewer links are active than on a GPU of the same kind, or links had errors and recoveries",
         not_when="A bridge between two cards uses only a part of their links",
-        source="nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods",
+        # Source: nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods.
         commands=("sudo reboot",),
         look=("nvidia-smi nvlink -s", "nvidia-smi nvlink -e"),
         see="show the links",
@@ -328,7 +329,7 @@ CAUSES = (
         "fault comes back, reset all GPUs of the board or reboot; then have the board examined",
         proven_by="NVML reports a fault of the fabric, or the registration ended with an error",
         not_when="system-not-ready-fabric-manager: the fabric is not set up at all",
-        source='NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide"',
+        # Source: NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide".
         kind_of="system-not-ready-fabric-manager",
         explains=(
             "nvlink-degraded",

@@ -33,7 +33,7 @@ CAUSES = (
         plain="The GPU has no bfloat16: it begins with compute capability 8.0",
         text="Use float16 instead: `--dtype half` to serve a model, `fp16=True` to train one",
         proven_by="The GPU's capability is below 8.0",
-        source="CUDA C++ Programming Guide, compute capabilities",
+        # Source: CUDA C++ Programming Guide, compute capabilities.
         stage="first-kernel",
         explains=("cuda-library-error",),
         cases=(
@@ -100,7 +100,7 @@ CAUSES = (
         means="Until CUDA 13.2 the integrated GPU needs NVIDIA's wheels for its JetPack.",
         text="Install NVIDIA's wheel for this JetPack",
         proven_by="The machine is a Jetson, and torch is a CPU build or finds no CUDA",
-        source='NVIDIA, "Installing PyTorch for Jetson Platform"',
+        # Source: NVIDIA, "Installing PyTorch for Jetson Platform".
         explains=(
             "torch-cpu-build",
             "arch-too-old-for-wheel",
@@ -114,7 +114,7 @@ CAUSES = (
         means="torch uses Apple GPUs as device mps; macOS has no CUDA builds.",
         text="Use device mps or cpu: the ordinary wheel has both",
         proven_by="The system is macOS on arm64",
-        source="torch documentation, MPS backend",
+        # Source: torch documentation, MPS backend.
     ),
     Cause(
         "no-nvidia-gpu",
@@ -123,7 +123,7 @@ CAUSES = (
         text="Use torch's CPU build here, or go to a machine with an NVIDIA GPU",
         proven_by="The PCI bus shows no NVIDIA device, and no driver lists a GPU",
         not_when="A container hides its host's GPU, or the GPU lacks only its driver",
-        source="PCI ids: vendor 10de",
+        # Source: PCI ids: vendor 10de.
         lacks="gpu",
         impossible=(gpu_is_listed,),
         alike={
@@ -184,7 +184,7 @@ CAUSES = (
         means="CUDA builds do not use it; torch has ROCm builds for Linux.",
         text="Install the ROCm build where ROCm supports the GPU",
         proven_by="The display controller is AMD's and none is NVIDIA's, or torch is a ROCm build and no NVIDIA GPU is there",
-        source="torch's index, labels rocm*",
+        # Source: torch's index, labels rocm*.
     ),
     Cause(
         "intel-gpu",
@@ -192,6 +192,6 @@ CAUSES = (
         means="torch's CUDA builds do not use it; its XPU builds do.",
         text="Use device xpu of torch's XPU build",
         proven_by="torch is an XPU build, and no NVIDIA GPU is there",
-        source="torch documentation, XPU backend",
+        # Source: torch documentation, XPU backend.
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import WHEELS, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import IN_A_CONTAINER, IN_DOCKER, IN_PODMAN, no
 from gpusetup.fixes import paste
@@ -98,7 +98,7 @@ CAUSES = (
         text="Raise the hard limit and log in again (a service: LimitMEMLOCK=infinity in its unit, "
         "also slurmd's)",
         proven_by="RLIMIT_MEMLOCK is below 64 MiB on a machine with eight GPUs",
-        source="NCCL documentation, troubleshooting",
+        # Source: NCCL documentation, troubleshooting.
         stage="distributed",
         commands=(
             "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
@@ -132,7 +132,7 @@ CAUSES = (
         "with room. An install needs up to 8 GiB next to the packages, 4 GiB in a cache and 1 GiB "
         "in the temporary folder",
         proven_by="The disk has less free space than that",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         explains=("download-hash-mismatch",),
         by_check=True,
         commands=making_room,
@@ -159,7 +159,7 @@ CAUSES = (
         means="The CPU waits for every kernel.",
         text="Unset it",
         proven_by="The variable is 1",
-        source="CUDA C++ Programming Guide, environment variables",
+        # Source: CUDA C++ Programming Guide, environment variables.
     ),
     Cause(
         "memory-caching-off",
@@ -168,7 +168,7 @@ CAUSES = (
         means="The driver allocates every tensor.",
         text="Unset it",
         proven_by="The variable is 1",
-        source="torch documentation, CUDA semantics",
+        # Source: torch documentation, CUDA semantics.
     ),
     Cause(
         "tf32-precision",
@@ -177,7 +177,7 @@ CAUSES = (
         text="If you need exact float32: torch.backends.cuda.matmul.allow_tf32 = False and "
         'torch.backends.cudnn.allow_tf32 = False, or torch.set_float32_matmul_precision("highest")',
         proven_by="NVIDIA_TF32_OVERRIDE or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is 1",
-        source="torch documentation, CUDA semantics",
+        # Source: torch documentation, CUDA semantics.
     ),
     Cause(
         "dataloader-worker-killed",
@@ -188,7 +188,7 @@ CAUSES = (
         "prefetch_factor, or give the job more memory",
         proven_by="torch names the signal Killed",
         not_when="shm-too-small: the signal is Bus error",
-        source="torch/utils/data/_utils/signal_handling.py",
+        # Source: torch/utils/data/_utils/signal_handling.py.
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         see="find what was ended, and why",
         says=(
@@ -214,7 +214,7 @@ CAUSES = (
         "job or the container more memory",
         proven_by="The kernel log or torch says that the process was killed for lack of memory, or the exit code is 137",
         not_when="out-of-memory: the GPU's memory is full",
-        source="Linux documentation, OOM killer",
+        # Source: Linux documentation, OOM killer.
         explains=("dataloader-worker-killed",),
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         see="find what was ended, and why",
@@ -290,7 +290,7 @@ CAUSES = (
         title="Too many open files: DataLoader workers share tensors through file descriptors",
         text="Raise the limit, or share through files: "
         'torch.multiprocessing.set_sharing_strategy("file_system")',
-        source="torch documentation, multiprocessing",
+        # Source: torch documentation, multiprocessing.
         commands=("ulimit -n 65535",),
         says=(
             r"Too many open files|received 0 items of ancdata",
@@ -305,7 +305,7 @@ CAUSES = (
         means="Another run listens there, mostly on torchrun's 29500.",
         text="Give this run another port (`torchrun --master-port 29501`), or end the process "
         "that listens there",
-        source="torch documentation, torchrun",
+        # Source: torch documentation, torchrun.
         stage="distributed",
         commands=("export MASTER_PORT=29501",),
         look=("ss -ltnp",),

@@ -38,7 +38,7 @@ CAUSES = (
         text="Put the environment, and TMPDIR while pip installs, on a file system without noexec; "
         "lift the limits on memory and address space",
         not_when="cuda-lib-missing, library-missing: the file is not there",
-        source="glibc's sources, dl-load.c; manual page of mmap",
+        # Source: glibc's sources, dl-load.c; manual page of mmap.
         explains=("torch-import-failed",),
         commands=("ulimit -v unlimited",),
         look=("findmnt -O noexec", "ulimit -a"),
@@ -57,7 +57,7 @@ CAUSES = (
         text="Install the system package that holds it (libGL: libgl1, mesa-libGL; libgthread: "
         "libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, numactl-libs)",
         not_when="cuda-lib-missing; driver-missing: libcuda",
-        source="manual page of ld.so",
+        # Source: manual page of ld.so.
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-)"},
         says=(
             says(
@@ -81,7 +81,7 @@ CAUSES = (
         "the same place",
         proven_by="The variable names such a folder, and a library did not load (an error) or loaded so far (a warning)",
         not_when="cuda-lib-missing: there is no such library at all",
-        source="ld.so's manual page",
+        # Source: ld.so's manual page.
         explains=("library-missing",),
         before_torch=(Severity.ERROR,),
         events=("ld-library-path-conflict", "foreign-library"),
@@ -186,7 +186,7 @@ CAUSES = (
         means="conda's MKL and a pip wheel each have libiomp5; KMP_DUPLICATE_LIB_OK=TRUE "
         "only hides the message and may give wrong results.",
         text="Install numpy, MKL and torch with one installer, in a fresh environment",
-        source="Intel OpenMP documentation",
+        # Source: Intel OpenMP documentation.
         commands=("gpusetup install --venv .venv",),
         says=(
             r"libiomp5md\.dll already initialized",
@@ -200,7 +200,7 @@ CAUSES = (
         means="The order of imports decides who gets the room (mostly libgomp on aarch64).",
         text="Import torch first in the program, or load the library before everything else "
         "(LD_PRELOAD)",
-        source="glibc's sources, dl-tls.c",
+        # Source: glibc's sources, dl-tls.c.
         says=(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block",),
         examples=(
             "ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block",

@@ -50,7 +50,7 @@ CAUSES = (
         text=f"{END_OTHERS}; against fragmentation use expandable segments",
         proven_by="The text says CUDA out of memory, or CUDA answers code 2 after it has started",
         not_when="cuda-init-out-of-memory: CUDA does not start; host-out-of-memory: the computer's memory ran out",
-        source="torch documentation, memory management",
+        # Source: torch documentation, memory management.
         explains=(
             "gpu-check-failed",
             "cuda-library-error",

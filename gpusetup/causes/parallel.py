@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import NCCL_DOC, Cause
+from gpusetup.causes.record import Cause
 from gpusetup.messages.row import says
 
 WORKS = r"(?:works?|worked|working|starts?|started|runs?|ran|solv(?:es|ed)|fix(?:es|ed)|helps?|helped|resum\w{1,3}|no longer hangs?|stopped hanging|did the trick|unblock\w{0,3})"
@@ -17,7 +17,7 @@ CAUSES = (
         means="NCCL_SOCKET_IFNAME matches no interface, or the machine has no network.",
         text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to an interface of this "
         "machine; `lo` works for a single node",
-        source=NCCL_DOC,
+        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("unset NCCL_SOCKET_IFNAME",),
         look=("ip -brief addr",),
@@ -41,7 +41,7 @@ CAUSES = (
         text="Make NCCL use host memory instead, and switch off the server's custom "
         "all-reduce (vLLM: --disable-custom-all-reduce)",
         proven_by="CUDA answers code 217, the program refuses, or a model over several GPUs hangs",
-        source=NCCL_DOC,
+        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("export NCCL_P2P_DISABLE=1",),
         look=("nvidia-smi topo -p2p r",),
@@ -91,7 +91,7 @@ CAUSES = (
         title="This build of torch has no NCCL",
         means="Wheels for Windows (and CPU builds) have none; NCCL runs on Linux.",
         text='Use the backend "gloo" here (init_process_group("gloo")), one GPU, or Linux or WSL 2',
-        source="torch documentation, distributed",
+        # Source: torch documentation, distributed.
         stage="distributed",
         says=(
             r"(?:doesn't|does not) have NCCL built.?in",
@@ -108,7 +108,7 @@ CAUSES = (
         "NCCL starts: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])); `torchrun "
         "--nproc-per-node=gpu` starts one per GPU",
         not_when="invalid-device-ordinal: a rank names a GPU that does not exist",
-        source=NCCL_DOC,
+        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         look=("nvidia-smi -L",),
         see="count the GPUs",
@@ -122,7 +122,7 @@ CAUSES = (
         text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), "
         "and remove segments of dead processes; NCCL_SHM_DISABLE=1 avoids it, but is slower",
         not_when="shm-too-small: a DataLoader ends with a bus error",
-        source=NCCL_DOC,
+        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("sudo chmod 1777 /dev/shm",),
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
@@ -145,7 +145,7 @@ CAUSES = (
         "with a different error shows why.",
         text="Look for the first error in every rank's log; turn on NCCL's own log",
         not_when="Another finding of NCCL or of memory is there: then that is the cause",
-        source="torch documentation, distributed",
+        # Source: torch documentation, distributed.
         symptom=True,
         stage="distributed",
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
@@ -184,7 +184,7 @@ CAUSES = (
         means="Every rank prints this; NCCL's own lines give the reason.",
         text="Run it again with NCCL's own log, and read the first line with WARN",
         not_when="Another finding of NCCL is there: then that is the cause",
-        source=NCCL_DOC,
+        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         symptom=True,
         stage="distributed",
         commands=("export NCCL_DEBUG=INFO",),

@@ -22,16 +22,6 @@ UNORDERED = max(Layer) + 1
 """The place of what is never a root: after every layer."""
 
 
-CPP_EXTENSION = "messages of torch/utils/cpp_extension.py"
-CUDA_RUNTIME = "CUDA Runtime API reference, cudaError"
-CUDA_DRIVER = "CUDA Driver API reference, CUresult"
-NCCL_DOC = "NCCL documentation, troubleshooting; NCCL's sources (WARN lines)"
-PIP = "pip documentation; messages of pip's sources"
-TOOLKIT = "NVIDIA Container Toolkit documentation, troubleshooting"
-UV = "messages of uv and pip"
-WHEELS = "the wheels and indexes of torch, read for the catalog"
-"""Where several causes are known from."""
-
 Words = tuple[str, ...]
 Question = Callable[[Any], bool]
 """A question about a machine: it is given the rules' context."""
@@ -93,8 +83,6 @@ class Cause(Message, kw_only=False):
     id: str
     proven_by: str = ""
     """The evidence in a snapshot that makes the finding; "": a program's message says it."""
-    source: str = ""
-    """Where it is known from, if not from that message or from us."""
     severity: Severity = Severity.ERROR
     """The gravest that it is found with."""
     not_when: str = ""

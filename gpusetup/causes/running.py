@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import CUDA_RUNTIME, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import drivers, paste
 from gpusetup.messages.fragments import MAYBE
@@ -32,7 +32,7 @@ CAUSES = (
         text='Start processes with "spawn" (torch.multiprocessing.set_start_method("spawn"), '
         'DataLoader(multiprocessing_context="spawn"), VLLM_WORKER_MULTIPROC_METHOD=spawn), or '
         "touch CUDA only in the children",
-        source="torch documentation, multiprocessing",
+        # Source: torch documentation, multiprocessing.
         explains=(
             "cuda-init-failed",
             "torch-sees-no-gpu",
@@ -51,7 +51,7 @@ CAUSES = (
         means="torch has a fault, or another finding has this consequence.",
         text="Run it with the newest torch; if it stays, report it to torch",
         not_when="mig-misconfigured: the assertion is about the device's number",
-        source="torch's sources, c10/util/Exception.h",
+        # Source: torch's sources, c10/util/Exception.h.
         symptom=True,
         failure=7,
         says=(r"INTERNAL ASSERT FAILED(?: at \W?(?P<file>[\w/\\.+-]{1,120}))?",),
@@ -67,7 +67,7 @@ CAUSES = (
         "first failure; remove the folders of another CUDA from LD_LIBRARY_PATH",
         proven_by="The text has CUBLAS_STATUS_… or CUDNN_STATUS_…",
         not_when="out-of-memory, ld-library-path-conflict and bf16-unsupported come first: then that is the cause",
-        source="cuBLAS and cuDNN API references, status codes",
+        # Source: cuBLAS and cuDNN API references, status codes.
         symptom=True,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi",),
@@ -103,7 +103,7 @@ CAUSES = (
         "the program off, or allow it for the virtual machine",
         proven_by="A program that runs gets CUDA's code 801",
         not_when="vgpu-no-compute: CUDA does not start at all",
-        source=CUDA_RUNTIME,
+        # Source: CUDA Runtime API reference, cudaError.
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi -q | grep -i virtualization",),
         see="check whether the GPU is virtual",
@@ -139,7 +139,7 @@ CAUSES = (
         text="Use a build of the failing package for an older CUDA, or update the driver",
         proven_by="CUDA answers code 222",
         not_when="driver-too-old: torch itself does not start",
-        source="NVIDIA, CUDA Compatibility",
+        # Source: NVIDIA, CUDA Compatibility.
         lacks="driver",
         stage="first-kernel",
         codes=(218, 222),
@@ -169,7 +169,7 @@ CAUSES = (
         "requires",
         proven_by="CUDA answers code 200",
         not_when="no-kernel-image: there is no kernel for the GPU; ptx-unsupported-toolchain: the PTX is too new",
-        source="CUDA Driver API reference, CUDA_ERROR_INVALID_IMAGE",
+        # Source: CUDA Driver API reference, CUDA_ERROR_INVALID_IMAGE.
         symptom=True,
         stage="first-kernel",
         codes=(200,),
@@ -196,7 +196,7 @@ CAUSES = (
         "gives a clear error",
         proven_by="CUDA answers a code from 700 to 719",
         not_when="The same text has an Xid of the hardware",
-        source=CUDA_RUNTIME,
+        # Source: CUDA Runtime API reference, cudaError.
         failure=5,
         codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),
         commands=("export CUDA_LAUNCH_BLOCKING=1",),

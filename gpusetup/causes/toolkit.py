@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpusetup.causes.companions import conda_install
-from gpusetup.causes.record import CPP_EXTENSION, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, cuda_needed, events, on, says_nothing_else
 from gpusetup.evidence.plausible import is_a_version
 from gpusetup.fixes import drivers, packages, paste
@@ -78,7 +78,7 @@ CAUSES = (
         text="Build with the nvcc of torch's CUDA: set CUDA_HOME to that toolkit",
         proven_by="The build names both versions, or nvcc an architecture that it does not know",
         not_when="cuda-toolkit-missing: there is no nvcc",
-        source=CPP_EXTENSION + "; CUDA release notes",
+        # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.
         stage="build",
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
         but={"compiler": "^(?!nvcc$)"},
@@ -136,7 +136,7 @@ CAUSES = (
         "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH) and set "
         "CUDA_HOME to it",
         proven_by="CUDA_HOME is not set, or nvcc is not found",
-        source=CPP_EXTENSION,
+        # Source: messages of torch/utils/cpp_extension.py.
         stage="build",
         explains=("build-isolation-no-torch",),
         where=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
@@ -218,7 +218,7 @@ CAUSES = (
         text="Install it into this environment, and start from a shell in which the "
         "environment is active",
         not_when="The build says that it goes on without ninja: it is slower, not broken",
-        source=CPP_EXTENSION,
+        # Source: messages of torch/utils/cpp_extension.py.
         stage="build",
         commands=("pip install ninja",),
         says=(

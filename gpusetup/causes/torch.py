@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
-from gpusetup.causes.record import WHEELS, Cause, Likelier, Message
+from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import (
     in_a_container_without,
@@ -101,7 +101,7 @@ CAUSES = (
         text="Install it",
         proven_by="The Python's folders hold no torch",
         not_when="Another interpreter has it: name that one with `--python`",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         stage="import",
         by_check=True,
         way=_install,
@@ -162,7 +162,7 @@ CAUSES = (
         means="Neither installer knows the other's files, and chance decides which ones Python loads.",
         text="Remove both, then install one",
         proven_by="conda's pytorch and pip's torch have different versions",
-        source="conda documentation, using pip",
+        # Source: conda documentation, using pip.
         explains=("torch-cpu-build",),
         before_torch=(Severity.ERROR,),
         way=_anew,
@@ -195,7 +195,7 @@ CAUSES = (
         means="Python searches PYTHONPATH before the environment's packages.",
         text="Remove that folder from the path; then check whether the environment has torch",
         proven_by="torch would be imported from a folder outside the environment",
-        source="Python documentation, site",
+        # Source: Python documentation, site.
         explains=(
             "torch-half-installed",
             "two-torch-installs",
@@ -230,7 +230,7 @@ CAUSES = (
         text="Replace the CPU build. ",
         proven_by="torch/version.py has no CUDA, and there is an NVIDIA GPU",
         not_when="cuda-visible-devices-hidden, driver-missing: then that comes first",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         explains=("extension-abi-mismatch",),
         way=_replace_it,
         alike={alike.LIST_GPUS: ("no-nvidia-gpu",)},
@@ -243,7 +243,7 @@ CAUSES = (
         text="Replace it. ",
         proven_by="torch's label is rocm, and an NVIDIA GPU is listed",
         not_when="amd-gpu: there is no NVIDIA GPU",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         way=paste.install_torch,
     ),
     Cause(
@@ -254,7 +254,7 @@ CAUSES = (
         text="Replace it. ",
         proven_by="torch's label is xpu, and an NVIDIA GPU is listed",
         not_when="intel-gpu: there is no NVIDIA GPU",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         way=paste.install_torch,
     ),
     Cause(
@@ -347,7 +347,7 @@ CAUSES = (
         text="Name the build yourself, or update the tool",
         proven_by="The tool says that it found no CUDA version, and nvidia-smi prints such a banner",
         not_when="driver-missing, driver-too-old: the driver itself is the reason",
-        source="nvidia-smi of driver 610",
+        # Source: nvidia-smi of driver 610.
         commands=("gpusetup install",),
         says=(
             r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version",

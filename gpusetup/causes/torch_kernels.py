@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import CUDA_RUNTIME, WHEELS, Cause, Likelier
+from gpusetup.causes.record import Cause, Likelier
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
@@ -40,7 +40,7 @@ CAUSES = (
         text="Install a torch with a newer CUDA, whose compiler supports it. ",
         proven_by="The compiler names the option or the architecture",
         not_when="arch-too-new-for-wheel: torch's own kernels lack the GPU",
-        source="NVRTC documentation; Triton's and XLA's sources",
+        # Source: NVRTC documentation; Triton's and XLA's sources.
         stage="first-kernel",
         explains=("cuda-init-failed",),
         but={"compiler": "^nvcc$"},
@@ -100,7 +100,7 @@ CAUSES = (
         text="Install a newer torch",
         proven_by="No architecture of the build fits the GPU's capability",
         not_when="A kernel of the same major version covers the GPU: then the warning is harmless",
-        source="CUDA C++ Programming Guide, application compatibility",
+        # Source: CUDA C++ Programming Guide, application compatibility.
         stage="first-kernel",
         explains=("cuda-library-error",),
         way=_other_wheel,
@@ -113,7 +113,7 @@ CAUSES = (
         means="Newer builds drop old architectures.",
         text="Install the build that still has them: cu126 for Maxwell to Volta",
         proven_by="No architecture of the build fits the GPU's capability",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         stage="first-kernel",
         explains=("cuda-library-error",),
         way=_other_wheel,
@@ -130,7 +130,7 @@ CAUSES = (
         text="Install a torch made for this GPU; if torch itself works, rebuild the extension",
         proven_by="CUDA answers code 209 (48, 8 or 98 in an older runtime)",
         not_when="extension-arch-mismatch, arch-too-new-for-wheel, arch-too-old-for-wheel: the text says which one lacks it",
-        source=CUDA_RUNTIME,
+        # Source: CUDA Runtime API reference, cudaError.
         symptom=True,
         stage="first-kernel",
         by_check=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import PIP, UV, WHEELS, Cause, Message
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, on
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import HOST, IF
@@ -77,7 +77,7 @@ CAUSES = (
         text="Clear the installer's cache, then run the same installation once more; behind a "
         "proxy or mirror try another network. Do not switch the check off",
         not_when="pip-cache-disk-full: the disk cut the file",
-        source=UV,
+        # Source: messages of uv and pip.
         commands=("pip cache purge",),
         says=(
             r"DO NOT MATCH THE HASHES(?:.{0,260}?(?P<file>[\w.%+-]+\.whl))?",
@@ -106,7 +106,7 @@ CAUSES = (
         means="TLS, a proxy, DNS, a wrong clock or a slow line stopped it. torch, CUDA and the driver are not the problem.",
         text=ANY_NETWORK + MIRROR,
         not_when="wrong-index: the server answers 403 or 404",
-        source="messages of pip, urllib3, uv and conda",
+        # Source: messages of pip, urllib3, uv and conda.
         explains=("python-no-wheel",),
         look=ANSWERS,
         see="show what the host answers",
@@ -195,7 +195,7 @@ CAUSES = (
         "depends on, as this command does",
         proven_by="The solver finds no solution",
         not_when="conda-cuda-virtual-missing and python-no-wheel come first: then that is the cause",
-        source="messages of uv, pip, conda and pixi",
+        # Source: messages of uv, pip, conda and pixi.
         way=_as_chosen,
         says=(
             "no solution found when resolving",
@@ -223,7 +223,7 @@ CAUSES = (
         means="pip installs anyway and warns; it matters when you use that package.",
         text="Install versions that fit each other; it matters only when that package is used",
         not_when="torchvision-mismatch, torchaudio-mismatch: these two have their own findings",
-        source=PIP,
+        # Source: pip documentation; messages of pip's sources.
         but={"package": "^torch(?:vision|audio)?"},
         look=("pip check",),
         see="see what does not fit",
@@ -250,7 +250,7 @@ CAUSES = (
         title="This Python is a 32-bit build: torch has no wheels for it",
         text="Make an environment with a 64-bit Python",
         proven_by="Its pointers have 32 bits, or its banner, wheel tags or build folders say so",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         way=_other_python,
     ),
     Cause(
@@ -261,7 +261,7 @@ CAUSES = (
         text="Make an environment with another Python",
         proven_by="No build for this system has its tag, or an installer finds no file although one is there",
         not_when="no-wheel-for-platform: no Python has a wheel here",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
         way=_other_python,
         says=(
@@ -286,7 +286,7 @@ CAUSES = (
         text="Use another image or system",
         proven_by="The catalog has no build for this system and machine, or the system's libc is musl",
         not_when="python-no-wheel: only the Python lacks a wheel",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
         way=lambda context, _: Fix(text=no_platform_way(context)),
         cases=(
@@ -341,7 +341,7 @@ CAUSES = (
         text="Use a newer distribution, or a container with one, which this command starts. Do not "
         "replace the system's glibc",
         proven_by="The system's glibc is older than every build needs",
-        source="PEP 600; the wheels and indexes of torch, read for the catalog",
+        # Source: PEP 600; the wheels and indexes of torch, read for the catalog.
         stage="import",
         explains=(
             "torch-missing",
@@ -360,7 +360,7 @@ CAUSES = (
         text="Use the index that `gpusetup resolve` names",
         proven_by="The index never had torch or the label, answers 403 or 404, or offers only releases around the one that is asked for",
         not_when="python-no-wheel: the index has the release, for other Pythons",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         alike={
             alike.BITS: (
                 "python-no-wheel",
@@ -390,7 +390,7 @@ CAUSES = (
         means="Its name or version is wrong, or torch's index is the only one.",
         text="Use torch's index for torch alone",
         proven_by="The installer finds no distribution of a name outside the torch family",
-        source=PIP,
+        # Source: pip documentation; messages of pip's sources.
         kind_of="wrong-index",
         plain="The installer finds no file of another package",
     ),

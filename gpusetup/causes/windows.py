@@ -71,7 +71,7 @@ CAUSES = (
         text="Install the current Visual C++ runtime (x64), then reinstall torch (2.4.1 or newer)",
         proven_by="Windows answers error 126, 127, 182, 193 or 1114",
         not_when="windows-pagefile-too-small: error 1455; extension-abi-mismatch: the DLL is an extension's",
-        source="Microsoft, System Error Codes; torch/__init__.py",
+        # Source: Microsoft, System Error Codes; torch/__init__.py.
         stage="import",
         where=(_is_not_told,),
         windows=("winget install Microsoft.VCRedist.2015+.x64",),
@@ -131,7 +131,7 @@ CAUSES = (
         "Advanced, Performance, Virtual memory), and restart Windows; use fewer workers",
         proven_by="Windows answers error 1455",
         not_when="windows-dll-missing: another error",
-        source="Microsoft, System Error Codes",
+        # Source: Microsoft, System Error Codes.
         stage="import",
         explains=(
             "windows-dll-missing",
@@ -151,7 +151,7 @@ CAUSES = (
         text="Switch long paths on (as administrator, then restart the program), or move the "
         "caches and the environment to a short folder",
         proven_by="Windows answers error 206, ninja says so, or a file in a cache is not found",
-        source="Microsoft, Maximum Path Length Limitation",
+        # Source: Microsoft, Maximum Path Length Limitation.
         windows=(
             "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
             "-Name LongPathsEnabled -Value 1",
@@ -181,7 +181,7 @@ CAUSES = (
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start it again",
         proven_by="WSL shows no GPU, and /dev/dxg or libcuda is missing",
-        source='NVIDIA, "CUDA on WSL User Guide"',
+        # Source: NVIDIA, "CUDA on WSL User Guide".
         by_check=True,
         way=lambda context, _: driver_of_windows(
             context, context.catalog.driver_floor("12", "windows")
@@ -218,7 +218,7 @@ CAUSES = (
         means=f"WSL's own is in {WSL_LIBRARIES}; another one cannot talk to Windows.",
         text="Remove the Linux driver's packages from WSL, then start WSL again",
         proven_by="libcuda was loaded from outside /usr/lib/wsl/lib",
-        source='NVIDIA, "CUDA on WSL User Guide"',
+        # Source: NVIDIA, "CUDA on WSL User Guide".
         kind_of="wsl-driver",
         explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),
         commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),

@@ -44,5 +44,4 @@ RULE_BROKEN = Cause(
     means="This is a fault of gpusetup. The other findings are still valid; please report it.",
     proven_by="An exception in a rule",
     text="Report it",
-    source="gpusetup",
 )
