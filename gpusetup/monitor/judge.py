@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.ends import hung, lost, nothing_moves, stood_still
+from gpusetup.monitor.ends import hung, lost, stood_still
 from gpusetup.monitor.figures import sentence
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import Run, considered, worked
@@ -96,10 +96,12 @@ def _why_idle(run: Run) -> tuple[str, str]:
     if run.command and run.exit and run.exit not in ENDED_BY_SOMEBODY:
         return "failed", "read-its-error"
     kind = kind_of(run.command, [name for gpu in run.gpus for name in gpu.programs])
+    rates = [gpu.parts.whole.network_rate or 0 for gpu in run.gpus if gpu.parts.whole]
+    fetches = below(cpu, marks.CORE_FULL) and max(rates, default=0) >= marks.NETWORK
+    if running and (_begins(run) or fetches):
+        return "starting", "watch-longer"
     if held and kind in WAITS_FOR_SOMEBODY:
         return WAITS_FOR_SOMEBODY[kind]
-    if running and _begins(run) and not _rests(run):
-        return "starting", "watch-longer"
     if cpu is None:
         return ("held", "see-where-it-waits") if held else ("unused", "watch-the-command")
     if held and cpu >= marks.MANY:
@@ -107,11 +109,7 @@ def _why_idle(run: Run) -> tuple[str, str]:
     alone = run.cpu and run.cpu >= marks.HELPERS + cpu and cpu < marks.MANY
     if (cpu >= marks.CORE_FULL) if held else alone:
         return "prepares", "prepare-once"
-    if held:
-        return "held", "see-where-it-waits"
-    rates = [gpu.parts.whole.network_rate or 0 for gpu in run.gpus if gpu.parts.whole]
-    fetches = running and cpu < marks.CORE_FULL and max(rates, default=0) >= marks.NETWORK
-    return ("starting", "watch-longer") if fetches else ("unused", "see-whether-torch-can")
+    return ("held", "see-where-it-waits") if held else ("unused", "see-whether-torch-can")
 
 
 ENDED_BY_SOMEBODY = (129, 130, 137, 143, -1, -2, -9, -15)
@@ -126,12 +124,6 @@ def _begins(run: Run) -> bool:
     """Too young to be judged, or still loading."""
     rose = max((gpu.memory_rose for gpu in run.gpus), default=0) >= marks.CONTEXT
     return run.seconds < (marks.STARTS if rose else marks.BEGINS)
-
-
-def _rests(run: Run) -> bool:
-    """It does nothing that a start-up does: it neither computes nor reads nor receives."""
-    quiet = all(nothing_moves(whole) for gpu in run.gpus if (whole := gpu.parts.whole))
-    return run.seconds >= marks.HUNG and below(run.cpu, marks.RESTS) and quiet
 
 
 def stopped(run: Run) -> Judged | None:

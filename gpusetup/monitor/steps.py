@@ -133,7 +133,8 @@ STEPS: dict[str, Step] = {
     "read-how-it-ended": Step("Read what the command said when it ended with exit {run.exit}"),
     "watch-longer": Step(
         "Watch longer: nothing ran on the GPU in the first {run.seconds:.0f} s; it may still be "
-        "loading or fetching"),
+        "loading or fetching. If nothing changes, see where the process waits",
+        "py-spy dump --pid {pid}"),
     "ask-the-driver": Step(
         "See what the driver tells of this card. With MIG only DCGM tells how busy an instance is: "
         "`dcgmi dmon -e 1001,1002,1004,1005`",

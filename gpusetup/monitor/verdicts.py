@@ -112,7 +112,7 @@ CASES: tuple[Case, ...] = (
          "SM clock at {work.clock_share:.0f} % of its maximum while " + RAN
          + " at {work.power_share:.0f} % of the power limit; no reason was told",
          ("unlock-the-clocks",)),
-    Case("throttled", "others", s.used_by_others & costs_most,
+    Case("throttled", "others", s.used_by_others & s.busy,
          WORKED + ", but not for this command alone: other processes compute on it",
          ("free-the-card",)),
     # between GPUs, and between a GPU and its host
