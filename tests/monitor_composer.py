@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.monitor.values import GpuSample, HostSample, ProcessUse, Sample, TreeSample
+from gpusetup.monitor.documents import GpuSample, HostSample, ProcessUse, Sample, TreeSample
 
 Use = Callable[[float], float | None]
 """Seconds since the start -> utilisation in percent in the second before."""
@@ -71,9 +71,7 @@ class Tree(Frozen):
     inputs: Any = None
     writes: Any = 0.0
     blocked: Any = 0.0
-    held_back: Any = None
     ranks: int | None = None
-    collective: int | None = None
     cores: float = 16
 
 
@@ -181,9 +179,7 @@ def _tree(tree: Tree, at: float, dice: random.Random) -> TreeSample:
         cores=tree.cores,
         write_bytes_per_second=round(told(tree.writes, at)),
         blocked_processes=int(blocked) + (dice.random() < blocked % 1),
-        held_back_percent=None if tree.held_back is None else told(tree.held_back, at),
         gpu_processes=tree.ranks,
-        collective_threads=tree.collective,
     )
 
 

@@ -109,7 +109,7 @@ kind("one hot card of eight makes all ranks wait", "throttled", "cool")(
             Gpu(use=99, heat=90, clock=58, weight=0.7, reasons=("hw_thermal_slowdown",)),
             Gpu(use=d.choice((97, 65)), weight=0.55),
         ),
-        Tree(main=100, helpers=700, ranks=8, collective=16, cores=128),
+        Tree(main=100, helpers=700, ranks=8, cores=128),
         Host(cores=128),
         card=A100,
         command="torchrun --nproc_per_node=8 t.py",

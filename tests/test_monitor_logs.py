@@ -14,10 +14,10 @@ from monitor_composer import Run
 from monitor_kinds import composed
 
 from gpusetup import cli
+from gpusetup.monitor.documents import GpuSample, Sample, Summary
 from gpusetup.monitor.logs import samples
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.values import GpuSample, Sample, Summary
 
 
 def rows(run: Run) -> Iterator[tuple[int, Sample, GpuSample]]:

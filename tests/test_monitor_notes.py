@@ -9,9 +9,9 @@ from each_row import each
 from monitor_composer import A100, RTX4090, TRAIN, Gpu, Run, Tree, compose, pausing
 
 from gpusetup.model.frozen import replace
+from gpusetup.monitor.documents import ProcessUse, Summary
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.values import ProcessUse, Summary
 
 TREE = Tree(main=70, workers=4, each=20)
 

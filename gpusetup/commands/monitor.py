@@ -181,8 +181,8 @@ def _once(source: Nvml, options: Namespace, out: Console) -> int:
 
 def _replay(options: Namespace, out: Console) -> int:
     from gpusetup.commands.monitor_recording import Recording
+    from gpusetup.monitor.documents import Sample
     from gpusetup.monitor.record import recorded
-    from gpusetup.monitor.values import Sample
 
     with Recording(out) as recording, ExitStack() as screen:
         told = None

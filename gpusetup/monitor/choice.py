@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpusetup.errors import UsageError
-from gpusetup.monitor.values import GpuSample
+from gpusetup.monitor.documents import GpuSample
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 SHORTEST = len("GPU-")

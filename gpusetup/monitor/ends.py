@@ -29,7 +29,7 @@ def hung(run: Run) -> str:
     spinning = [gpu for gpu in working if _stopped(gpu, least)]
     if run.exit == 0 or not spinning or len(spinning) * 2 < len(working):
         return ""
-    of_a_job = run.collective_threads or run.launched or run.nodes > 1
+    of_a_job = run.launched or run.nodes > 1
     if len(working) < 2 and not (of_a_job and run.exit):
         return ""
     first = min((gpu.tail for gpu in spinning if gpu.tail), key=lambda tail: tail.since)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import psutil
 
-from gpusetup.monitor.values import HostSample
+from gpusetup.monitor.documents import HostSample
 
 T = TypeVar("T")
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.monitor import marks
+from gpusetup.monitor.advice import sentence
+from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.ends import hung, lost, stood_still
-from gpusetup.monitor.figures import sentence
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.seen import Seen, below
-from gpusetup.monitor.values import Verdict
+from gpusetup.monitor.signs import Seen, below
 from gpusetup.monitor.verdicts import ORDER, Case, case_of
 
 

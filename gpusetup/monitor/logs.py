@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from gpusetup.model.units import MIB
-from gpusetup.monitor.values import GpuSample, Sample
+from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.readings.measures import can_be
 from gpusetup.readings.nvidia_smi import THROTTLE_BITS, cell, flag, number, throttle_mask
 

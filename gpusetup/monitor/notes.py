@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
+from gpusetup.monitor.advice import sentence
 from gpusetup.monitor.brakes import below_clocks
-from gpusetup.monitor.figures import sentence
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.seen import Seen, Sign, below
+from gpusetup.monitor.signs import Seen, Sign, below
 
 room = Sign(lambda seen: below(seen.gpu.memory.p95, marks.MEMORY_LOW))
 hot = Sign(lambda seen: (seen.gpu.heat or 0.0) > marks.HOT)

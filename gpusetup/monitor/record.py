@@ -14,7 +14,7 @@ from gpusetup.errors import BadInput
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.monitor import logs
-from gpusetup.monitor.values import Sample, Summary
+from gpusetup.monitor.documents import Sample, Summary
 
 LINES_APART = 256
 """After how many lines it is told how far the reading is."""

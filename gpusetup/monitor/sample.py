@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import fields, replace
-from gpusetup.monitor.values import GpuSample, Sample
+from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.probe.patience import Patience
 from gpusetup.readings.measures import LIMITS, wrong_in
 from gpusetup.system.processes import Lines, no_answer_in

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
+from gpusetup.monitor.documents import Sample
 from gpusetup.monitor.sample import PATIENCE_SECONDS, Nvml, SourceEnded
-from gpusetup.monitor.values import Sample
 from gpusetup.system.processes import foreground
 
 if TYPE_CHECKING:

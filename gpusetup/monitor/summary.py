@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpusetup.monitor.advice import next_step, ordered_advice
+from gpusetup.monitor.documents import Sample, Summary
 from gpusetup.monitor.judge import judge
 from gpusetup.monitor.marks import LOW
 from gpusetup.monitor.notes import notes
 from gpusetup.monitor.run import Run
-from gpusetup.monitor.steps import next_step, ordered_advice
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.values import Sample, Summary
 
 
 def summarise(

@@ -15,7 +15,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from gpusetup.monitor.values import Summary
+from gpusetup.monitor.documents import Summary
 
 START_SECONDS = 20.0
 """How long the end of the watching may take."""

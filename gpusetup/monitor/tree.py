@@ -5,17 +5,15 @@ Edge: psutil asks.
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Sequence, Set
-from pathlib import Path
 from typing import Any
 
 import psutil
 
+from gpusetup.monitor.documents import TreeSample
 from gpusetup.monitor.host import asked
-from gpusetup.monitor.values import TreeSample
 from gpusetup.probe.host import read_quota
 from gpusetup.system.system import System
 
@@ -23,11 +21,6 @@ WORKER_NAME = "pt_data_worker"
 """What a DataLoader worker of torch 2.6 and newer calls itself (torch.utils.data, worker.py)."""
 COUNTERS = {"read_bytes": "read_bytes", "input_bytes": "read_chars", "write_bytes": "write_bytes"}
 """Our name, and psutil's."""
-COLLECTIVES = re.compile(r"nccl", re.IGNORECASE)
-"""In the names of threads that torch.distributed starts (ProcessGroupNCCL.cpp: `pt_nccl_watchdg`,
-`pt_nccl_heartbt`) and of NCCL's own (`NCCL Service`)."""
-MOST_THREADS = 512
-STAT = (Path("/sys/fs/cgroup/cpu.stat"), Path("/sys/fs/cgroup/cpu/cpu.stat"))
 
 
 ASKED = ("pid", "ppid", "create_time", "name", "cmdline", "cpu_times", "memory_info", "status")
@@ -61,7 +54,7 @@ class Tree:
         self.root = psutil.Process(pid)
         self._before: dict[tuple[int, float], Counter[str]] = {}
         self._at = time.monotonic()
-        self._cores, self._periods = _cores(), _periods()
+        self._cores = _cores()
 
     def sample(self, on_gpu: Set[int] = frozenset()) -> TreeSample | None:
         """None when nothing of it is left, or nothing is told of what is."""
@@ -69,7 +62,7 @@ class Tree:
         told = (asked(one.as_dict, FIELDS) for one in each)
         tree = [one for one in told if one and one["status"] != psutil.STATUS_ZOMBIE]
         tree = [one for one in tree if one["cpu_times"] and one["memory_info"]]
-        at, periods = time.monotonic(), _periods()
+        at = time.monotonic()
         if not tree:
             return None
         # A pid alone may have been given away again.
@@ -80,9 +73,7 @@ class Tree:
         rates = {f"{name}_per_second": round(whole[name] / passed) for name in names}
         cpu = {pid: round(count["cpu"] / passed / 1e4, 1) for (pid, _), count in new.items()}
         workers, ranks = loader_workers(tree, on_gpu), on_gpu & cpu.keys()
-        threads = [count for pid in ranks if (count := _collective_threads(pid)) is not None]
-        ran, held = (late - old for late, old in zip(periods, self._periods, strict=True))
-        self._before, self._at, self._periods = spent, at, periods
+        self._before, self._at = spent, at
         return TreeSample(
             processes=len(tree),
             cpu_percent=round(sum(cpu.values()), 1),
@@ -92,9 +83,7 @@ class Tree:
             loader_cpu_percent=round(sum(cpu[pid] for pid in workers), 1),
             blocked_processes=sum(one["status"] == psutil.STATUS_DISK_SLEEP for one in tree),
             gpu_processes=len(ranks) or None,
-            collective_threads=sum(threads) if threads else None,
             cores=self._cores,
-            held_back_percent=round(held / ran * 100, 1) if ran > 0 else None,
             **rates,
         )
 
@@ -109,23 +98,6 @@ def _spent(one: Told) -> Counter[str]:
     io = one.get("io_counters")
     moved = {name: getattr(io, theirs) for name, theirs in COUNTERS.items() if hasattr(io, theirs)}
     return Counter({**moved, "cpu": round(sum(one["cpu_times"][:2]) * 1e6)})
-
-
-def _collective_threads(pid: int) -> int | None:
-    """How many threads of a process are NCCL's, by their names; None if they are not told."""
-    try:
-        names = sorted(Path(f"/proc/{pid}/task").glob("*/comm"))[:MOST_THREADS]
-        told = [bool(COLLECTIVES.search(file.read_text(encoding="utf-8"))) for file in names]
-    except (OSError, UnicodeDecodeError):
-        return None
-    return sum(told) if told else None
-
-
-def _periods() -> tuple[int, int]:
-    """Periods of our cgroup's CPU quota, and those in which it was used up; 0 if there is none."""
-    said = next((text for file in STAT if (text := asked(file.read_text))), "")
-    told = dict(re.findall(r"^(nr_periods|nr_throttled) (\d+)$", said, re.M))
-    return int(told.get("nr_periods", 0)), int(told.get("nr_throttled", 0))
 
 
 def _cores() -> float | None:
