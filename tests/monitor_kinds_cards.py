@@ -41,7 +41,6 @@ BARE = (
     "clock_sm_max_mhz",
     "throttle_reasons",
     "processes",
-    "temperature_slowdown_celsius",
 )
 LAPTOP = Card(
     name="NVIDIA GeForce RTX 4070 Laptop GPU",
@@ -49,7 +48,6 @@ LAPTOP = Card(
     watts=100,
     idle=6,
     mhz=2250,
-    slowdown=87,
     most_watts=115,
 )
 

@@ -79,10 +79,6 @@ SELDOM: Fields = (
         "power_limit_max_watts",
         lambda n, h: n.nvmlDeviceGetPowerManagementLimitConstraints(h)[1] / 1000,
     ),
-    (
-        "temperature_slowdown_celsius",
-        lambda n, h: n.nvmlDeviceGetTemperatureThreshold(h, n.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
-    ),
     ("pcie_limit_bytes_per_second", pcie_limit),
 )
 KINDS = {"C": "compute", "G": "graphics", "C+G": "both"}

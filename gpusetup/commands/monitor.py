@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_shared, patience_of, seconds
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
-from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.system.processes import Lines
 
@@ -194,11 +193,7 @@ def _replay(options: Namespace, out: Console) -> int:
         told = None
         if options.demo:
             screen.enter_context(recording.live())
-        read = recorded(
-            options.replay,
-            options.interval,
-            lambda done, of: CLOCK.reached(round(done / 1e6), round(of / 1e6), "MB"),
-        )
+        read = recorded(options.replay, options.interval)
         if not read.timed:
             said = f"{options.replay} tells no time: {options.interval:g} s between its samples"
             out.talk(f"{said} are assumed (`--interval`)")

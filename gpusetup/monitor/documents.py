@@ -59,8 +59,6 @@ class GpuSample(Frozen):
     power_limit_default_watts: Figure = None
     """What the maker rated the card at."""
     power_limit_max_watts: Figure = None
-    temperature_slowdown_celsius: Figure = None
-    """From here on the hardware slows itself down."""
     pcie_rx_bytes_per_second: Figure = None
     pcie_tx_bytes_per_second: Figure = None
     pcie_limit_bytes_per_second: Figure = None

@@ -279,7 +279,7 @@ links_carry = (
 )
 links_rule = links_carry & under("weight", 50.0)
 """Kernels that wait for data still draw, but less than full power."""
-link_full = reaches("work.pcie_in_share", 70.0) | reaches("work.pcie_out_share", 70.0)
+link_full = reaches("work.pcie_one_way_share", 70.0)
 """Its PCIe link carries nearly all that it can, one way."""
 slow_link = under("gpu.link_limit", 8e9) & reaches("gpu.link_limit", 1.0)
 """Its PCIe link has the speed of four lanes of PCIe 4, eight of PCIe 3, or less."""

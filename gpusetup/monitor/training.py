@@ -128,14 +128,11 @@ class DeviceMemory(Frozen):
     reserved_bytes: int
     total_bytes: int
     peak_allocated_bytes: int
-    peak_reserved_bytes: int
-    free_bytes: int | None = None
-    """As the driver sees it, other processes counted; None for a device not used so far."""
 
     def __str__(self) -> str:
         parts = (
             f"allocated {gib(self.allocated_bytes)} (peak {gib(self.peak_allocated_bytes)})",
-            f"reserved {gib(self.reserved_bytes)} (peak {gib(self.peak_reserved_bytes)})",
+            f"reserved {gib(self.reserved_bytes)}",
             f"total {gib(self.total_bytes)}",
         )
         return f"{self.device} {self.name or ''}".rstrip() + ": " + ", ".join(parts)
@@ -174,16 +171,11 @@ def gib(count: int) -> str:
 
 def _device(torch: Any, index: int) -> DeviceMemory:
     properties = torch.cuda.get_device_properties(index)
-    reserved = torch.cuda.memory_reserved(index)
-    # Asking the driver would make a context, and take memory, on a device not used so far.
-    free = torch.cuda.mem_get_info(index)[0] if reserved else None
     return DeviceMemory(
         device=f"cuda:{index}",
         name=properties.name,
         allocated_bytes=torch.cuda.memory_allocated(index),
-        reserved_bytes=reserved,
+        reserved_bytes=torch.cuda.memory_reserved(index),
         total_bytes=properties.total_memory,
         peak_allocated_bytes=torch.cuda.max_memory_allocated(index),
-        peak_reserved_bytes=torch.cuda.max_memory_reserved(index),
-        free_bytes=free,
     )

@@ -103,13 +103,9 @@ class Work:
         return both(self.pcie_in, self.pcie_out)
 
     @property
-    def pcie_in_share(self) -> float | None:
-        """Of what the link carries one way."""
-        return percent(self.pcie_in, self.pcie_limit)
-
-    @property
-    def pcie_out_share(self) -> float | None:
-        return percent(self.pcie_out, self.pcie_limit)
+    def pcie_one_way_share(self) -> float | None:
+        """Of what the link carries one way, the fuller of the two."""
+        return percent(max(self.pcie_in or 0.0, self.pcie_out or 0.0), self.pcie_limit)
 
     @property
     def pcie_share(self) -> float | None:
