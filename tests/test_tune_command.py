@@ -15,7 +15,6 @@ from ruamel.yaml import YAML
 from gpusetup.cli import main
 from gpusetup.commands.documents import schema_of
 from gpusetup.errors import Blocked
-from gpusetup.named_file import shipped
 from gpusetup.tune import auto_optimize_config
 
 HERE = Path(__file__).resolve().parent
@@ -177,17 +176,6 @@ def test_what_auto_optimize_config_gives_back_is_the_config_in_every_format(tmp_
     assert found["a.toml"] == {"train": {"batch_size": 8, "lr": 1e-3, "steps": [1, 2]}}
     assert found["a.py"] == {"batch_size": 8, "model": {"type": "x", "sizes": [1, 2]}}
     assert found["a.yaml"] == {"train": [{"batch_size": 8, "amp": "no"}, [1, 2.5]]}
-
-
-def test_a_preset_is_shown_or_written_where_no_file_stands(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, _ = ran(capsys, "--preset", "balanced")
-    assert (code, out) == (0, shipped("presets/balanced.yaml").decode())
-    assert ran(capsys, "--preset", "saving", "-o", "new.yaml")[0] == 0
-    assert (config.parent / "new.yaml").read_bytes() == shipped("presets/saving.yaml")
-    assert ran(capsys, "--preset", "saving", "-o", "new.yaml")[0] == 2
-    assert ran(capsys, "train.yaml", "--preset", "saving")[0] == 2
 
 
 def test_without_a_gpu_the_loader_is_tuned_and_that_is_said(

@@ -30,7 +30,7 @@ def run(options: Namespace, out: Console) -> int:
     from gpusetup.fleet.node_check import MOST_BYTES, checked, read_profile
     from gpusetup.named_file import read_text
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
-    from gpusetup.render.language import ERROR, GOOD, Row, Screen
+    from gpusetup.render.screen import ERROR, GOOD, Row, Screen
     from gpusetup.system.system import System
 
     name = options.profile

@@ -16,7 +16,7 @@ from gpusetup.monitor.documents import (
 )
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH
 from gpusetup.monitor.signs import loaders_in_words
-from gpusetup.render.language import (
+from gpusetup.render.screen import (
     DIM,
     GOOD,
     HEADING,

@@ -9,7 +9,7 @@ from itertools import count
 
 from gpusetup.model.units import GIB
 from gpusetup.render.clock import CLOCK
-from gpusetup.render.language import (
+from gpusetup.render.screen import (
     BUT,
     DIM,
     GOOD,

@@ -61,8 +61,6 @@ class TuneAnswer(Frozen):
     device: str | None = None
     """What was measured, or the GPU that the config is for."""
     diff: str = ""
-    preset: str | None = None
-    """The text of `--preset`."""
     written: str | None = None
     interrupted: bool = False
 
