@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.monitor.values import GpuSample, HostSample, ProcessUse, Sample, TreeSample
+from gpusetup.monitor.documents import GpuSample, HostSample, ProcessUse, Sample, TreeSample
 
 Use = Callable[[float], float | None]
 """Seconds since the start -> utilisation in percent in the second before."""
@@ -22,18 +22,17 @@ class Card(Frozen):
     watts: float
     idle: float
     mhz: int
-    slowdown: float = 90.0
     most_watts: float = 0.0
 
 
-A100 = Card(name="NVIDIA A100-SXM4-80GB", gib=80, watts=400, idle=58, mhz=1410, slowdown=92)
-H100 = Card(name="NVIDIA H100 80GB HBM3", gib=80, watts=700, idle=72, mhz=1980, slowdown=87)
-L40S = Card(name="NVIDIA L40S", gib=48, watts=350, idle=36, mhz=2520, slowdown=96)
+A100 = Card(name="NVIDIA A100-SXM4-80GB", gib=80, watts=400, idle=58, mhz=1410)
+H100 = Card(name="NVIDIA H100 80GB HBM3", gib=80, watts=700, idle=72, mhz=1980)
+L40S = Card(name="NVIDIA L40S", gib=48, watts=350, idle=36, mhz=2520)
 BIG = (A100, H100, L40S)
 UNSAID = ("power_limit_default_watts", "power_limit_max_watts")
 RTX4090 = Card(name="NVIDIA GeForce RTX 4090", gib=24, watts=450, idle=22, mhz=2520, most_watts=600)
 RTX3060 = Card(
-    name="NVIDIA GeForce RTX 3060", gib=12, watts=170, idle=14, mhz=1837, slowdown=93,
+    name="NVIDIA GeForce RTX 3060", gib=12, watts=170, idle=14, mhz=1837,
     most_watts=187,
 )  # fmt: skip
 BIG, ALL = (A100, H100, L40S), (A100, H100, L40S, RTX4090, RTX3060)
@@ -71,9 +70,7 @@ class Tree(Frozen):
     inputs: Any = None
     writes: Any = 0.0
     blocked: Any = 0.0
-    held_back: Any = None
     ranks: int | None = None
-    collective: int | None = None
     cores: float = 16
 
 
@@ -146,7 +143,6 @@ def _gpu(
         "power_limit_watts": limit,
         "power_limit_default_watts": card.watts,
         "power_limit_max_watts": card.most_watts or card.watts,
-        "temperature_slowdown_celsius": card.slowdown,
         "clock_sm_mhz": round(mhz + dice.gauss(0, 5)),
         "clock_sm_max_mhz": card.mhz,
         "throttle_reasons": tuple(reasons) if use > 0 or reasons else ("gpu_idle",),
@@ -181,9 +177,7 @@ def _tree(tree: Tree, at: float, dice: random.Random) -> TreeSample:
         cores=tree.cores,
         write_bytes_per_second=round(told(tree.writes, at)),
         blocked_processes=int(blocked) + (dice.random() < blocked % 1),
-        held_back_percent=None if tree.held_back is None else told(tree.held_back, at),
         gpu_processes=tree.ranks,
-        collective_threads=tree.collective,
     )
 
 

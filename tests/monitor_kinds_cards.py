@@ -41,7 +41,6 @@ BARE = (
     "clock_sm_max_mhz",
     "throttle_reasons",
     "processes",
-    "temperature_slowdown_celsius",
 )
 LAPTOP = Card(
     name="NVIDIA GeForce RTX 4070 Laptop GPU",
@@ -49,7 +48,6 @@ LAPTOP = Card(
     watts=100,
     idle=6,
     mhz=2250,
-    slowdown=87,
     most_watts=115,
 )
 
@@ -109,7 +107,7 @@ kind("one hot card of eight makes all ranks wait", "throttled", "cool")(
             Gpu(use=99, heat=90, clock=58, weight=0.7, reasons=("hw_thermal_slowdown",)),
             Gpu(use=d.choice((97, 65)), weight=0.55),
         ),
-        Tree(main=100, helpers=700, ranks=8, collective=16, cores=128),
+        Tree(main=100, helpers=700, ranks=8, cores=128),
         Host(cores=128),
         card=A100,
         command="torchrun --nproc_per_node=8 t.py",

@@ -18,7 +18,6 @@ from monitor_composer import (
     card,
     compose,
     kind,
-    loop,
     ranks,
     steady,
     then,
@@ -72,7 +71,7 @@ kind(
                 pcie=d.uniform(9e9, 20e9),
             ),
         ),
-        Tree(main=100, helpers=300, workers=16, each=10, ranks=4, collective=8, cores=64),
+        Tree(main=100, helpers=300, workers=16, each=10, ranks=4, cores=64),
         Host(cores=64),
         card=card(d, (RTX4090, L40S)),
         command=RANKS,
@@ -87,7 +86,7 @@ kind(
     lambda d: compose(
         d,
         ranks(4, Gpu(use=99, weight=d.uniform(0.18, 0.28), bus=14)),
-        Tree(main=100, helpers=300, ranks=4, collective=8, cores=64),
+        Tree(main=100, helpers=300, ranks=4, cores=64),
         Host(cores=64, network=d.choice((2e5, 9e8))),
         card=A100,
         command=RANKS,
@@ -120,7 +119,7 @@ kind(
     lambda d: compose(
         d,
         ranks(4, Gpu(use=100, weight=0.14, bus=0, nvlink=0.0, pcie=1e6)),
-        Tree(main=100, helpers=300, ranks=4, collective=8, cores=64),
+        Tree(main=100, helpers=300, ranks=4, cores=64),
         Host(cores=64),
         card=A100,
         command=RANKS,
@@ -131,7 +130,7 @@ kind("one rank works while the others spin and wait", "uneven", "balance-the-wor
     lambda d: compose(
         d,
         ranks(4, Gpu(use=99, weight=0.88), Gpu(use=100, weight=d.uniform(0.1, 0.22), bus=6)),
-        Tree(main=100, helpers=300, ranks=4, collective=8, cores=64),
+        Tree(main=100, helpers=300, ranks=4, cores=64),
         Host(cores=64),
         card=A100,
         command=RANKS,
@@ -163,7 +162,7 @@ kind(
                 pcie=d.uniform(12e9, 20e9),
             ),
         ),
-        Tree(main=100, helpers=300, workers=16, each=12, ranks=4, collective=8, cores=64),
+        Tree(main=100, helpers=300, workers=16, each=12, ranks=4, cores=64),
         Host(cores=64),
         card=RTX4090,
         command=RANKS,
@@ -181,7 +180,7 @@ kind(
             4,
             Gpu(use=99, weight=d.uniform(0.1, 0.2), bus=25, nvlink=1e9, pcie=4e8),
         ),
-        Tree(main=100, helpers=300, ranks=4, collective=12, cores=64),
+        Tree(main=100, helpers=300, ranks=4, cores=64),
         card=A100,
         command=NODES,
     )
@@ -204,7 +203,6 @@ def _(d: Dice) -> Run:
             workers=8,
             each=then((since, 30), (9999, 0)),
             ranks=4,
-            collective=12,
             cores=64,
         ),
         HOST,
@@ -227,7 +225,7 @@ def _(d: Dice) -> Run:
     return compose(
         d,
         gpus,
-        Tree(main=100, helpers=700, ranks=8, collective=24, cores=64),
+        Tree(main=100, helpers=700, ranks=8, cores=64),
         HOST,
         card=A100,
         seconds=220,
@@ -285,15 +283,6 @@ kind(
         d,
         Gpu(use=d.uniform(35, 70), weight=0.8, bus=25, pcie=12e9, link=d.choice((7.88e9, 6e9))),
         Tree(main=85, workers=8, each=30),
-    )
-)
-kind("ranks exchange without NCCL, on the CPU", "communication-bound", "exchange-with-nccl")(
-    lambda d: compose(
-        d,
-        ranks(4, Gpu(use=loop(0.4, 1.2), weight=0.4, bus=6, pcie=d.uniform(5e9, 9e9))),
-        Tree(main=d.uniform(250, 400), helpers=900, workers=8, each=10, ranks=4, collective=0),
-        card=card(d, (A100, L40S)),
-        command=RANKS,
     )
 )
 

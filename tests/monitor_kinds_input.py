@@ -256,7 +256,7 @@ kind("a container's CPU quota holds the command back", "input-starved", "more-co
     lambda d: compose(
         d,
         [Gpu(use=loop(0.3, 0.7))],
-        Tree(main=40, workers=4, each=38, held_back=d.uniform(60, 90), cores=2),
+        Tree(main=40, workers=4, each=38, cores=2),
         Host(cores=48, others=300),
         card=card(d),
         command=TRAIN,

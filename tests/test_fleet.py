@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusetup.cli import main
-from gpusetup.fleet.names import expanded, slurm_list
+from gpusetup.fleet.nodes import expanded, slurm_list
 
 Record = dict[str, Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import standin
 
-from gpusetup.monitor.child import start_nvml
+from gpusetup.commands.monitor import start_nvml
 from gpusetup.system.system import System
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what is given up is Linux's")

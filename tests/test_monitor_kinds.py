@@ -10,10 +10,10 @@ import pytest
 from monitor_composer import Run
 from monitor_kinds import KINDS, SEEDS, composed
 
-from gpusetup.monitor.steps import STEPS
+from gpusetup.monitor.advice import STEPS
+from gpusetup.monitor.documents import Summary
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.values import Summary
 from gpusetup.monitor.verdicts import CASES, ORDER
 
 PART = 0.95
@@ -92,7 +92,7 @@ def test_advice_does_not_repeat_what_the_command_says(words: str, absent: str) -
     [
         ("environments fill all cores, the policy waits", "more environments", False),
         ("workers wait for a network file system, the disk is quiet", "over the network", True),
-        ("a container's CPU quota holds the command back", "held back by its quota", True),
+        ("a container's CPU quota holds the command back", "all of the 2 cores", True),
         ("the machine swaps: its memory is full, the disk reads and writes", "it swaps", True),
         ("a collective hangs after healthy work, the run is killed", "has not moved since", True),
         ("one card of eight falls off the bus, the ranks spin, the run ends with an error",

@@ -14,10 +14,10 @@ from monitor_composer import Run
 from monitor_kinds import composed
 
 from gpusetup import cli
-from gpusetup.monitor.logs import samples
+from gpusetup.monitor.documents import GpuSample, Sample, Summary
+from gpusetup.monitor.record import headings, samples
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.values import GpuSample, Sample, Summary
 
 
 def rows(run: Run) -> Iterator[tuple[int, Sample, GpuSample]]:
@@ -77,7 +77,7 @@ HOT = "one hot card of eight makes all ranks wait"
 
 
 def judged(lines: Iterator[str]) -> Summary:
-    return summarise(Tally(samples(lines, 1.0)))
+    return summarise(Tally(samples(headings(next(lines)), lines, 1.0)))
 
 
 @each("kind, verdict", [(FULL, "good"), (BURSTS, "bursty"), (NOTHING, "idle")])

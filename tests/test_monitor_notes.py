@@ -9,9 +9,9 @@ from each_row import each
 from monitor_composer import A100, RTX4090, TRAIN, Gpu, Run, Tree, compose, pausing
 
 from gpusetup.model.frozen import replace
+from gpusetup.monitor.documents import ProcessUse, Summary
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.values import ProcessUse, Summary
 
 TREE = Tree(main=70, workers=4, each=20)
 
@@ -46,7 +46,7 @@ def test_a_good_run_has_none_of_them() -> None:
     assert judged(run(Gpu(use=96, pcie=2e8))).notes == ()
 
 
-def test_somebody_else_on_the_gpu_and_a_hang_at_the_start_are_not_good_and_not_loading() -> None:
+def test_a_card_that_is_full_with_the_work_of_others_is_not_good() -> None:
     both = tuple(
         ProcessUse(pid=pid, name="python", kind="compute", sm_percent=48) for pid in (4000, 9000)
     )
@@ -54,13 +54,14 @@ def test_somebody_else_on_the_gpu_and_a_hang_at_the_start_are_not_good_and_not_l
     samples = [replace(one, gpus=(replace(one.gpus[0], processes=both),)) for one in shared.samples]
     told = summarise(Tally(samples), command=shared.command)
     assert told.next and (told.verdict, told.next.id) == ("throttled", "free-the-card")
+
+
+def test_a_start_in_which_nothing_moves_is_told_how_to_see_where_it_waits() -> None:
     use = Gpu(use=0, memory=lambda at: 1 if at < 10 else 6, weight=0)
-    for main, step in (
-        (lambda at: 100 if at < 8 else 2, "see-where-it-waits"),
-        (70, "watch-longer"),
-    ):
-        told = judged(compose(random.Random(1), [use], Tree(main=main), seconds=110, command=TRAIN))
-        assert told.next and (told.verdict, told.next.id) == ("idle", step)
+    tree = Tree(main=lambda at: 100 if at < 8 else 2)
+    told = judged(compose(random.Random(1), [use], tree, seconds=110, command=TRAIN))
+    assert told.next and (told.verdict, told.next.id) == ("idle", "watch-longer")
+    assert told.next.command == "py-spy dump --pid 4000"
 
 
 def test_a_lowered_limit_is_raised_to_what_the_card_is_rated_at() -> None:

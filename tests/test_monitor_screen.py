@@ -15,7 +15,7 @@ import pytest
 import standin
 from standin import A100
 
-from gpusetup.monitor.values import GpuSample, ProcessUse, Sample
+from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
 from gpusetup.render.monitor import once
 
 HERE = Path(__file__).resolve().parent

@@ -16,8 +16,7 @@ from standin.machine import WithDriver, bus
 
 from gpusetup.cli import main
 from gpusetup.errors import BadInput
-from gpusetup.fleet.node_check import NodeCheckAnswer, checked
-from gpusetup.fleet.profile import read
+from gpusetup.fleet.node_check import NodeCheckAnswer, checked, read_profile
 from gpusetup.model.codec import to_json
 from gpusetup.model.frozen import replace
 from gpusetup.probe.node import LIMIT_SECONDS, read_node
@@ -64,7 +63,7 @@ class WithLog(WithDriver):
 
 
 def answer(system: System, profile: str = "", limit: float = 60) -> NodeCheckAnswer:
-    expected = read(profile, "profile.json") if profile else {}
+    expected = read_profile(profile, "profile.json") if profile else {}
     return checked("n1", read_node(system, limit), expected)
 
 
@@ -169,7 +168,7 @@ def test_what_is_no_record_of_a_sound_node_is_refused_by_name(text: str, tmp_pat
     sick = record(answer(node(tmp_path, last={"recovery_action": 1})))
     for one in (text, sick, sick.replace('"facts":{', '"facts":{"gpus.count":[8],')):
         with pytest.raises(BadInput, match=r"profile\.json"):
-            read(one, "profile.json")
+            read_profile(one, "profile.json")
 
 
 LOG = "[ 12.5] NVRM: Xid (PCI:{slot}): {what}\n"

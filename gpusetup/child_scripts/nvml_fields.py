@@ -357,7 +357,6 @@ SELDOM: Fields = (
         "power_limit_max_watts",
         plain("nvmlDeviceGetPowerManagementLimitConstraints", of=lambda told: told[1] / 1000),
     ),
-    ("temperature_slowdown_celsius", plain("nvmlDeviceGetTemperatureThreshold", 1)),
     ("pcie_limit_bytes_per_second", pcie_limit),
 )
 """What hardly changes."""

@@ -12,7 +12,7 @@ from gpusetup.install.guard import GuardAnswer
 from gpusetup.model import documents as of
 from gpusetup.model.codec import json_schema
 from gpusetup.model.machine import Snapshot
-from gpusetup.monitor.values import DOCUMENTS
+from gpusetup.monitor.documents import DOCUMENTS
 from gpusetup.tune.answer import TuneAnswer
 
 ANSWERS: dict[str, tuple[Any, ...]] = {

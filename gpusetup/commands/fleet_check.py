@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
 
 from gpusetup.commands.common import add_shared
 from gpusetup.render.console import Console
@@ -28,23 +27,17 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace, out: Console) -> int:
-    from gpusetup.fleet.node_check import checked
+    from gpusetup.fleet.node_check import MOST_BYTES, checked, read_profile
+    from gpusetup.named_file import read_text
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
     from gpusetup.render.screen import ERROR, GOOD, Row, Screen
     from gpusetup.system.system import System
 
-    expected = expected_of(options.profile)
+    name = options.profile
+    expected = read_profile(read_text(name, MOST_BYTES), name) if name else {}
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
     record = read_node(System(), limit)
     answer = checked(name_of_node(), record, expected)
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
     screen = Screen((Row(state, f": {answer.reason}", hang=2),))
     return out.answer(answer, screen, yes=answer.ok)
-
-
-def expected_of(name: str | None) -> Mapping[str, str]:
-    """What the profile in a file asks for; without one, nothing."""
-    from gpusetup.fleet.profile import MOST_BYTES, read
-    from gpusetup.named_file import read_text
-
-    return read(read_text(name, MOST_BYTES), name) if name else {}

@@ -113,7 +113,7 @@ def _refuse_what_is_not_meant(options: Namespace) -> None:
 
 def _wish(options: Namespace) -> Wish:
     from gpusetup.fleet.engines.engine import Wish
-    from gpusetup.fleet.names import expanded
+    from gpusetup.fleet.nodes import expanded
     from gpusetup.fleet.work import LIMIT_SECONDS, Work
 
     usual = "" if options.ray else "python" if options.kubernetes else sys.executable

@@ -41,7 +41,7 @@ def add_nodes(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace, out: Console) -> int:
-    from gpusetup.fleet.names import expanded
+    from gpusetup.fleet.nodes import expanded
 
     return shown(options, expanded(options.nodes) if options.nodes else (), {}, out)
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_shared, patience_of, seconds
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
-from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
+from gpusetup.system.processes import Lines
 
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.sample import Nvml
+    from gpusetup.monitor.nvml import Nvml
 
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
 end it prints the figures, one verdict (good, input-starved, launch-bound, communication-bound,
@@ -91,13 +91,18 @@ def run(options: Namespace, out: Console) -> int:
     return _replay(options, out) if options.replay else _watch(options, out)
 
 
+def start_nvml(interval: float, count: int = 0) -> Lines:
+    """The child that samples NVML, in our own interpreter; `count` 0: until it is ended."""
+    scripts = Path(__file__).resolve().parent.parent / "child_scripts"
+    hold_back, watch = (str(scripts / name) for name in ("hold_back.py", "read_nvml.py"))
+    return Lines((sys.executable, "-I", hold_back, watch, f"{interval:g}", str(count)))
+
+
 def _watch(options: Namespace, out: Console) -> int:
     """The child starts while the rest of us is still being imported."""
-    from gpusetup.monitor.child import start_nvml
-
     nvml = start_nvml(options.interval, 1 if options.once else 0)
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.sample import SourceEnded, opened
+    from gpusetup.monitor.nvml import SourceEnded, opened
     from gpusetup.probe.patience import Patience
 
     source: Nvml | None = None
@@ -126,8 +131,8 @@ def _until_ended(source: Nvml, options: Namespace, recording: Recording) -> int:
     """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
     import signal
 
+    from gpusetup.monitor.host import running
     from gpusetup.monitor.session import watching
-    from gpusetup.monitor.tree import running
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     found = (None, None) if options.pid is None else running(options.pid)
@@ -162,13 +167,13 @@ def _command(source: Nvml | None, options: Namespace, recording: Recording) -> i
 
 def _late(options: Namespace) -> float:
     """How long a sample may take."""
-    from gpusetup.monitor.sample import PATIENCE_SECONDS
+    from gpusetup.monitor.nvml import PATIENCE_SECONDS
 
     return float((options.timeout or PATIENCE_SECONDS) + options.interval)
 
 
 def _once(source: Nvml, options: Namespace, out: Console) -> int:
-    from gpusetup.monitor.sample import SourceEnded
+    from gpusetup.monitor.nvml import SourceEnded
 
     try:
         sample = source.next(patience_of(options))
@@ -181,18 +186,14 @@ def _once(source: Nvml, options: Namespace, out: Console) -> int:
 
 def _replay(options: Namespace, out: Console) -> int:
     from gpusetup.commands.monitor_recording import Recording
+    from gpusetup.monitor.documents import Sample
     from gpusetup.monitor.record import recorded
-    from gpusetup.monitor.values import Sample
 
     with Recording(out) as recording, ExitStack() as screen:
         told = None
         if options.demo:
             screen.enter_context(recording.live())
-        read = recorded(
-            options.replay,
-            options.interval,
-            lambda done, of: CLOCK.reached(round(done / 1e6), round(of / 1e6), "MB"),
-        )
+        read = recorded(options.replay, options.interval)
         if not read.timed:
             said = f"{options.replay} tells no time: {options.interval:g} s between its samples"
             out.talk(f"{said} are assumed (`--interval`)")
@@ -216,7 +217,7 @@ def _replay(options: Namespace, out: Console) -> int:
 
 def _choose(source: Nvml, options: Namespace, out: Console) -> None:
     """Tell the source which GPUs; say so where that is not all of them."""
-    from gpusetup.monitor.choice import VARIABLE, named_places, visible_places
+    from gpusetup.monitor.nvml import VARIABLE, named_places, visible_places
 
     gpus = source.first.gpus if source.first else ()
     variable = os.environ.get(VARIABLE)

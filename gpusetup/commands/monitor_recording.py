@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TextIO
 
 from gpusetup.model.codec import to_json
+from gpusetup.monitor.documents import Sample, Summary
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.values import Sample, Summary
 from gpusetup.render.console import Console
 from gpusetup.render.screen import can_be_drawn_on
 from gpusetup.system.refused import refused

@@ -18,9 +18,8 @@ from typing import Any
 
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import facts_of
-from gpusetup.fleet.judge import found
-from gpusetup.fleet.names import natural
-from gpusetup.fleet.nodes import Node, NodeFinding, Rate
+from gpusetup.fleet.node_check import findings_of
+from gpusetup.fleet.nodes import Node, NodeFinding, Rate, natural
 from gpusetup.model.codec import from_json
 from gpusetup.model.documents import VerifyAnswer
 from gpusetup.model.finding import Severity
@@ -173,7 +172,7 @@ def _from_snapshot(raw: bytes, what: str) -> Node:
         taken_at=snapshot.taken_at,
         kind=tuple(sorted({gpu.name for gpu in snapshot.gpus or ()})),
         facts={**facts_of(snapshot), **_as_shared(tuple(snapshot.environment.items()))},
-        findings=found(snapshot),
+        findings=findings_of(snapshot),
     )
 
 

@@ -1,19 +1,112 @@
-"""Whether a node may take jobs: its findings, and how it differs from its profile."""
+"""Whether a node may take jobs: doctor's findings, and how it differs from its profile.
+
+The profile says what a node of a kind should be like: it is the record that `fleet check --json`
+writes on a sound one. A person deletes from its `facts` what may differ between nodes. A fact that
+a node does not tell is unknown, and fails no node.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.rules import OF_A_DRIVER, rules_of
+from gpusetup.errors import BadInput
+from gpusetup.evidence.context import Rule
 from gpusetup.findings import presence
-from gpusetup.fleet.facts import COUNT, facts_of
-from gpusetup.fleet.judge import found
+from gpusetup.fleet.facts import COUNT, facts_of, words_of
 from gpusetup.fleet.nodes import NodeFinding
-from gpusetup.fleet.profile import unmet
+from gpusetup.model.codec import from_json
 from gpusetup.model.finding import Severity
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Event, Snapshot
 from gpusetup.probe.node import NodeRecord
+
+HARMLESS_XIDS = ("63", "94")
+NVML_NOT_SUPPORTED = "3"
+NOT_OF_THE_NODE = ("gpu-memory-taken",)
+"""A job that runs meanwhile is no fault of the node."""
+
+
+def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tuple[NodeFinding, ...]:
+    """Doctor's findings in short, the root first; no consequences, and nothing that a job does."""
+    return tuple(
+        NodeFinding(id=one.id, severity=one.severity, title=one.title, root=one.root)
+        for one in diagnose(without_harmless(snapshot), load_catalog(), rules=rules).findings
+        if one.explained_by is None and one.id not in NOT_OF_THE_NODE
+    )
+
+
+def without_harmless(snapshot: Snapshot) -> Snapshot:
+    """The record without the events for which nobody takes a node out.
+
+    Source: NVIDIA, "Xid Errors", catalog (2025-10): Xid 63 is a row that was remapped or a page
+    that was retired, Xid 94 a memory error that stayed within its program. If a reset is due, or
+    spare rows are used up, NVML says so by itself. An Xid of NVLink 5 (144 to 150) says whether it
+    is fatal.
+    """
+    return replace(snapshot, events=tuple(e for e in snapshot.events if not _is_harmless(e)))
+
+
+def _is_harmless(event: Event) -> bool:
+    if event.kind == "xid":
+        return (
+            "nonfatal" in event.values
+            or event.values.get("number") in HARMLESS_XIDS
+            or event.values.get("recovery") == "None"  # Xid 154: nothing is to be done any more
+        )
+    return event.kind == "gpu-read-failed" and event.values.get("code") == NVML_NOT_SUPPORTED
+
+
+FREE = "_free_gib"
+"""How the facts of free disk end: half of what the sound node has is enough."""
+MOST_BYTES = 1 << 20
+MAY_DIFFER = {"gpus.pcie_width", "links.down", "os.kernel", "memory.memlock_bytes"}
+"""Facts that an idle card, or an update without consequence, changes."""
+
+
+class Profile(Frozen):
+    """The part of a record that other nodes are compared with."""
+
+    schema: Literal["gpusetup.node-check/1"]
+    ok: bool
+    reason: str
+    facts: Mapping[str, str]
+
+
+def read_profile(text: str, what: str) -> dict[str, str]:
+    """The facts of a sound node; `BadInput` names what is wrong in the file."""
+    try:
+        found = from_json(text, Profile, what=what)
+    except BadInput as problem:
+        hint = "`gpusetup fleet check --json > FILE` writes one on a sound node"
+        raise BadInput(problem.message, hint=hint) from problem
+    if not found.ok:
+        raise BadInput(f"{what} is the record of a node that failed: {found.reason}")
+    return {name: value for name, value in found.facts.items() if name not in MAY_DIFFER}
+
+
+def unmet(expected: Mapping[str, str], facts: Mapping[str, str]) -> tuple[NodeFinding, ...]:
+    """What a node tells otherwise than the profile asks.
+
+    >>> unmet({"gpus.count": "8", "disk.tmp_free_gib": "90"}, {"gpus.count": "7"})[0].title
+    'number of GPUs 7, expected 8'
+    >>> unmet({"disk.tmp_free_gib": "90"}, {"disk.tmp_free_gib": "40"})[0].title
+    'disk.tmp_free_gib 40, expected at least 45'
+    """
+    found = []
+    for name, value in expected.items():
+        told = facts.get(name, value)
+        wrong = told != value
+        if name.endswith(FREE) and value.isdecimal() and told.isdecimal():
+            least = int(value) // 2
+            wrong, value = int(told) < least, f"at least {least}"
+        if wrong:
+            title = f"{words_of(name)} {told}, expected {value}"
+            found.append(NodeFinding(id="unlike-profile", severity=Severity.ERROR, title=title))
+    return tuple(found)
 
 
 class NodeCheckAnswer(Frozen):
@@ -32,7 +125,7 @@ def checked(node: str, record: NodeRecord, expected: Mapping[str, str]) -> NodeC
     snapshot = record.snapshot
     facts = {**facts_of(snapshot), **record.facts}
     rules = (*presence.OF_THE_DRIVER, *rules_of(("said", *OF_A_DRIVER)))
-    findings = (*found(snapshot, rules), *unmet(expected, facts))
+    findings = (*findings_of(snapshot, rules), *unmet(expected, facts))
     graves = (one for one in findings if one.severity is Severity.ERROR)
     none_there = not (COUNT in expected or snapshot.gpus or snapshot.events)
     why = (

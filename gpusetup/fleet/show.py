@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
-from gpusetup.fleet.drift import LEAST_NODES, drifts
+from gpusetup.fleet.drift import LEAST_NODES, drifts, outliers
 from gpusetup.fleet.folder import Records
-from gpusetup.fleet.names import SAFE, natural, slurm_list
-from gpusetup.fleet.nodes import Drift, Node, NodeFinding
-from gpusetup.fleet.rates import outliers
+from gpusetup.fleet.nodes import SAFE, Drift, Node, NodeFinding, natural, slurm_list
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
 

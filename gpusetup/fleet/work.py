@@ -14,7 +14,7 @@ from pathlib import Path
 from shlex import join, quote
 from typing import Any
 
-from gpusetup.fleet.names import SAFE
+from gpusetup.fleet.nodes import SAFE
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output
 

@@ -4,7 +4,6 @@
 everything else serves the command.
 """
 
-from gpusetup.monitor.memory import memory_report
-from gpusetup.monitor.training import TrainingMonitor
+from gpusetup.monitor.training import TrainingMonitor, memory_report
 
 __all__ = ["TrainingMonitor", "memory_report"]

@@ -49,8 +49,7 @@ def active_brake(work: Work, gpu: Gpu) -> Brake | None:
             return _of_this_card(one, work, gpu)
     if work.reasons or not slow or work.utilization < BUSY:
         return None
-    point = gpu.latest.temperature_slowdown_celsius or HOT + 3
-    if gpu.heat is not None and gpu.heat >= point - 3:
+    if gpu.heat is not None and gpu.heat >= HOT:
         return Brake("heat", "heat", "no reason was told")
     return None
 

@@ -1,14 +1,19 @@
-"""The machine as a whole: CPU, memory, disks and network, since the sample before. Edge: psutil."""
+"""The machine and the command's processes: CPU, memory, disks and network, and which processes are
+DataLoader workers. Edge: psutil asks.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections import Counter
+from collections.abc import Callable, Sequence, Set
+from typing import Any, TypeVar
 
 import psutil
 
-from gpusetup.monitor.values import HostSample
+from gpusetup.monitor.documents import HostSample, TreeSample
+from gpusetup.probe.host import read_quota
+from gpusetup.system.system import System
 
 T = TypeVar("T")
 
@@ -52,3 +57,103 @@ def _counters() -> dict[str, int]:
     disk, network = asked(psutil.disk_io_counters), asked(psutil.net_io_counters)
     told = {"disk_read": disk.read_bytes, "disk_write": disk.write_bytes} if disk else {}
     return told | ({"network_receive": network.bytes_recv} if network else {})
+
+
+WORKER_NAME = "pt_data_worker"
+"""What a DataLoader worker of torch 2.6 and newer calls itself (torch.utils.data, worker.py)."""
+COUNTERS = {"read_bytes": "read_bytes", "input_bytes": "read_chars", "write_bytes": "write_bytes"}
+"""Our name, and psutil's."""
+
+
+ASKED = ("pid", "ppid", "create_time", "name", "cmdline", "cpu_times", "memory_info", "status")
+FIELDS = (*ASKED, *(name for name in ("io_counters",) if hasattr(psutil.Process, name)))
+Told = dict[str, Any]
+"""What psutil tells of a process, by `FIELDS`; None if it is hidden (Windows, another user's)."""
+
+
+def loader_workers(tree: Sequence[Told], on_gpu: Set[int] = frozenset()) -> Set[int]:
+    """The DataLoader workers: by their name, or (older torch) forks of a Python that have no child.
+
+    >>> def python(pid, parent, name="python"):
+    ...     return {"pid": pid, "ppid": parent, "name": name, "cmdline": ["python", "t.py"]}
+    >>> sorted(loader_workers([python(1, 0), python(2, 1), python(3, 1)]))
+    [2, 3]
+    >>> sorted(loader_workers([python(1, 0), python(2, 1, "pt_data_worker"), python(3, 1)]))
+    [2]
+    """
+    named = {one["pid"] for one in tree if one["name"] == WORKER_NAME}
+    commands = {
+        one["pid"]: one["cmdline"] for one in tree if "python" in (one["name"] or "").lower()
+    }
+    forks = {p["pid"] for p in tree if p["cmdline"] and p["cmdline"] == commands.get(p["ppid"])}
+    return named or forks - {one["ppid"] for one in tree} - on_gpu
+
+
+class Tree:
+    """Watches a process and everything that it starts."""
+
+    def __init__(self, pid: int) -> None:
+        self.root = psutil.Process(pid)
+        self._before: dict[tuple[int, float], Counter[str]] = {}
+        self._at = time.monotonic()
+        self._cores = _cores()
+
+    def sample(self, on_gpu: Set[int] = frozenset()) -> TreeSample | None:
+        """None when nothing of it is left, or nothing is told of what is."""
+        each = (self.root, *(asked(self.root.children, True) or ()))
+        told = (asked(one.as_dict, FIELDS) for one in each)
+        tree = [one for one in told if one and one["status"] != psutil.STATUS_ZOMBIE]
+        tree = [one for one in tree if one["cpu_times"] and one["memory_info"]]
+        at = time.monotonic()
+        if not tree:
+            return None
+        # A pid alone may have been given away again.
+        spent = {(one["pid"], one["create_time"]): _spent(one) for one in tree}
+        passed = max(at - self._at, 1e-3)
+        new = {key: count - self._before.get(key, Counter()) for key, count in spent.items()}
+        whole, names = sum(new.values(), Counter()), set[str]().union(*spent.values()) - {"cpu"}
+        rates = {f"{name}_per_second": round(whole[name] / passed) for name in names}
+        cpu = {pid: round(count["cpu"] / passed / 1e4, 1) for (pid, _), count in new.items()}
+        workers, ranks = loader_workers(tree, on_gpu), on_gpu & cpu.keys()
+        self._before, self._at = spent, at
+        return TreeSample(
+            processes=len(tree),
+            cpu_percent=round(sum(cpu.values()), 1),
+            busiest_cpu_percent=max((cpu[pid] for pid in cpu.keys() - workers), default=0.0),
+            memory_bytes=sum(one["memory_info"].rss for one in tree),
+            loader_workers=len(workers),
+            loader_cpu_percent=round(sum(cpu[pid] for pid in workers), 1),
+            blocked_processes=sum(one["status"] == psutil.STATUS_DISK_SLEEP for one in tree),
+            gpu_processes=len(ranks) or None,
+            cores=self._cores,
+            **rates,
+        )
+
+    def has_ended(self) -> bool:
+        """Whether the process itself is gone, or a zombie."""
+        zombie = asked(self.root.status) == psutil.STATUS_ZOMBIE
+        return zombie or not asked(self.root.is_running)
+
+
+def _spent(one: Told) -> Counter[str]:
+    """Microseconds of CPU, and what was moved, since its start."""
+    io = one.get("io_counters")
+    moved = {name: getattr(io, theirs) for name, theirs in COUNTERS.items() if hasattr(io, theirs)}
+    return Counter({**moved, "cpu": round(sum(one["cpu_times"][:2]) * 1e6)})
+
+
+def _cores() -> float | None:
+    """The cores that this process may use, as its affinity and its cgroup's quota have them."""
+    mine = asked(lambda: psutil.Process().cpu_affinity())
+    usable = len(mine) if mine else asked(psutil.cpu_count)
+    quota = read_quota(System())
+    return min(usable, quota) if usable and quota else usable
+
+
+def running(pid: int) -> tuple[Tree, tuple[str, ...] | None] | None:
+    """A process that runs already, with its command; None if it cannot be seen."""
+    try:
+        tree = asked(Tree, pid)
+    except (ValueError, OverflowError):
+        return None
+    return (tree, tuple(asked(tree.root.cmdline) or ()) or None) if tree else None

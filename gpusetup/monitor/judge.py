@@ -1,22 +1,25 @@
-"""The verdict on a run, with its next step, the ordered advice and the notes. Pure.
+"""The verdict on a run, with its next steps. Pure.
 
 With several GPUs each is judged by itself by the table of `verdicts.py`, and the worst verdict is
-the run's, with the GPU it is about. What concerns the run as a whole is asked here.
+the run's, with the GPU it is about. What concerns the run as a whole is asked here: whether it ever
+worked, and how it ended.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.ends import hung, lost, nothing_moves, stood_still
-from gpusetup.monitor.figures import sentence
+from gpusetup.monitor.advice import sentence
+from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.seen import Seen, below
-from gpusetup.monitor.values import Verdict
+from gpusetup.monitor.signs import Seen, below
+from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.verdicts import ORDER, Case, case_of
+from gpusetup.monitor.work import Work
 
 
 class Judged(NamedTuple):
@@ -96,10 +99,12 @@ def _why_idle(run: Run) -> tuple[str, str]:
     if run.command and run.exit and run.exit not in ENDED_BY_SOMEBODY:
         return "failed", "read-its-error"
     kind = kind_of(run.command, [name for gpu in run.gpus for name in gpu.programs])
+    rates = [gpu.parts.whole.network_rate or 0 for gpu in run.gpus if gpu.parts.whole]
+    fetches = below(cpu, marks.CORE_FULL) and max(rates, default=0) >= marks.NETWORK
+    if running and (_begins(run) or fetches):
+        return "starting", "watch-longer"
     if held and kind in WAITS_FOR_SOMEBODY:
         return WAITS_FOR_SOMEBODY[kind]
-    if running and _begins(run) and not _rests(run):
-        return "starting", "watch-longer"
     if cpu is None:
         return ("held", "see-where-it-waits") if held else ("unused", "watch-the-command")
     if held and cpu >= marks.MANY:
@@ -107,11 +112,7 @@ def _why_idle(run: Run) -> tuple[str, str]:
     alone = run.cpu and run.cpu >= marks.HELPERS + cpu and cpu < marks.MANY
     if (cpu >= marks.CORE_FULL) if held else alone:
         return "prepares", "prepare-once"
-    if held:
-        return "held", "see-where-it-waits"
-    rates = [gpu.parts.whole.network_rate or 0 for gpu in run.gpus if gpu.parts.whole]
-    fetches = running and cpu < marks.CORE_FULL and max(rates, default=0) >= marks.NETWORK
-    return ("starting", "watch-longer") if fetches else ("unused", "see-whether-torch-can")
+    return ("held", "see-where-it-waits") if held else ("unused", "see-whether-torch-can")
 
 
 ENDED_BY_SOMEBODY = (129, 130, 137, 143, -1, -2, -9, -15)
@@ -126,12 +127,6 @@ def _begins(run: Run) -> bool:
     """Too young to be judged, or still loading."""
     rose = max((gpu.memory_rose for gpu in run.gpus), default=0) >= marks.CONTEXT
     return run.seconds < (marks.STARTS if rose else marks.BEGINS)
-
-
-def _rests(run: Run) -> bool:
-    """It does nothing that a start-up does: it neither computes nor reads nor receives."""
-    quiet = all(nothing_moves(whole) for gpu in run.gpus if (whole := gpu.parts.whole))
-    return run.seconds >= marks.HUNG and below(run.cpu, marks.RESTS) and quiet
 
 
 def stopped(run: Run) -> Judged | None:
@@ -162,3 +157,76 @@ def uneven(run: Run) -> Judged | None:
     said = ", ".join(f"GPU {label} {told.format(levels[label])}" for label in ends)
     step = "balance-the-work" if run.launched else "one-process-each"
     return Judged("uneven", "less" if levels[order[0]] else "none", said, (step,))
+
+
+def lost(run: Run) -> str:
+    """What a GPU that was lost at work did to the run; `""` where none was, or others never
+    needed it."""
+    gone = [gpu for gpu in run.gpus if gpu.lost_at is not None]
+    if not gone or (run.at_work and not any(map(worked, gone))):
+        return ""
+    first = min(gone, key=lambda gpu: gpu.lost_since)
+    return f"GPU {first.label} was lost at second {first.lost_since:.0f} of {run.seconds:.0f}"
+
+
+def hung(run: Run) -> str:
+    """Ranks that spin to the end after they worked, in a run that did not end well."""
+    working = [gpu for gpu in run.at_work if gpu.lost_at is None]
+    # Where nobody told how it ended, one rank may do something while the others wait.
+    sure = run.exit is not None or all(_stopped(gpu, marks.HUNG) for gpu in working)
+    least = marks.HUNG if sure else marks.HUNG_UNTOLD
+    spinning = [gpu for gpu in working if _stopped(gpu, least)]
+    if run.exit == 0 or not spinning or len(spinning) * 2 < len(working):
+        return ""
+    of_a_job = run.launched or run.nodes > 1
+    if len(working) < 2 and not (of_a_job and run.exit):
+        return ""
+    first = min((gpu.tail for gpu in spinning if gpu.tail), key=lambda tail: tail.since)
+    told = _stood_still(first.since, run)
+    told += f" {len(spinning)} GPU{'s' if len(spinning) > 1 else ''} looked busy"
+    resting = [gpu.label for gpu in working if gpu not in spinning and gpu.parts.rest]
+    if resting:
+        told += f", GPU {', '.join(resting)} did nothing"
+    return f"{told}, and nothing moved: a rank waits in a collective that another never reached"
+
+
+def _stood_still(since: float, run: Run) -> str:
+    return f"the job has not moved since second {since:.0f} of {run.seconds:.0f}:"
+
+
+def _stopped(gpu: Gpu, least: float) -> bool:
+    tail = gpu.tail
+    if tail is None or tail.seconds < least or not nothing_moves(tail.work):
+        return False
+    work, watts = tail.work, tail.before.power_watts if tail.before else None
+    return (watts or 0.0) >= (work.power_watts or math.inf) * marks.FELL
+
+
+def nothing_moves(work: Work) -> bool:
+    rates = (
+        (work.link_rate, marks.LINK),
+        (work.pcie_rate, marks.PCIE),
+        (work.network_rate, marks.NETWORK),
+        (work.read_rate, marks.READS),
+        (work.write_rate, marks.WRITES),
+    )
+    return all((rate or 0.0) < mark for rate, mark in rates)
+
+
+def stood_still(run: Run) -> str:
+    """Every GPU quiet and the processes at rest, until somebody ended the run, or long enough."""
+    if run.exit == 0 or not run.at_work or run.kind in ("server", "notebook"):
+        return ""
+    if not all(_rests(gpu, run) for gpu in run.at_work):
+        return ""
+    since = max(gpu.tally.quiet_since or 0.0 for gpu in run.at_work)
+    told = f"{_stood_still(since, run)} its GPUs did nothing, its processes rested, and nothing"
+    return f"{told} was read"
+
+
+def _rests(gpu: Gpu, run: Run) -> bool:
+    rest, since = gpu.parts.rest, gpu.tally.quiet_since
+    least = marks.HUNG_UNTOLD if run.exit is None else marks.HUNG
+    if rest is None or since is None or run.seconds - since < least:
+        return False
+    return rest.cpu is not None and rest.cpu < marks.RESTS and nothing_moves(rest)

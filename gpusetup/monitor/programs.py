@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpusetup.monitor.values import ProcessUse
+from gpusetup.monitor.documents import ProcessUse
 
 
 class Program(NamedTuple):

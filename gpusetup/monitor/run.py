@@ -28,7 +28,6 @@ class Run:
         self.busiest_cpu = mean(tree.busiest_cpu_percent for tree in trees)
         self.ranks: int | None = most(tree.gpu_processes for tree in trees)
         """Processes of the command that hold a watched GPU."""
-        self.collective_threads: int | None = most(tree.collective_threads for tree in trees)
         self.host_memory: float | None = most(
             percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts
         )

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
-from gpusetup.monitor.sample import PATIENCE_SECONDS, Nvml, SourceEnded
-from gpusetup.monitor.values import Sample
+from gpusetup.monitor.documents import Sample
+from gpusetup.monitor.nvml import PATIENCE_SECONDS, Nvml, SourceEnded
 from gpusetup.system.processes import foreground
 
 if TYPE_CHECKING:
-    from gpusetup.monitor.tree import Tree
+    from gpusetup.monitor.host import Tree
 
 Say = Callable[[str], None]
 NOT_FOUND, NOT_RUNNABLE = 127, 126
@@ -50,8 +50,7 @@ class Command:
 
     def watch_tree(self) -> None:
         """Sample its processes from now on; one that has ended already has none."""
-        from gpusetup.monitor.host import asked
-        from gpusetup.monitor.tree import Tree
+        from gpusetup.monitor.host import Tree, asked
 
         self.tree = asked(Tree, self._child.pid)
 

@@ -1,76 +1,174 @@
-"""What can be seen in a run: questions with a yes or no, by the marks of `marks.py`. Pure.
+"""What can be seen in a run: questions with a yes or no about one GPU in it. Pure.
 
 A sign is seen or not seen; what no source told is not seen, so that a verdict that needs it is not
-given. Verdicts and steps are expressions of signs: `watched & partly & ~server`.
+given. Verdicts and steps are expressions of signs: `watched & partly & ~server`. Marks that serve
+one sign stand in it, the others in `marks.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
+from operator import attrgetter
+
 from gpusetup.monitor import marks
-from gpusetup.monitor.brakes import is_laptop
+from gpusetup.monitor.brakes import Brake, active_brake, is_laptop
 from gpusetup.monitor.programs import is_display
-from gpusetup.monitor.seen import Seen, Sign, below, least, useful_workers
-from gpusetup.monitor.work import Moment, mean, percent
+from gpusetup.monitor.run import Run
+from gpusetup.monitor.tally import Gpu
+from gpusetup.monitor.work import Moment, Work, mean, percent
+
+
+class Seen:
+    """One GPU that worked, in its run."""
+
+    def __init__(self, run: Run, gpu: Gpu, work: Work) -> None:
+        self.run, self.gpu, self.work = run, gpu, work
+        self.together = len(run.team(gpu))
+        """How many GPUs work on the same job."""
+
+    @cached_property
+    def kind(self) -> str:
+        return self.run.kind_on(self.gpu)
+
+    @cached_property
+    def brake(self) -> Brake | None:
+        return active_brake(self.work, self.gpu)
+
+    @property
+    def brake_share(self) -> float:
+        """Percent of the samples with work in which it was on."""
+        return self.work.reasons.get(self.brake.reason, 100.0) if self.brake else 0.0
+
+    @property
+    def weight(self) -> float | None:
+        """Power above that of a resting card, in percent, for the time with work."""
+        share, used = self.work.power_share, self.work.utilization
+        return None if share is None or not used else (share - marks.IDLE_POWER) / used * 100
+
+    @property
+    def cores(self) -> float | None:
+        return self.run.cores or self.run.host_cores
+
+    @property
+    def others_cpu(self) -> float:
+        """Of the machine, used by others than the command."""
+        return (self.work.host_cpu or 0.0) - (self.work.cpu or 0.0)
+
+    @property
+    def others_share(self) -> float | None:
+        """The same as a share of all cores."""
+        return self.others_cpu / self.run.host_cores if self.run.host_cores else None
+
+    @property
+    def cpu_share(self) -> float | None:
+        """The command's CPU as a share of the cores that it may use."""
+        return self.work.cpu / self.cores if self.work.cpu is not None and self.cores else None
+
+    @property
+    def loaders(self) -> str:
+        return loaders_in_words(self.work.workers)
+
+    @property
+    def moved(self) -> str:
+        """What came and went over each kind of link."""
+        work = self.work
+        rates = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
+        each = ((rate / 1e9, name) for name, rate in rates.items() if rate)
+        return "".join(f", {rate:.1f} GB/s over {name}" for rate, name in each)
+
+    @property
+    def could_draw(self) -> float | None:
+        """Watts: what the card is rated at, or can be set to, above its limit now."""
+        card, rated = self.gpu.latest, self.gpu.power_default
+        above = rated and (not card.power_limit_watts or rated > card.power_limit_watts)
+        return rated if above else card.power_limit_max_watts or rated
+
+
+class Sign:
+    """A question about a GPU in its run."""
+
+    def __init__(self, test: Callable[[Seen], object]) -> None:
+        self.test = test
+
+    def __call__(self, seen: Seen) -> bool:
+        return bool(self.test(seen))
+
+    def __and__(self, other: Sign) -> Sign:
+        return Sign(lambda seen: self(seen) and other(seen))
+
+    def __or__(self, other: Sign) -> Sign:
+        return Sign(lambda seen: self(seen) or other(seen))
+
+    def __invert__(self) -> Sign:
+        return Sign(lambda seen: not self(seen))
+
+
+def least(value: float | None, mark: float) -> bool:
+    return value is not None and value >= mark
+
+
+def below(value: float | None, mark: float) -> bool:
+    return value is not None and value < mark
+
+
+MOST_WORKERS = 16
+"""More loader workers than this per GPU are seldom worth their memory."""
+
+
+def loaders_in_words(count: float) -> str:
+    """
+    >>> loaders_in_words(1.2), loaders_in_words(4)
+    ('1 loader worker', '4 loader workers')
+    """
+    return f"{count:.0f} loader worker{'' if round(count) == 1 else 's'}"
+
+
+def useful_workers(run: Run) -> int:
+    """The usable cores, shared by the GPUs at work; 4 if the cores are not known."""
+    used = sum((gpu.utilization or 0.0) >= marks.IDLE for gpu in run.gpus)
+    return max(1, min(MOST_WORKERS, round(run.cores or 4) // max(1, used)))
+
+
+def reaches(path: str, mark: float) -> Sign:
+    """A figure of the GPU in its run is at least so high."""
+    return Sign(lambda seen: least(attrgetter(path)(seen), mark))
+
+
+def under(path: str, mark: float) -> Sign:
+    """A figure is told, and lower."""
+    return Sign(lambda seen: below(attrgetter(path)(seen), mark))
+
+
+def in_pauses(field: str, mark: float) -> Sign:
+    """A figure of the pauses is at least so high."""
+    return Sign(lambda seen: least(getattr(seen.gpu.parts.paused, field, None), mark))
+
 
 # --- the GPU --------------------------------------------------------------------------------------
 
-
-@Sign
-def busy(s: Seen) -> bool:
-    """Utilisation is near 100 %."""
-    return s.work.utilization >= marks.BUSY
-
-
-@Sign
-def mostly_waits(s: Seen) -> bool:
-    """It works less than half of the time."""
-    return s.work.utilization < marks.LOW
-
-
-@Sign
-def spins(s: Seen) -> bool:
-    """Utilisation as of a waiting collective."""
-    return s.work.utilization >= marks.SPINS
-
-
-@Sign
-def gaps(s: Seen) -> bool:
-    """It is quiet again and again."""
-    apart = s.work.utilization_p95 - s.work.utilization_p5 >= 2 * marks.APART
-    return s.work.quiet_share >= marks.GAPS or apart
-
-
-@Sign
-def light(s: Seen) -> bool:
-    """The kernels draw little power while they run."""
-    return below(s.weight, marks.LIGHT) and not memory_bus_full(s)
-
-
-@Sign
-def no_memory_traffic(s: Seen) -> bool:
-    """Its memory is hardly touched."""
-    return below(s.work.memory_busy, marks.QUIET)
-
-
-@Sign
-def memory_bus_full(s: Seen) -> bool:
-    """Its memory is busy."""
-    return least(s.work.memory_busy, marks.MEMORY_BUS)
-
-
-@Sign
-def pauses_rule(s: Seen) -> bool:
-    """Pauses take more than a fifth of the run."""
-    return s.gpu.parts.pause_share > marks.WAITS
-
+busy = reaches("work.utilization", marks.BUSY)
+mostly_waits = under("work.utilization", marks.LOW)
+spins = reaches("work.utilization", marks.SPINS)
+"""Utilisation as of a waiting collective."""
+no_memory_traffic = under("work.memory_busy", marks.QUIET)
+memory_bus_full = reaches("work.memory_busy", 70.0)
+light = under("weight", marks.LIGHT) & ~memory_bus_full
+"""The kernels draw little power while they run."""
+pauses_rule = reaches("gpu.parts.pause_share", marks.WAITS)
+gaps = reaches("work.quiet_share", marks.GAPS) | reaches("work.utilization_apart", 50.0)
+"""It is quiet again and again."""
 
 # --- its memory -----------------------------------------------------------------------------------
 
-
-@Sign
-def memory_full(s: Seen) -> bool:
-    """Nearly all of its memory is in use."""
-    return least(s.gpu.memory.p95, marks.MEMORY_TIGHT)
+memory_high = reaches("gpu.memory.p95", marks.MEMORY_HIGH)
+memory_full = reaches("gpu.memory.p95", marks.MEMORY_TIGHT)
+memory_used_up = reaches("gpu.memory.p95", marks.MEMORY_FULL)
+"""What is left of its memory is too little for another allocation."""
+memory_fell = Sign(attrgetter("gpu.memory.fell"))
+"""From full to nothing."""
+memory_grew = Sign(attrgetter("gpu.memory.grew"))
+"""All the time."""
 
 
 @Sign
@@ -78,12 +176,6 @@ def full_at_the_end(s: Seen) -> bool:
     """Memory was full when it ended with an error."""
     mark = marks.MEMORY_TIGHT if s.run.exit else marks.MEMORY_FULL
     return least(s.gpu.memory.last, mark)
-
-
-@Sign
-def memory_used_up(s: Seen) -> bool:
-    """What is left of its memory is too little for another allocation."""
-    return least(s.gpu.memory.p95, marks.MEMORY_FULL)
 
 
 def of_others(row: Moment, field: str, untold: float) -> float:
@@ -109,24 +201,6 @@ def used_by_others(s: Seen) -> bool:
     return least(mean(of_others(row, "sm_percent", 0.0) for row in s.work.running), marks.APART)
 
 
-@Sign
-def memory_fell(s: Seen) -> bool:
-    """Memory fell from full to nothing."""
-    return s.gpu.memory.fell
-
-
-@Sign
-def memory_grew(s: Seen) -> bool:
-    """Memory grew all the time."""
-    return s.gpu.memory.grew
-
-
-@Sign
-def memory_high(s: Seen) -> bool:
-    """Memory leaves no room for more work."""
-    return least(s.gpu.memory.p95, marks.MEMORY_HIGH)
-
-
 # --- what holds it down ---------------------------------------------------------------------------
 
 
@@ -136,56 +210,48 @@ def held_down_by(cause: str) -> Sign:
 
 
 @Sign
-def laptop(s: Seen) -> bool:
-    """It is a laptop's."""
-    return is_laptop(s.gpu.name)
-
-
-@Sign
 def unexplained(s: Seen) -> bool:
     """No reason was told for its clocks, and it is not at its power limit."""
     at_its_limit = (s.work.power_share or 0.0) >= marks.RATED - marks.SLOWED
     return not (set(s.work.reasons) - {"gpu_idle"} or at_its_limit or s.brake)
 
 
-@Sign
-def clocks_far_down(s: Seen) -> bool:
-    """Its clock is far below its maximum, with power left, and nothing tells why."""
-    low = below(s.work.clock_share, marks.FAST_ENOUGH)
-    return low and s.work.power_share is not None and unexplained(s)
-
-
-@Sign
-def only_now_and_then(s: Seen) -> bool:
-    """What holds it down is on less than half of the time."""
-    return s.brake_share < marks.CAPPED
-
+power_told = reaches("work.power_share", 0.0)
+clocks_far_down = under("work.clock_share", marks.FAST_ENOUGH) & power_told & unexplained
+"""Its clock is far below its maximum, with power left, and nothing tells why."""
+only_now_and_then = under("brake_share", marks.CAPPED)
+"""What holds it down is on less than half of the time."""
+laptop = Sign(lambda s: is_laptop(s.gpu.name))
 
 # --- the command's processes ----------------------------------------------------------------------
 
-
-@Sign
-def watched(s: Seen) -> bool:
-    """The command's processes were watched."""
-    return s.work.busiest_cpu is not None
-
-
-@Sign
-def core_full(s: Seen) -> bool:
-    """Its main process fills a core."""
-    return least(s.work.busiest_cpu, marks.CORE_FULL)
-
-
-@Sign
-def workers(s: Seen) -> bool:
-    """There are loader workers."""
-    return s.work.workers >= 0.5
-
-
-@Sign
-def workers_full(s: Seen) -> bool:
-    """Loader workers compute without rest."""
-    return least(s.work.worker_cpu, marks.WORKER_FULL)
+watched = reaches("work.busiest_cpu", 0.0)
+core_full = reaches("work.busiest_cpu", marks.CORE_FULL)
+"""Its main process fills a core."""
+workers = reaches("work.workers", 0.5)
+workers_full = reaches("work.worker_cpu", 75.0)
+"""Loader workers compute without rest."""
+helpers = reaches("work.helpers_cpu", marks.HELPERS)
+"""Other processes of the command compute."""
+cores_used_up = reaches("cpu_share", marks.USED_UP)
+"""The command uses all the CPU that it may, by its affinity and its quota."""
+fewer_cores = Sign(lambda s: (s.run.cores or 0) < (s.run.host_cores or 0))
+"""Than the machine has: a quota, or an affinity."""
+machine_full = reaches("work.host_share", marks.USED_UP)
+others_full = reaches("work.host_share", 90.0) & reaches("others_share", 30.0)
+"""Others use the machine's CPU, and none is left."""
+reads = reaches("work.read_rate", marks.READS)
+blocked = reaches("work.blocked", 0.5)
+"""Processes wait for a disk."""
+receives = reaches("work.network_rate", marks.NETWORK)
+swaps = (
+    reaches("run.host_memory", marks.MEMORY_TIGHT)
+    & reaches("work.disk_read_rate", marks.READS)
+    & reaches("work.disk_write_rate", marks.READS)
+)
+computes_in_pauses = in_pauses("busiest_cpu", marks.CORE_FULL)
+writes_in_pauses = in_pauses("write_rate", marks.WRITES)
+failed = Sign(attrgetter("run.exit"))
 
 
 @Sign
@@ -195,141 +261,28 @@ def enough_workers(s: Seen) -> bool:
 
 
 @Sign
-def helpers(s: Seen) -> bool:
-    """Other processes of the command compute."""
-    return least(s.work.helpers_cpu, marks.HELPERS)
-
-
-@Sign
-def cores_used_up(s: Seen) -> bool:
-    """The command uses all the CPU that it may."""
-    full = s.cores is not None and least(s.work.cpu, s.cores * marks.USED_UP)
-    return full or held_back(s)
-
-
-@Sign
-def held_back(s: Seen) -> bool:
-    """Its CPU quota holds it back."""
-    return least(s.work.held_back, marks.HELD_BACK)
-
-
-@Sign
-def machine_full(s: Seen) -> bool:
-    """The machine's CPU is used up."""
-    return least(s.work.host_share, marks.USED_UP)
-
-
-@Sign
-def others_full(s: Seen) -> bool:
-    """Others use the machine's CPU, and none is left."""
-    cores, host = s.run.host_cores, s.work.host_cpu
-    if not cores or host is None:
-        return False
-    others = host - (s.work.cpu or 0.0)
-    return host >= cores * marks.HOST_FULL and others >= cores * marks.OTHERS
-
-
-@Sign
-def reads(s: Seen) -> bool:
-    """It reads from the disk."""
-    return least(s.work.read_rate, marks.READS)
-
-
-@Sign
-def nothing_comes_in(s: Seen) -> bool:
-    """Neither the process nor the card receives data that a loader could be behind with."""
-    little = below(s.work.input_rate, marks.READS) and below(s.work.pcie_in, marks.READS)
-    return little and s.kind != "simulation"
-
-
-@Sign
-def blocked(s: Seen) -> bool:
-    """Processes wait for a disk."""
-    return least(s.work.blocked, marks.BLOCKED)
-
-
-@Sign
-def receives(s: Seen) -> bool:
-    """Data come over the network."""
-    return least(s.work.network_rate, marks.NETWORK)
-
-
-@Sign
 def over_the_network(s: Seen) -> bool:
     """As much comes over the network as reading needs, and less than half of it from a disk."""
     disk = s.work.read_rate if s.work.disk_read_rate is None else s.work.disk_read_rate
     return receives(s) and (disk or 0.0) < (s.work.network_rate or 0.0) / 2
 
 
-@Sign
-def swaps(s: Seen) -> bool:
-    """The machine's memory is full, and it reads from and writes to its disk."""
-    rates = (s.work.disk_read_rate, s.work.disk_write_rate)
-    full = least(s.run.host_memory, marks.MEMORY_TIGHT)
-    return full and all(least(rate, marks.READS) for rate in rates)
-
-
-@Sign
-def computes_in_pauses(s: Seen) -> bool:
-    """The CPU computes in the pauses."""
-    paused = s.gpu.parts.paused
-    return paused is not None and least(paused.busiest_cpu, marks.CORE_FULL)
-
-
-@Sign
-def writes_in_pauses(s: Seen) -> bool:
-    """Much is written in the pauses."""
-    paused = s.gpu.parts.paused
-    return paused is not None and least(paused.write_rate, marks.WRITES)
-
-
 # --- several GPUs and what lies between -----------------------------------------------------------
 
-
-@Sign
-def several(s: Seen) -> bool:
-    """Several GPUs work on one job: here, or on other machines, as its launcher says."""
-    return s.together > 1 or s.run.nodes > 1
-
-
-@Sign
-def links_rule(s: Seen) -> bool:
-    """Its links carry much, and it draws less than full power: kernels that wait for data still
-    draw."""
-    return links_carry(s) and below(s.weight, marks.LIGHT_MOST)
-
-
-@Sign
-def slow_link(s: Seen) -> bool:
-    """Its PCIe link carries little."""
-    return 0 < s.gpu.link_limit < marks.SLOW_LINK
-
-
-@Sign
-def link_full(s: Seen) -> bool:
-    """Its PCIe link carries nearly all that it can, one way."""
-    most = max(s.work.pcie_in or 0.0, s.work.pcie_out or 0.0)
-    return least(percent(most, s.work.pcie_limit), marks.LINK_FULL)
-
-
-@Sign
-def links_carry(s: Seen) -> bool:
-    """The links carry much."""
-    full = least(s.work.link_rate, marks.LINK) or least(s.work.pcie_rate, marks.PCIE)
-    return full or least(s.work.pcie_share, 30)
-
-
-@Sign
-def without_nccl(s: Seen) -> bool:
-    """Several ranks, and no thread of NCCL."""
-    return (s.run.ranks or 0) > 1 and s.run.collective_threads == 0
-
-
-@Sign
-def collectives(s: Seen) -> bool:
-    """Threads of NCCL, or ranks."""
-    return bool(s.run.collective_threads) or s.run.launched
-
+several = reaches("together", 2) | reaches("run.nodes", 2)
+"""Several GPUs work on one job: here, or on other machines, as its launcher says."""
+launched = Sign(attrgetter("run.launched"))
+links_carry = (
+    reaches("work.link_rate", marks.LINK)
+    | reaches("work.pcie_rate", marks.PCIE)
+    | reaches("work.pcie_share", 30.0)
+)
+links_rule = links_carry & under("weight", 50.0)
+"""Kernels that wait for data still draw, but less than full power."""
+link_full = reaches("work.pcie_one_way_share", 70.0)
+"""Its PCIe link carries nearly all that it can, one way."""
+slow_link = under("gpu.link_limit", 8e9) & reaches("gpu.link_limit", 1.0)
+"""Its PCIe link has the speed of four lanes of PCIe 4, eight of PCIe 3, or less."""
 
 # --- what kind of program it is -------------------------------------------------------------------
 
@@ -338,13 +291,12 @@ def of_kind(*kinds: str) -> Sign:
     return Sign(lambda s: s.kind in kinds)
 
 
-server, notebook = of_kind("server"), of_kind("notebook")
-physics = of_kind("physics")
-no_training = of_kind("server", "notebook", "physics", "inference")
-no_loader = of_kind("server", "notebook", "physics")
-
-
-@Sign
-def failed(s: Seen) -> bool:
-    """The command ended with an error."""
-    return bool(s.run.exit)
+server, notebook, physics = map(of_kind, ("server", "notebook", "physics"))
+no_loader = server | notebook | physics
+no_training = no_loader | of_kind("inference")
+nothing_comes_in = (
+    under("work.input_rate", marks.READS)
+    & under("work.pcie_in", marks.READS)
+    & ~of_kind("simulation")
+)
+"""Neither the process nor the card receives data that a loader could be behind with."""

@@ -1,16 +1,63 @@
-"""The summary of a run, from its tally. Pure."""
+"""The summary of a run, from its tally, with notes of what else is beyond a mark. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from gpusetup.monitor import marks
+from gpusetup.monitor import signs as s
+from gpusetup.monitor.advice import next_step, ordered_advice, sentence
+from gpusetup.monitor.brakes import below_clocks
+from gpusetup.monitor.documents import Sample, Summary
 from gpusetup.monitor.judge import judge
 from gpusetup.monitor.marks import LOW
-from gpusetup.monitor.notes import notes
-from gpusetup.monitor.run import Run
-from gpusetup.monitor.steps import next_step, ordered_advice
+from gpusetup.monitor.run import Run, considered, worked
+from gpusetup.monitor.signs import Seen, Sign, below
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.values import Sample, Summary
+
+room = Sign(lambda seen: below(seen.gpu.memory.p95, marks.MEMORY_LOW))
+hot = Sign(lambda seen: (seen.gpu.heat or 0.0) > marks.HOT)
+warmed_up = Sign(lambda seen: seen.gpu.parts.warm)
+paused = Sign(lambda seen: seen.gpu.parts.pauses)
+only_draws = Sign(lambda seen: seen.gpu.only_draws)
+low_clocks = Sign(lambda seen: below_clocks(seen.work))
+NOTES: tuple[tuple[Sign, str], ...] = (
+    (s.memory_grew, "memory grew all the time, to {gpu.memory.peak:.0f} %: a leak?"),
+    (s.memory_high & ~(s.memory_grew | s.server),
+     f"memory {{gpu.memory.p95:.0f}} %, above the mark of {marks.MEMORY_HIGH:.0f} %"),
+    (room & s.of_kind("training", ""), "memory {gpu.memory.p95:.0f} %: the mark is 70 to 90 %"),
+    (hot, f"{{gpu.heat:.0f}} °C, above the mark of {marks.HOT:.0f} °C"),
+    (warmed_up, "a warm-up of {gpu.parts.warm:.0f} s is left out (compilation, caches?)"),
+    (paused, "paused {gpu.parts.times} times, {gpu.parts.pause_share:.0f} % of its time, "
+     "{gpu.parts.longest_pause:.0f} s at most"),
+    (only_draws, "only programs that draw use it"),
+    (s.slow_link, "its PCIe link carries {gpu.link_limit:MB/s} one way, as few lanes do: "
+     "the slot, a riser?"),
+    (s.busy & low_clocks & s.unexplained,
+     "SM clock at {work.clock_share:.0f} % of its maximum, and no reason was told; "
+     "`nvidia-smi -q -d CLOCK` shows clocks that were locked (-lgc)"),
+)  # fmt: skip
+"""What is said of a GPU that works, if it is so."""
+
+
+def notes(run: Run) -> Iterator[str]:
+    if marks.SHORT <= run.samples < marks.BRIEF:
+        told = f"a short record, {run.samples} samples in {run.seconds:.0f} s"
+        yield f"{told}: a minute of them says more"
+    for gpu in run.gpus:
+        work = considered(gpu) if worked(gpu) else None
+        if gpu.lost_at is not None:
+            yield f"GPU {gpu.label} is lost since {gpu.lost_at}; `gpusetup doctor` says more"
+        elif work is not None:
+            seen = Seen(run, gpu, work)
+            said = (sentence(text, run, seen) for when, text in NOTES if when(seen))
+            yield from (f"GPU {gpu.label}: {one}" for one in said)
+    unused = [gpu for gpu in run.gpus if not run.belongs(gpu)] if run.at_work else []
+    for told, draws in (("only a display draws on", True), ("not used", False)):
+        if rest := [gpu.label for gpu in unused if gpu.only_draws == draws]:
+            yield f"{told}: GPU {', '.join(rest)}"
+    if run.host_memory is not None and run.host_memory >= marks.MEMORY_TIGHT:
+        yield f"the machine's memory is {run.host_memory:.0f} % full"
 
 
 def summarise(

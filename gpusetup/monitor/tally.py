@@ -13,14 +13,14 @@ from statistics import fmean
 from typing import NamedTuple
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.programs import is_display
-from gpusetup.monitor.values import (
+from gpusetup.monitor.documents import (
     GpuSample,
     GpuSummary,
     ProcessUse,
     Sample,
     Spread,
 )
+from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.work import (
     Moment,
     Work,

@@ -1,4 +1,4 @@
-"""A record and a verdict from inside a training.
+"""From inside a training: a record with a verdict, and what torch's allocator holds.
 
 A process of our own watches the training's process; it samples, writes the record, and ends with
 the training however that ends. The training itself only starts it and reads its verdict: no thread
@@ -15,7 +15,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from gpusetup.monitor.values import Summary
+from gpusetup.model.frozen import Frozen
+from gpusetup.monitor.documents import Summary
 
 START_SECONDS = 20.0
 """How long the end of the watching may take."""
@@ -116,3 +117,65 @@ def why(said: bytes) -> str:
     with contextlib.suppress(ValueError, IndexError):
         return str(json.loads(lines[-1])["message"])
     return lines[-1] if lines else "the watching process said nothing"
+
+
+class DeviceMemory(Frozen):
+    """One device. `allocated`: by tensors; `reserved`: kept by the allocator for them."""
+
+    device: str
+    name: str | None
+    allocated_bytes: int
+    reserved_bytes: int
+    total_bytes: int
+    peak_allocated_bytes: int
+
+    def __str__(self) -> str:
+        parts = (
+            f"allocated {gib(self.allocated_bytes)} (peak {gib(self.peak_allocated_bytes)})",
+            f"reserved {gib(self.reserved_bytes)}",
+            f"total {gib(self.total_bytes)}",
+        )
+        return f"{self.device} {self.name or ''}".rstrip() + ": " + ", ".join(parts)
+
+
+class MemoryReport(Frozen):
+    devices: tuple[DeviceMemory, ...]
+
+    def __str__(self) -> str:
+        lines = "\n".join(map(str, self.devices))
+        return lines or "No CUDA device is in use by this process."
+
+
+def memory_report() -> MemoryReport:
+    """Allocated, reserved and total memory of every CUDA device of this process.
+
+    Reading it starts nothing: where torch was not imported, or CUDA not yet used, there is no
+    device. Print it, or read its fields:
+
+        print(memory_report())
+        memory_report().devices[0].allocated_bytes
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return MemoryReport(devices=())
+    return MemoryReport(devices=tuple(_device(torch, i) for i in range(torch.cuda.device_count())))
+
+
+def gib(count: int) -> str:
+    """
+    >>> gib(3 << 29)
+    '1.50 GiB'
+    """
+    return f"{count / (1 << 30):.2f} GiB"
+
+
+def _device(torch: Any, index: int) -> DeviceMemory:
+    properties = torch.cuda.get_device_properties(index)
+    return DeviceMemory(
+        device=f"cuda:{index}",
+        name=properties.name,
+        allocated_bytes=torch.cuda.memory_allocated(index),
+        reserved_bytes=torch.cuda.memory_reserved(index),
+        total_bytes=properties.total_memory,
+        peak_allocated_bytes=torch.cuda.max_memory_allocated(index),
+    )

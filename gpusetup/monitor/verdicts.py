@@ -1,7 +1,7 @@
 """The verdicts on one GPU that worked: a table. Pure.
 
 A case holds where its signs are seen; the first that holds is the verdict. `steps` are its next
-steps, the best first: the first that fits this run is given (`steps.py`). The order of the rows is
+steps, the best first: the first that fits this run is given (`advice.py`). The order of the rows is
 also how bad a verdict is.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gpusetup.monitor import signs as s
-from gpusetup.monitor.seen import Seen, Sign
-from gpusetup.monitor.values import Verdict
+from gpusetup.monitor.documents import Verdict
+from gpusetup.monitor.signs import Seen, Sign
 
 
 class Case(NamedTuple):
@@ -19,7 +19,7 @@ class Case(NamedTuple):
     cause: str
     proof: Sign
     says: str
-    """About the figures of a run (`figures.py`)."""
+    """About the figures of a run (`advice.py`)."""
     steps: tuple[str, ...] = ()
 
 
@@ -51,8 +51,8 @@ PAUSED = (
     "{gpu.parts.longest_pause:.0f} s at most"
 )
 QUOTA = (
-    WORKED + " while the command used {work.cpu:.0f} % CPU of {its_cores:g} cores, "
-    "held back by its quota {work.held_back:.0f} % of the time"
+    WORKED
+    + " while the command used {work.cpu:.0f} % CPU, all of the {its_cores:g} cores that it may use"
 )
 STORAGE = (
     WORKED + " while {work.blocked:.1f} processes waited for a disk "
@@ -112,7 +112,7 @@ CASES: tuple[Case, ...] = (
          "SM clock at {work.clock_share:.0f} % of its maximum while " + RAN
          + " at {work.power_share:.0f} % of the power limit; no reason was told",
          ("unlock-the-clocks",)),
-    Case("throttled", "others", s.used_by_others & costs_most,
+    Case("throttled", "others", s.used_by_others & s.busy,
          WORKED + ", but not for this command alone: other processes compute on it",
          ("free-the-card",)),
     # between GPUs, and between a GPU and its host
@@ -123,10 +123,8 @@ CASES: tuple[Case, ...] = (
     Case("communication-bound", "links",
          s.several & ((s.links_carry & partly & ~(s.workers_full | s.gaps))
                       | (s.busy & s.links_rule & ~s.memory_bus_full)), LINKS, fewer_bytes),
-    Case("communication-bound", "without NCCL",
-         s.several & s.links_carry & partly & s.without_nccl, LINKS, ("exchange-with-nccl",)),
     Case("communication-bound", "collectives",
-         s.several & s.spins & s.light & s.collectives,
+         s.several & s.spins & s.light & s.launched,
          IN_COLLECTIVES, fewer_bytes),
     Case("communication-bound", "host", ((s.links_carry & s.light) | (s.link_full & partly))
          & ~s.several, LINKS, the_link),
@@ -144,7 +142,8 @@ CASES: tuple[Case, ...] = (
     Case("input-starved", "neighbours", starved & s.others_full,
          WORKED + " while others used {seen.others_cpu:.0f} % CPU of {run.host_cores} cores, "
          "and the command {work.cpu:.0f} %", ("free-the-cpu",)),
-    Case("input-starved", "quota", starved & s.held_back, QUOTA, ("more-cores",)),
+    Case("input-starved", "quota", starved & s.cores_used_up & s.fewer_cores, QUOTA,
+         ("more-cores",)),
     Case("input-starved", "workers", starved & s.workers_full,
          WORKED + " while {seen.loaders} computed at {work.worker_cpu:.0f} % of a core each",
          ("more-workers", "cheaper-items")),

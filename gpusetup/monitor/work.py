@@ -8,8 +8,8 @@ from functools import cached_property, lru_cache
 from statistics import fmean
 from typing import Any
 
+from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.monitor.marks import QUIET
-from gpusetup.monitor.values import GpuSample, Sample
 
 
 class Moment:
@@ -66,7 +66,6 @@ class Work:
     input_rate = Mean("tree", "input_bytes_per_second")
     write_rate = Mean("tree", "write_bytes_per_second")
     blocked = Mean("tree", "blocked_processes")
-    held_back = Mean("tree", "held_back_percent")
     host_cpu = Mean("host", "cpu_percent")
     host_cores = Mean("host", "cores")
     network_rate = Mean("host", "network_receive_bytes_per_second")
@@ -79,6 +78,7 @@ class Work:
         use = [row.gpu.utilization_percent or 0.0 for row in rows]
         self.utilization, self.utilization_p95 = fmean(use), percentile(use, 95)
         self.utilization_p5 = percentile(use, 5)
+        self.utilization_apart = self.utilization_p95 - self.utilization_p5
         self.quiet_share = 100 - len(self.running) / len(rows) * 100
 
     @cached_property
@@ -101,6 +101,11 @@ class Work:
     @property
     def pcie_rate(self) -> float | None:
         return both(self.pcie_in, self.pcie_out)
+
+    @property
+    def pcie_one_way_share(self) -> float | None:
+        """Of what the link carries one way, the fuller of the two."""
+        return percent(max(self.pcie_in or 0.0, self.pcie_out or 0.0), self.pcie_limit)
 
     @property
     def pcie_share(self) -> float | None:

@@ -7,10 +7,9 @@ from collections.abc import Container, Iterator, Sequence
 from shlex import quote
 
 from gpusetup.fleet.compare import CompareAnswer
+from gpusetup.fleet.drift import RATES
 from gpusetup.fleet.facts import words_of
-from gpusetup.fleet.names import slurm_list
-from gpusetup.fleet.nodes import Drift, NodeFinding
-from gpusetup.fleet.rates import RATES
+from gpusetup.fleet.nodes import Drift, NodeFinding, slurm_list
 from gpusetup.fleet.show import COSTS, Common, Exclude, FleetAnswer, NodeAnswer, Status
 from gpusetup.fleet.sweep.answer import SweepAnswer
 from gpusetup.model.finding import Severity

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpusetup.model.units import GIB
-from gpusetup.monitor.marks import HOT, MEMORY_HIGH
-from gpusetup.monitor.seen import loaders_in_words
-from gpusetup.monitor.values import (
+from gpusetup.monitor.documents import (
     GpuSample,
     GpuSummary,
     Sample,
     Summary,
     TreeSample,
 )
+from gpusetup.monitor.marks import HOT, MEMORY_HIGH
+from gpusetup.monitor.signs import loaders_in_words
 from gpusetup.render.screen import (
     DIM,
     GOOD,

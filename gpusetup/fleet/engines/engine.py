@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from shutil import which
 
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.fleet.names import natural, slurm_list
+from gpusetup.fleet.nodes import natural, slurm_list
 from gpusetup.fleet.work import Work, script
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output, end_children

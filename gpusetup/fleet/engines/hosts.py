@@ -9,7 +9,7 @@ from shlex import join
 
 from gpusetup.errors import UsageError
 from gpusetup.fleet.engines.engine import Engine, Wish, needed
-from gpusetup.fleet.names import SAFE, expanded
+from gpusetup.fleet.nodes import SAFE, expanded
 from gpusetup.fleet.work import shell
 from gpusetup.named_file import read_text
 from gpusetup.system.processes import Output, run

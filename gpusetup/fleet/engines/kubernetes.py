@@ -14,7 +14,7 @@ from string import Template
 
 from gpusetup.errors import Blocked, ToolFailed
 from gpusetup.fleet.engines.engine import Engine, Wish, needed
-from gpusetup.fleet.names import SAFE
+from gpusetup.fleet.nodes import SAFE
 from gpusetup.fleet.work import script
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Output, run

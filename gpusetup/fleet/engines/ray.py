@@ -14,7 +14,7 @@ from typing import Any
 
 from gpusetup.errors import Blocked
 from gpusetup.fleet.engines.engine import Engine, Wish
-from gpusetup.fleet.names import SAFE
+from gpusetup.fleet.nodes import SAFE
 from gpusetup.fleet.work import Work, script
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Output, no_answer_in, run

@@ -13,7 +13,7 @@ from shlex import join
 
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet.engines.engine import Engine, Wish, needed
-from gpusetup.fleet.names import SAFE
+from gpusetup.fleet.nodes import SAFE
 from gpusetup.fleet.work import script
 from gpusetup.system.processes import Output, run
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Literal
 
-from gpusetup.fleet.names import slurm_list
+from gpusetup.fleet.nodes import slurm_list
 from gpusetup.fleet.show import Exclude, excluded
 from gpusetup.fleet.sweep.course import Sweep
 from gpusetup.fleet.sweep.judge import Fault, Named, Stage, Unit

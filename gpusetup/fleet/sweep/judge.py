@@ -2,7 +2,7 @@
 
 A rank's score is the middle of what it measured, with all of its partners. A rank is slow if its
 score is below the fleet's median by more of the scatter than a healthy fleet shows once in a
-hundred sweeps (`fleet/rates.py`), and by a share that matters.
+hundred sweeps (`fleet/drift.py`), and by a share that matters.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median, median_high
 from typing import Literal
 
-from gpusetup.fleet.rates import least_healthy
+from gpusetup.fleet.drift import least_healthy
 from gpusetup.model.frozen import Frozen
 
 LOSS = 0.2

@@ -59,8 +59,6 @@ class GpuSample(Frozen):
     power_limit_default_watts: Figure = None
     """What the maker rated the card at."""
     power_limit_max_watts: Figure = None
-    temperature_slowdown_celsius: Figure = None
-    """From here on the hardware slows itself down."""
     pcie_rx_bytes_per_second: Figure = None
     pcie_tx_bytes_per_second: Figure = None
     pcie_limit_bytes_per_second: Figure = None
@@ -101,12 +99,8 @@ class TreeSample(Frozen):
     write_bytes_per_second: Figure = None
     blocked_processes: Count = None
     """Those that sleep without interruption, which is how one waits for a disk (state D)."""
-    held_back_percent: Figure = None
-    """The share of the cgroup's periods in which its CPU quota was used up."""
     gpu_processes: Count = None
     """Those of them that hold a watched GPU: the ranks, where it is a job of several."""
-    collective_threads: Count = None
-    """Threads that torch.distributed starts for NCCL, by their names."""
 
 
 class HostSample(Frozen):

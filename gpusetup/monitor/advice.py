@@ -1,4 +1,4 @@
-"""The next steps: a table. Pure.
+"""The next steps and the ordered advice: tables, and the figures that their sentences name. Pure.
 
 A step fits where its signs are seen; most are those that say that it is not so already. Of the
 steps of a verdict the first that fits the run is given.
@@ -6,15 +6,17 @@ steps of a verdict the first that fits the run is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import re
+from collections.abc import Callable, Mapping, Sequence
+from string import Formatter
+from typing import Any, NamedTuple
 
+from gpusetup.model.shell import own_word
 from gpusetup.monitor import signs as s
-from gpusetup.monitor.figures import UNKNOWN, sentence
+from gpusetup.monitor.documents import NextStep
 from gpusetup.monitor.marks import MEMORY_HIGH
 from gpusetup.monitor.run import Run
-from gpusetup.monitor.seen import MIXED, Seen, Sign, says
-from gpusetup.monitor.values import NextStep
+from gpusetup.monitor.signs import Seen, Sign, useful_workers
 
 TUNE = "gpusetup tune {config}"
 BENCHMARK = "gpusetup tune {config} --benchmark"
@@ -23,7 +25,7 @@ TORCHRUN = "torchrun --nproc_per_node={gpus} {script}"
 
 
 class Step(NamedTuple):
-    """`{useful_workers}`, `{config}` and such stand for what fits the run (`figures.py`)."""
+    """`{useful_workers}`, `{config}` and such stand for what fits the run."""
 
     text: str
     command: str | None = None
@@ -81,9 +83,6 @@ STEPS: dict[str, Step] = {
     "fewer-bytes": Step(
         "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps",
         BENCHMARK),
-    "exchange-with-nccl": Step(
-        'Exchange with NCCL: init_process_group(backend="nccl"); {run.ranks} ranks run without it, '
-        "so the CPU adds up their gradients"),
     "fewer-bytes-between-gpus": Step(
         "Exchange less often or less: accumulate gradients, a bf16 hook of DDP, larger buckets, "
         "shard within one node", "nvidia-smi topo -m"),
@@ -133,7 +132,8 @@ STEPS: dict[str, Step] = {
     "read-how-it-ended": Step("Read what the command said when it ended with exit {run.exit}"),
     "watch-longer": Step(
         "Watch longer: nothing ran on the GPU in the first {run.seconds:.0f} s; it may still be "
-        "loading or fetching"),
+        "loading or fetching. If nothing changes, see where the process waits",
+        "py-spy dump --pid {pid}"),
     "ask-the-driver": Step(
         "See what the driver tells of this card. With MIG only DCGM tells how busy an instance is: "
         "`dcgmi dmon -e 1001,1002,1004,1005`",
@@ -185,6 +185,18 @@ def next_step(ids: Sequence[str], seen: Seen | None, run: Run) -> NextStep | Non
     return None
 
 
+MIXED = re.compile(
+    r"(bf16|fp16|float16|bfloat16|--?(use[_-])?amp\b|mixed[_-]precision)"
+    r"(?![= ](0|false|no|none)\b)",
+    re.I,
+)
+
+
+def says(run: Run, what: re.Pattern[str]) -> bool:
+    """Whether the command's words say that something is so already."""
+    return bool(run.command and what.search(" ".join(run.command)))
+
+
 class Advice(NamedTuple):
     """One of the acceleration guide's three, and the verdicts, or their causes, that it helps."""
 
@@ -216,3 +228,57 @@ def ordered_advice(seen: Seen | None, verdict: str | None, cause: str) -> tuple[
         if {verdict, f"{verdict}/{cause}"} & {*row.helps, "bursty/short-pieces"} and row.fits(seen):
             told.append(sentence(row.text, run))
     return tuple(told)
+
+
+# --- sentences ------------------------------------------------------------------------------------
+
+UNKNOWN = "?"
+
+
+class _Sentence(Formatter):
+    """What is not known is a question mark; `MB/s` is a format of rates."""
+
+    def format_field(self, value: Any, spec: str) -> Any:
+        if value is None:
+            return UNKNOWN
+        return f"{value / 1e6:.0f} MB/s" if spec == "MB/s" else format(value, spec)
+
+
+def sentence(text: str, run: Run, seen: Seen | None = None) -> str:
+    """A text of a table, filled in for this run and the GPU that it is about."""
+    return _Sentence().vformat(text, (), _words(run, seen))
+
+
+def _words(run: Run, seen: Seen | None) -> Mapping[str, object]:
+    pids = [pid for gpu in run.gpus for pid in sorted(gpu.holders)]
+    words = run.command or ()
+    scripts = [word for word in words if word.endswith(".py")]
+    watched = f"-- {' '.join(map(own_word, words))}" if words else None
+    return {
+        "run": run,
+        "seen": seen,
+        "gpu": seen and seen.gpu,
+        "work": seen and seen.work,
+        "limit": seen and seen.gpu.latest.power_limit_watts,
+        "useful_workers": useful_workers(run),
+        "its_cores": run.cores or run.host_cores or 0,
+        "config": config_of(words),
+        "script": own_word(scripts[0]) if scripts else None,
+        "watch": watched or (f"--pid {pids[0]}" if pids else None),
+        "gpus": sum(gpu.lost_at is None for gpu in run.gpus),
+        "pid": pids[0] if pids else "PID",
+    }
+
+
+def config_of(command: tuple[str, ...]) -> str | None:
+    """The configuration that the command names.
+
+    >>> config_of(("python", "train.py", "--config=conf/a.yaml"))
+    'conf/a.yaml'
+    >>> config_of(("deepspeed", "train.py", "--deepspeed_config", "zero3.json"))
+    """
+    for last, word in zip(("", *command), command, strict=False):
+        deepspeed = "deepspeed" in f"{last} {word}".partition(".")[0]
+        if word.endswith((".yaml", ".yml", ".json")) and not deepspeed:
+            return own_word(word.rpartition("=")[2])
+    return None
