@@ -105,6 +105,7 @@ ENDS = {
     "unchanged": (OK, "Nothing to do"),
     "restored": (NO, "The new packages failed their test, and the previous ones are back"),
     "undone": (OK, "Undone"),
+    "unproven": (NO, "Installed, but it fails its test"),
 }
 
 
@@ -113,7 +114,7 @@ def end_screen(
 ) -> Screen:
     """How it ended; `undo` is the command that restores the previous packages."""
     mark, said = ENDS[how or answer.state]
-    proof = proven(answer) if answer.verdict or answer.receipt else ()
+    proof = proven(answer) if answer.verdict or answer.state == "installed" else ()
     told = {
         "why": answer.why if answer.state == "unchanged" else None,
         "undo": undo and f"`{undo}`",
