@@ -8,7 +8,6 @@ from gpusetup.commands.common import add_shared, read_listed
 from gpusetup.errors import UsageError
 from gpusetup.model.units import architecture_named
 from gpusetup.render.console import Console
-from gpusetup.resolver.spelled import python_named, system_named
 
 SUMMARY = (
     "Says which PyTorch build fits this machine or a described one, and why the others do not. "
@@ -33,10 +32,10 @@ def configure(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("another machine")
     add = group.add_argument
     add_shared(group, "--from", "--driver", "--gpu")
-    add("--os", type=system_named, choices=("linux", "windows", "macos"))
+    add("--os", choices=("linux", "windows", "macos"))
     add("--machine", type=architecture_named, choices=("x86_64", "aarch64"))
     python = "Python version, also 3.13t"
-    add("--python", dest="python_version", type=python_named, metavar="3.11", help=python)
+    add("--python", dest="python_version", metavar="3.11", help=python)
     add("--glibc", metavar="2.35", help="version of the C library (Linux)")
     group = parser.add_argument_group("request")
     add = group.add_argument
