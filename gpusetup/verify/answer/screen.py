@@ -1,6 +1,6 @@
 """The report on a terminal: colours where they are wanted.
 
-The same language as the other commands have (`gpusetup/render/language.py`), which this folder
+The same language as the other commands have (`gpusetup/render/screen.py`), which this folder
 cannot import: it stands alone. A pipe and a file get the text as it is.
 """
 
