@@ -127,8 +127,7 @@ def body_of(row: Cause) -> Iterator[str]:
         for title, commands in (("", fix.commands), *ways_beside(fix), *looks_of(fix)):
             yield f"<p>{prose(title)}</p>\n" if title else ""
             yield f'<pre tabindex="0">{escape(chr(10).join(commands))}</pre>\n' if commands else ""
-    known = f'<p class="source">Known from: {prose(row.source)}.</p>\n'
-    yield HINT + (known if row.source else "")
+    yield HINT
 
 
 def prose(text: str) -> str:

@@ -49,6 +49,11 @@ def _of_causes() -> Iterator[Sample]:
         yield from (Sample(frozenset(), text) for text in cause.not_examples)
 
 
+def is_plain(row: Row) -> bool:
+    """Whether a message is letters alone: it is its own sample."""
+    return row.pattern.replace("\\", "").lower() in row.letters
+
+
 def _sample(line: str) -> Sample:
     kinds, bar, text = line.partition(" | ")
     assert bar, line
@@ -72,7 +77,7 @@ def matching(row: Row) -> Iterator[str]:
     seen = set()
     for text in _texts():
         if (
-            any(needle in text.low for needle in row.needles)
+            any(letters in text.low for letters in row.letters)
             and text.flat not in seen
             and any(True for _ in matches(text, row))
         ):

@@ -44,7 +44,7 @@ def test_the_root_quotes_the_text(cause: str, text: str) -> None:
 
 
 def test_a_message_repeated_is_one_event_and_other_values_are_others() -> None:
-    rows = [row("xid", "xid", r"Xid \((?P<bus_id>[\d:.]+)\): (?P<number>\d+)")]
+    rows = [row("xid", r"Xid \((?P<bus_id>[\d:.]+)\): (?P<number>\d+)")]
     same = text_of("NVRM: Xid (0000:01:00): 79, lost\n" * 500)
     assert [event.values["number"] for event in events_of(same, rows)] == ["79"]
     other = text_of("\n".join(f"NVRM: Xid (0000:01:00): {n}, lost" for n in range(50)))
@@ -78,7 +78,7 @@ from gpusetup.causes.table import ROWS
 from gpusetup.report.read import read_report
 
 LONG = 10_000
-for one in sorted({{needle for row in ROWS for needle in row.needles}}){share}:
+for one in sorted({{letters for row in ROWS for letters in row.letters}}){share}:
     for filler in (" ", "a(", "/.0 torch "):
         read_report((one + filler * 3) * (LONG // (len(one) + 3)))
 for text in (

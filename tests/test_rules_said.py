@@ -213,8 +213,6 @@ NEEDS = "image-needs-newer-driver"
         (event(BUILT, kernel="6.1.0-13-cloud-amd64"),
          "sudo apt install -y linux-headers-6.1.0-13-cloud-amd64", "dnf"),
         (event(BUILT, kernel="6.9.0-mine"), "sudo reboot", "apt install"),
-        (event(HOOK, problem="mount error: file creation failed: /merged/usr/lib/libcuda.so.1: "
-                             "file exists"), "RUN rm -f", "no-cgroups"),
         (event(HOOK, problem="mount error: open failed: /sys/fs/cgroup/devices/user.slice/"
                              "devices.allow: denied"), "no-cgroups", "RUN rm"),
         (event(HOOK, problem="mount error: failed to add device rules: unable to find any existing "

@@ -1,14 +1,23 @@
-"""What stands beside torch and is not for it: torchvision, NumPy, MKL, what was guarded."""
+"""What stands beside torch and is not for it: torchvision, NumPy, MKL, Triton, what was guarded."""
 
 from __future__ import annotations
 
-from gpusetup.causes.record import Cause
+from gpusetup.catalog.companion_table import companion_table, releases_for
+from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
+from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
 from gpusetup.evidence.plausible import is_a_path
 from gpusetup.fixes import paste
+from gpusetup.messages.fragments import IN_A_BUILD, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Line, Lines
+
+
+def _triton_windows(context: RuleContext) -> Lines:
+    build, torch = companion_table().project("triton-windows"), context.torch.version
+    pinned = releases_for(build, torch)[:1] if build and torch else ()
+    return tuple(paste.pip(context, "install", f"triton-windows{one}") for one in pinned)
 
 
 def conda_install(context: RuleContext, *words: str) -> Line:
@@ -27,40 +36,172 @@ def _older_numpy(context: RuleContext) -> Lines:
 
 CAUSES = (
     Cause(
+        "triton-missing-windows",
+        title="torch.compile needs Triton, and torch for Windows does not include it",
+        means="torch includes Triton on Linux only.",
+        text="Install the community's build, triton-windows, of the release that fits this torch "
+        "(2.4 or newer), or run without torch.compile",
+        proven_by="Windows has a CUDA build of torch and no triton",
+        stage="first-kernel",
+        where=(no(ON_LINUX), no(ON_MACOS)),
+        commands=_triton_windows,
+        says=(
+            r"Cannot find a working triton installation",
+            r"Windows not yet supported for torch\.compile",
+            "tritonmissing",
+            says(
+                r"No module named ['\"]?triton\b(?!\.(?:ops|common|compiler))",
+                unless="matching Triton is not available|comfy_kitchen|unavailable_reason",
+            ),
+            r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b",
+        ),
+        examples=(
+            "ModuleNotFoundError: No module named 'triton'",
+            "ERROR: No matching distribution found for triton==2.1.0",
+        ),
+        not_examples=("if it fails because triton is not installed",),
+    ),
+    Cause(
+        "triton-missing",
+        title="torch.compile finds no working Triton",
+        means="torch's Linux wheels depend on it: it was removed or replaced, does not import, or "
+        "gets no answer from the driver.",
+        text='Install the version that torch requires; `python -c "import triton"` says why it '
+        "does not import",
+        not_when="triton-missing-windows; triton-no-compiler: Triton is there",
+        # Source: torch/_inductor/scheduler.py.
+        stage="first-kernel",
+        events=("triton-missing-windows",),
+        where=(ON_LINUX,),
+        look=("pip check",),
+        see="check which version torch requires",
+    ),
+    Cause(
+        "triton-build-failed",
+        title="Triton cannot build its helper: its C code does not compile",
+        means="A C compiler runs, and does not find libcuda.so, cuda.h or Python.h.",
+        text="Read the compiler's first error above",
+        not_when="triton-no-compiler: there is no compiler",
+        # Source: Triton's sources (build.py, driver.py).
+        stage="first-kernel",
+        explains=("triton-no-compiler",),
+        cases=(
+            Message(
+                having={"lacks": "cuda$|libcuda"},
+                title="Triton cannot build its helper: the linker finds no libcuda.so",
+                text="Set TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's "
+                "libcuda.so.1, or make the link libcuda.so next to it",
+                look=("ldconfig -p | grep libcuda",),
+                see="find it",
+            ),
+            Message(
+                having={"lacks": "^(?:cuda.h|ptxas)$"},
+                title="Triton cannot build its helper: it finds no {lacks}",
+                text="Reinstall Triton, whose wheel has it, or set CUDA_HOME to a toolkit",
+                look=("pip check",),
+            ),
+            Message(
+                having={"lacks": "python.h"},
+                title="Triton cannot build its helper: the compiler finds no Python.h",
+                text="Install the headers of this Python (python3-dev, python3-devel; an embedded "
+                "one on Windows: copy the folders include and libs of a full Python of the same "
+                "version next to python.exe)",
+            ),
+        ),
+        says=(
+            says(r"cannot find (?P<lacks>-lcuda)\b(?!rt)", unless=LINKS_AN_EXTENSION),
+            says(
+                r"(?P<lacks>Python\.h): No such file",
+                unless=r"building '[\w.]{1,60}' extension|Building wheel|setup\.py|Failed building",
+            ),
+            r"include file '(?P<lacks>Python\.h|cuda\.h)' not found",
+            r"error: (?P<lacks>cuda\.h): No such file",
+            says("cannot find ptxas", lacks="ptxas"),
+            says(r"libcuda\.so cannot found", lacks="libcuda.so"),
+            says(
+                r"`?ptxas`? failed with error code (?!\d{0,9}:? ?.{0,300}?(?:is not defined for option|Unsupported \.version))-?\d{1,10}",
+                lacks="a ptxas that runs",
+            ),
+            says(
+                r"(?:/|\\)(?:main|driver|cuda_utils|__triton_\w+|stub)\.(?:c(?:pp)?|cp3\d{1,2}-\w{3,12}\.pyd|cpython-[\w-]{3,40}\.so)\b.{0,900}returned non-zero exit status",
+                lacks="headers",
+            ),
+            says(
+                r"\btriton\b.{0,300}?undefined symbol:? ?[`'\"]?cu(?!Tensor)[A-Z][a-z]\w+",
+                lacks="libcuda",
+            ),
+        ),
+        examples=(
+            "/usr/bin/ld: cannot find -lcuda: No such file or directory",
+            "main.c:3:10: fatal error: Python.h: No such file or directory",
+            "main.c(2): error C1083: Cannot open include file: 'cuda.h': include file 'cuda.h' not found",
+            "driver.c:1:10: fatal error: cuda.h: No such file or directory",
+            "subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/x/cuda_utils.c', '-O3', '-shared']' returned non-zero exit status 1.",
+            "RuntimeError: `ptxas` failed with error code 4294967295:",
+            "/root/.triton/cache/0a/cuda_utils.so: undefined symbol: cuModuleGetFunction",
+        ),
+    ),
+    Cause(
+        "triton-no-compiler",
+        title="torch.compile needs a C compiler and none is on PATH",
+        means="Triton builds a small helper with it.",
+        text="Install one (gcc), or set CC to an installed one",
+        proven_by="PATH has no cc, gcc or clang",
+        stage="first-kernel",
+        commands=("package gcc",),
+        needs_root=True,
+        cases=(
+            Message(
+                where=(ON_WINDOWS,),
+                text="Install the newest triton-windows, which includes a compiler (TinyCC); its "
+                "older releases need MSVC: the Build Tools for Visual Studio, with C++",
+                commands=("pip install --upgrade triton-windows",),
+            ),
+        ),
+        alike={"gcc --version": ("compiler-missing",)},
+        says=(
+            "failed to find c compiler",
+            r"No working C(?:\+\+)? compiler found",
+            "invalidcxxcompiler",
+            "compiler: cl is not found",
+            says(
+                r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'",
+                unless=IN_A_BUILD,
+            ),
+        ),
+        examples=(
+            "torch._inductor.exc.InvalidCxxCompiler: No working C++ compiler found in torch._inductor.config.cpp.cxx",
+            "FileNotFoundError: [Errno 2] No such file or directory: 'gcc'",
+        ),
+    ),
+    Cause(
         "torchvision-mismatch",
         title="{pair}",
         plain="torchvision was built for another torch",
         means="Its operators are compiled against one release and one CUDA.",
         text="Install the torchvision of that torch, from the same index",
         proven_by="The catalog does not list this pair of versions or labels",
-        source="the wheels' metadata",
+        # Source: the wheels' metadata.
         by_check=True,
         says=(
-            {
-                "torchvision::": r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
-                "load custom c++ ops": r"Couldn't load custom C\+\+ ops",
-                "torchvision": r"module 'torchvision' has no attribute 'extension'",
-                "torchvision were compiled with different cuda": r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions",
-                "meta kernel directly to the operator": r"register a meta kernel directly to the operator \W?torchvision::",
-            },
+            r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
+            r"Couldn't load custom C\+\+ ops",
+            r"module 'torchvision' has no attribute 'extension'",
+            r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions",
+            r"register a meta kernel directly to the operator \W?torchvision::",
             says(
-                {
-                    "undefined symbol": r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
-                    "symbol not found": r"dlopen\([^()]{0,200}torchvision[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
-                },
+                r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
                 unless="Failed to load image Python extension",
             ),
-            {
-                "torchvision": r"torchvision (?P<torchvision>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
-            },
-            {
-                "torchvision": r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
-            },
+            says(
+                r"dlopen\([^()]{0,200}torchvision[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
+                unless="Failed to load image Python extension",
+            ),
+            r"torchvision (?P<torchvision>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
+            r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
         ),
         examples=(
-            "torchvision::nms does not exist error on import",
             "UserWarning: Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision versions are incompatible",
-            "AttributeError: partially initialized module 'torchvision' has no attribute 'extension' (most likely due to a circular import)",
             "RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major versions. PyTorch has CUDA Version=12.1 and torchvision has CUDA Version=11.8.",
             "ImportError: /x/torchvision/_C.so: undefined symbol: _ZNK3c107SymBool10guard_boolEPKcl",
             "dlopen(/x/site-packages/torchvision/_C.so, 0x0006): Symbol not found: __ZN3c1017RegisterOperators",
@@ -78,27 +219,20 @@ CAUSES = (
         means="Each release needs one torch; 2.11 is the last release.",
         text="Install the torchaudio of that torch, from the same index",
         proven_by="The catalog does not list this pair of versions or labels",
-        source="the wheels' metadata",
+        # Source: the wheels' metadata.
         by_check=True,
         says=(
-            {
-                "torchaudio were compiled with different cuda": r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions",
-                "undefined symbol": r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
-                "_torch_sox": r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)",
-                "symbol not found": r"dlopen\([^()]{0,200}torchaudio[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
-                "torchaudio": r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
-                "could not load this library": r"Could not load this library: \S{0,200}torchaudio\S*",
-            },
-            {
-                "torchaudio": r"torchaudio (?P<torchaudio>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
-            },
-            {
-                "torchaudio": r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchaudio/|packages/torchaudio/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
-            },
+            r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions",
+            r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
+            r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)",
+            r"dlopen\([^()]{0,200}torchaudio[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)",
+            r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
+            r"Could not load this library: \S{0,200}torchaudio\S*",
+            r"torchaudio (?P<torchaudio>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)",
+            r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchaudio/|packages/torchaudio/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
         ),
         examples=(
             "RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions. PyTorch has CUDA version 12.4 whereas TorchAudio has CUDA version 12.1.",
-            "OSError: /x/torchaudio/lib/libtorchaudio.so: undefined symbol: _ZNK3c105Error4whatEv",
             "ImportError: /x/_torch_sox.cpython-37m-x86_64-linux-gnu.so: undefined symbol: _ZTIN3c1021AutogradMetaInterfaceE",
             "OSError: dlopen(/x/site-packages/torchaudio/lib/libtorchaudio.so, 6): Symbol not found: __ZN2at4_ops",
             "OSError: Could not load this library: /x/site-packages/torchaudio/lib/_torchaudio.abi3.so",
@@ -125,7 +259,7 @@ CAUSES = (
         text="Install the release for this torch",
         proven_by="The table of companions or the label of the build does not fit torch's version",
         not_when="torchvision-mismatch, torchaudio-mismatch: these two have their own findings",
-        source="data/companions.json: each row has its own",
+        # Source: data/companions.json: each row has its own.
     ),
     Cause(
         "numpy-abi-mismatch",
@@ -133,21 +267,19 @@ CAUSES = (
         means="torch before 2.3 was compiled against NumPy 1.",
         text="Install NumPy 1, or a torch from 2.3 on",
         proven_by="torch is older than 2.3, and NumPy is 2 or newer",
-        source="NumPy 2 migration guide",
+        # Source: NumPy 2 migration guide.
         commands=_older_numpy,
-        says={
-            "_array_api not found": "",
-            "cannot be run in": r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
-            "numpy.core.multiarray failed to import": "",
-            "may indicate binary incompatibility": r"numpy\.(?:dtype|ufunc|ndarray) size changed",
-            "but this version of numpy is": r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
-            "could not infer dtype of numpy": r"Could not infer dtype of numpy\.\w+",
-            "numpy is not available": r"(?:Error: |processing !!! |error: )Numpy is not available",
-        },
+        says=(
+            "_array_api not found",
+            r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
+            r"numpy\.core\.multiarray failed to import",
+            r"numpy\.(?:dtype|ufunc|ndarray) size changed",
+            r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
+            r"Could not infer dtype of numpy\.\w+",
+            r"(?:Error: |processing !!! |error: )Numpy is not available",
+        ),
         examples=(
-            "AttributeError: _ARRAY_API not found",
             "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.3 as it may crash.",
-            "ImportError: numpy.core.multiarray failed to import",
             "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88 from PyObject",
             "RuntimeError: module compiled against API version 0x10 but this version of numpy is 0xf",
             "RuntimeError: Could not infer dtype of numpy.float32",
@@ -160,22 +292,16 @@ CAUSES = (
         means="MKL 2024.1 dropped iJIT_NotifyEvent; older conda builds of torch link it.",
         text="Install an older MKL in this environment, or take torch from pip",
         proven_by="conda's torch and MKL have these versions",
-        source="pytorch/pytorch#123097",
+        # Source: pytorch/pytorch#123097.
         commands=lambda context: (conda_install(context, "mkl<2024.1"),),
         says=(
-            {
-                "ijit_": r"undefined symbol: (?P<symbol>iJIT_\w+)",
-                "mkl": r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)",
-                "mkl_threading_layer": r"MKL_THREADING_LAYER=INTEL is incompatible with",
-            },
-            {
-                "mkl": r"undefined symbol: (?P<symbol>mkl_\w+)",
-            },
+            r"undefined symbol: (?P<symbol>iJIT_\w+)",
+            says(r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)", "mkl"),
+            r"MKL_THREADING_LAYER=INTEL is incompatible with",
+            r"undefined symbol: (?P<symbol>mkl_\w+)",
         ),
         examples=(
-            "libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent",
             "Intel MKL FATAL ERROR: Cannot load libmkl_avx512.so.2 or libmkl_def.so.2.",
-            "Error: mkl-service + Intel(R) MKL: MKL_THREADING_LAYER=INTEL is incompatible with libgomp.so.1 library.",
             "libmkl_avx2.so: undefined symbol: mkl_sparse_optimize_bsr_trsm_i8",
         ),
     ),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Likelier, Message
-from gpusetup.causes.sources import TOOLKIT
-from gpusetup.evidence.context import RuleContext, driver_answers
+from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import IN_KUBERNETES, ON_WINDOWS, in_windows_itself, said
 from gpusetup.fixes import packages, paste
 from gpusetup.messages.fragments import IF_ONLY
@@ -108,33 +107,26 @@ CAUSES = (
         "nvidia-container-toolkit must be installed there",
         proven_by="The engine names the device that it cannot resolve",
         not_when="container-toolkit-missing: the engine knows no driver at all",
-        source="NVIDIA Container Toolkit documentation, CDI support",
+        # Source: NVIDIA Container Toolkit documentation, CDI support.
         commands=(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
             "nvidia-ctk cdi list",
         ),
         says=(
-            {
-                "cdi device": r"unresolvable CDI devices? [\[\"']?(?P<device>[\w./=:-]+)",
-                "cdi host device": r"failed to stat CDI host device \W{0,3}(?P<device>/dev/[\w./-]+)",
-                "device driver": r"could not select device driver \W{0,4}cdi\b",
-                "cdi": r"(?:failed to|could not) (?:inject|resolve) CDI devices?",
-                "nvidia.com/gpu=": r"stat (?P<device>nvidia\.com/gpu=\w+): no such file",
-                "gpu vendor from cdi": r"failed to discover GPU vendor from CDI",
-            },
-            {
-                "nvidia.com/gpu=": r"custom device \W{0,3}(?P<device>nvidia\.com/gpu=\w+)\W{0,4}: no such file",
-            },
+            r"unresolvable CDI devices? [\[\"']?(?P<device>[\w./=:-]+)",
+            r"failed to stat CDI host device \W{0,3}(?P<device>/dev/[\w./-]+)",
+            r"could not select device driver \W{0,4}cdi\b",
+            r"(?:failed to|could not) (?:inject|resolve) CDI devices?",
+            r"stat (?P<device>nvidia\.com/gpu=\w+): no such file",
+            r"failed to discover GPU vendor from CDI",
+            r"custom device \W{0,3}(?P<device>nvidia\.com/gpu=\w+)\W{0,4}: no such file",
         ),
         examples=(
-            'Error: setting up CDI devices: failed to stat CDI host device "/dev/nvidia3": no such file or directory',
             "failed to inject CDI devices: unresolvable",
             "Error: stat nvidia.com/gpu=all: no such file or directory",
             'gathering device information for custom device "nvidia.com/gpu=0": no such file or directory',
-            "docker: Error response from daemon: failed to discover GPU vendor from CDI: no known GPU vendor found",
             'could not select device driver "cdi" with capabilities: [[gpu]]',
         ),
-        not_examples=("the device driver is cdi",),
     ),
     Cause(
         "container-toolkit-missing",
@@ -145,7 +137,7 @@ CAUSES = (
         "Docker with snap (`snap list docker`)? Replace it with Docker's own packages",
         proven_by="The daemon cannot select a device driver, or knows no runtime nvidia",
         not_when="container-no-gpu: the container starts, but without GPUs",
-        source=TOOLKIT,
+        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         impossible=(in_windows_itself, is_lent),
         way=_toolkit,
         cases=(
@@ -159,34 +151,30 @@ CAUSES = (
             ),
         ),
         says=(
-            {
-                "could not select device driver": r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities",
-                "runtime": r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)",
-                "nvidia-container": r"(?P<runtime>nvidia-container-(?:runtime|cli|toolkit)[\w-]*)\W{1,5}(?:executable file not found|no such file|not found)",
-                "no runtime for": r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured",
-                "command not found: nvidia-": r"Command not found: (?P<runtime>nvidia-container-(?:cli|runtime|toolkit))",
-                "nvidia-docker": r"nvidia-docker: (?:command )?not found",
-            },
+            r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities",
+            r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)",
+            r"(?P<runtime>nvidia-container-(?:runtime|cli|toolkit)[\w-]*)\W{1,5}(?:executable file not found|no such file|not found)",
+            r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured",
+            r"Command not found: (?P<runtime>nvidia-container-(?:cli|runtime|toolkit))",
+            r"nvidia-docker: (?:command )?not found",
             says(
-                "default runtime",
                 r"\b(?:docker|container)s?\b[^.\n]{0,20}? (?:can ?not|can't|could not|couldn't|does(?: not|n't)|do(?: not|n't)|will not|won't|is not|isn't|not|unable to|fails? to) (?:\w+ ){0,2}?(?:us|see|find|access|detect|recogni[sz])\w{0,5} (?:the |my |any |a )?(?:NVIDIA )?GPUs?\b.{0,900}?\bRuntimes: (?:(?!nvidia)[\w.-]{2,40} ){1,6}Default Runtime: (?!nvidia)\w",
                 runtime="nvidia",
                 unless="nvidia.com/gpu=|cdi: ",
             ),
             says(
-                "nvidia runtime",
-                r"\b(?:docker|podman|containerd|engine)\b[^.\n]{0,30}? not (?:use|using|know|find|finding|have|see|list)\w* (?:the |an? |of the )?nvidia runtime|\b(?:no|missing|lacks?|without) (?:the |an? )?nvidia runtime\b"
-                r"|nvidia runtime (?:is |was )?(?:not (?:installed|configured|found|registered|available|listed|there)|missing)",
+                (
+                    r"\b(?:docker|podman|containerd|engine)\b[^.\n]{0,30}? not (?:use|using|know|find|finding|have|see|list)\w* (?:the |an? |of the )?nvidia runtime|\b(?:no|missing|lacks?|without) (?:the |an? )?nvidia runtime\b"
+                    r"|nvidia runtime (?:is |was )?(?:not (?:installed|configured|found|registered|available|listed|there)|missing)"
+                ),
                 runtime="nvidia",
                 unless=IF_ONLY,
             ),
+            says("did you configure the nvidia container toolkit", runtime="nvidia"),
+            says("could not load nvml library", runtime="nvidia"),
+            says(r"invalid device discovery strategy", runtime="nvidia"),
             says(
-                {
-                    "did you configure the nvidia container toolkit": "",
-                    "could not load nvml library": "",
-                    "device discovery strategy": r"invalid device discovery strategy",
-                    "could not select device driver": r"could not select device driver(?=$|[.,;)]|(?: \W{1,3}(?!cdi)\w{0,20}\W{0,3})?$)",
-                },
+                r"could not select device driver(?=$|[.,;)]|(?: \W{1,3}(?!cdi)\w{0,20}\W{0,3})?$)",
                 runtime="nvidia",
             ),
         ),
@@ -195,17 +183,13 @@ CAUSES = (
             "fork/exec: nvidia-container-runtime: executable file not found in $PATH",
             'Failed to create pod sandbox: no runtime for "nvidia" is configured',
             "bash: nvidia-docker: command not found",
-            "If this is a GPU node, did you configure the NVIDIA Container Toolkit?",
             "Error: unknown runtime specified nvidia",
-            "error creating plugin manager: unable to create plugin manager: invalid device discovery strategy",
             "slurmstepd: error: pyxis: [ERROR] Command not found: nvidia-container-cli, see the guide",
             "docker can not use the GPU\n$ docker info | grep -i runtime\n Runtimes: io.containerd.runc.v2 runc\n Default Runtime: runc",
             "Docker not using Nvidia Runtime by Default",
             "docker: could not select device driver",
         ),
         not_examples=(
-            "a device discovery strategy",
-            "Command not found: nvidia-something",
             "docker can not use the GPU\n Runtimes: io.containerd.runc.v2 nvidia runc\n Default Runtime: nvidia",
             "Runtimes: io.containerd.runc.v2 runc\n Default Runtime: runc",
         ),
@@ -219,7 +203,7 @@ CAUSES = (
         text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
         "and check which GPUs and folders you give the container",
         not_when="The error names driver-missing, driver-not-loaded or nvml-mismatch of the host: then that is the cause",
-        source=TOOLKIT,
+        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         symptom=True,
         way=_toolkit,
         cases=(
@@ -231,24 +215,6 @@ CAUSES = (
                     "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
                     "systemctl --user restart docker",
                 ),
-            ),
-            Message(
-                having={"problem": "file exists"},
-                text="The image has a file that the toolkit mounts from the host (it was saved "
-                "or built inside a container with a GPU, or is of another JetPack): use the image "
-                "of this release, or delete the driver's files in its Dockerfile: `RUN rm -f "
-                "/usr/lib/*-linux-gnu/libcuda.so* /usr/lib/*-linux-gnu/libnvidia-*.so*`",
-            ),
-            Message(
-                having={"problem": "load library failed"},
-                where=(driver_answers,),
-                text="The driver works on the host, but the toolkit does not find its libraries: "
-                "the engine runs in another root (Docker from snap, Docker Desktop, rootless), or "
-                "the loader's cache is old. Rebuild the cache; replace Docker from snap or Docker "
-                "Desktop with Docker's own packages",
-                commands=("sudo ldconfig", "sudo systemctl restart docker"),
-                look=("docker context ls; snap list docker; ldconfig -p | grep libnvidia-ml",),
-                see="check which docker it is, and whether the cache has the library",
             ),
         ),
         likelier=(
@@ -291,20 +257,18 @@ CAUSES = (
                 because="its configuration, its version or its rights do not suit this engine",
             ),
         ),
-        says={
-            "nvidia-container-cli": r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: (?![^\\\"']{0,300}no adapters were found)[^\\\"']{3,300})",
-            "container runtime hook directly": r"(?P<problem>invoking the NVIDIA Container Runtime Hook directly [^\\\n]{0,60}is not supported)",
-            "error executing hook": r"(?P<problem>error executing hook `?\S{0,60}nvidia-(?:container-(?:toolkit|runtime-hook)|cdi-hook|ctk)`? \(exit code: \d{1,3}\))",
-            "did not terminate s": r"(?P<problem>nvidia-container-runtime did not terminate succ?ess?fully: exit status \d{1,3})",
-        },
+        says=(
+            r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: (?![^\\\"']{0,300}no adapters were found)[^\\\"']{3,300})",
+            r"(?P<problem>invoking the NVIDIA Container Runtime Hook directly [^\\\n]{0,60}is not supported)",
+            r"(?P<problem>error executing hook `?\S{0,60}nvidia-(?:container-(?:toolkit|runtime-hook)|cdi-hook|ctk)`? \(exit code: \d{1,3}\))",
+            r"(?P<problem>nvidia-container-runtime did not terminate succ?ess?fully: exit status \d{1,3})",
+        ),
         examples=(
             "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported. Please use the NVIDIA Container Runtime",
             "unable to retrieve OCI runtime error: nvidia-container-runtime did not terminate successfully: exit status 127: unknown",
             "Error: error executing hook `/usr/bin/nvidia-container-toolkit` (exit code: 1): OCI runtime error",
         ),
         not_examples=(
-            "the NVIDIA Container Runtime Hook directly calls the cli",
-            "runc did not terminate successfully: exit status 1",
             "error executing hook `/usr/bin/other-hook` (exit code: 1)",
             "error executing hook `/usr/bin/other` (exit code: 1)",
         ),

@@ -78,7 +78,7 @@ CAUSES = (
         "it for a job or a task that asked for no GPU.",
         text="Unset CUDA_VISIBLE_DEVICES (a shell profile, a service or a job script sets it). It may name the GPUs' numbers, from 0 on, or their UUIDs",
         proven_by="The variable leaves no GPU visible",
-        source="CUDA C++ Programming Guide, environment variables",
+        # Source: CUDA C++ Programming Guide, environment variables.
         explains=(
             "cuda-sees-no-device",
             "torch-sees-no-gpu",
@@ -123,7 +123,7 @@ CAUSES = (
         "devices by name or by CDI, or type `sudo nvidia-ctk system create-dev-char-symlinks "
         "--create-all`",
         proven_by="NVML answers code 999 in a container",
-        source="NVIDIA Container Toolkit documentation, troubleshooting",
+        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         stage="running",
         impossible=(in_windows_itself,),
         by_check=True,
@@ -135,20 +135,9 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "nvml: unknown error": r"(?:initialize )?NVML: Unknown Error",
-                "nvml unknown error": r"initiali[sz]e NVML unknown error",
-            },
-            says(
-                "container",
-                in_any_order(LOSES, INSIDE, LATER, within=160),
-                said="in words",
-                unless=NEVER_HAD,
-            ),
-        ),
-        examples=(
-            "nvidia-smi gives failed to initialize nvml unknown error",
-            "the NVIDIA driver breaks inside the container at some point",
+            r"(?:initialize )?NVML: Unknown Error",
+            r"initiali[sz]e NVML unknown error",
+            says(in_any_order(LOSES, INSIDE, LATER, within=160), said="in words", unless=NEVER_HAD),
         ),
         not_examples=("the GPU is not visible in the container",),
     ),
@@ -160,16 +149,16 @@ CAUSES = (
         text="Start it again with compute among the capabilities (`-e NVIDIA_DRIVER_CAPABILITIES="
         "compute,utility`; this command tests it with a plain image)",
         proven_by="The variable lacks compute: NVML answers, and libcuda is missing",
-        source="NVIDIA Container Toolkit documentation, troubleshooting",
+        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         by_check=True,
         commands=(
             'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
             "nvidia-smi",
         ),
         alike={alike.LIBCUDA_IN_IT: ("container-no-gpu",)},
-        says={
-            "nvidia_driver_capabilities": r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",
-        },
+        says=(
+            r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",
+        ),
         examples=("NVIDIA_DRIVER_CAPABILITIES=utility",),
     ),
     Cause(
@@ -179,7 +168,7 @@ CAUSES = (
         text="Start the container with its host's GPU: `--gpus all`, a CDI device, or a resource limit in Kubernetes",
         proven_by="A container has no device nodes, and its host has an NVIDIA GPU",
         not_when="no-nvidia-gpu: the PCI bus shows none",
-        source="NVIDIA Container Toolkit documentation, troubleshooting",
+        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         lacks="gpu",
         impossible=(in_windows_itself, is_lent),
         by_check=True,
@@ -210,56 +199,52 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "nvidia driver was not detected": "",
-                "start this container with gpu support": "",
-                "kernel driver does not appear to be running": r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
-                "file too short": r"(?P<library>libcuda\.so[.\d]*): file too short",
-            },
+            "nvidia driver was not detected",
+            "start this container with gpu support",
+            r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
+            r"(?P<library>libcuda\.so[.\d]*): file too short",
             says(
-                {
-                    "nvidia-smi": r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found',
-                    "nvidia-smi not found": r"\bnvidia-smi not found\b.{0,600}?\b(?:outside (?:of )?(?:the |my |this )?(?:docker|containers?)|on (?:the|my) host|in (?:other|another) (?:docker )?containers?)\b[^.\n]{0,60}?\bnvidia-smi\b (?:\w+ ){0,2}?(?:runs?|works?)\b",
-                },
+                r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found',
                 lacks="nvidia-smi",
             ),
             says(
-                "nvidia-smi",
-                r"executable file .?nvidia-smi.? not found",
+                r"\bnvidia-smi not found\b.{0,600}?\b(?:outside (?:of )?(?:the |my |this )?(?:docker|containers?)|on (?:the|my) host|in (?:other|another) (?:docker )?containers?)\b[^.\n]{0,60}?\bnvidia-smi\b (?:\w+ ){0,2}?(?:runs?|works?)\b",
                 lacks="nvidia-smi",
             ),
+            says(r"executable file .?nvidia-smi.? not found", lacks="nvidia-smi"),
             says(
-                {
-                    "/bin/sh -c": rf"(?:No CUDA GPUs are available|Found no NVIDIA driver|Torch is not able to use GPU|CUDA driver initialization failed|no CUDA-capable device is detected).{{0,900}}?{STEP_FAILED}",
-                    "cuda.is_available()": rf"torch\.cuda\.is_available\(\).{{0,700}}?AssertionError.{{0,500}}?{STEP_FAILED}",
-                },
+                rf"(?:No CUDA GPUs are available|Found no NVIDIA driver|Torch is not able to use GPU|CUDA driver initialization failed|no CUDA-capable device is detected).{{0,900}}?{STEP_FAILED}",
+                "/bin/sh -c",
                 step="build",
             ),
             says(
-                {
-                    "not passed": r"\bGPUs? (?:is |are |was |were )?not passed (?:through )?(?:in)?to (?:the |my |any )?(?:docker )?containers?\b",
-                    "reservation": r"\b(?:has|have|with|is|are) (?:no|missing|lacks?|without)(?: the| an?)? (?:NVIDIA |GPU )?(?:GPU )?device reservations?\b",
-                },
+                rf"torch\.cuda\.is_available\(\).{{0,700}}?AssertionError.{{0,500}}?{STEP_FAILED}",
+                step="build",
+            ),
+            says(
+                r"\bGPUs? (?:is |are |was |were )?not passed (?:through )?(?:in)?to (?:the |my |any )?(?:docker )?containers?\b",
                 unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)",
             ),
             says(
-                {
-                    "--gpu": r"\b(?:forgot|forgotten|omitted|missing|left out)(?: to \w+)?(?: the)? `?--gpus?\b",
-                    "nvidia-smi": r"nvidia-smi\b[^.\n]{0,20} (?:works?|runs?|is)\b[^.\n]{0,20}?\bon the host\b.{0,50}?\b(?:in(?:side)?|within) (?:the |a |my )?(?:docker )?container\b.{0,60}?(?:not found|no such file)",
-                },
+                r"\b(?:has|have|with|is|are) (?:no|missing|lacks?|without)(?: the| an?)? (?:NVIDIA |GPU )?(?:GPU )?device reservations?\b",
+                unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)",
+            ),
+            says(
+                r"\b(?:forgot|forgotten|omitted|missing|left out)(?: to \w+)?(?: the)? `?--gpus?\b",
+                unless=IF_ONLY,
+            ),
+            says(
+                r"nvidia-smi\b[^.\n]{0,20} (?:works?|runs?|is)\b[^.\n]{0,20}?\bon the host\b.{0,50}?\b(?:in(?:side)?|within) (?:the |a |my )?(?:docker )?container\b.{0,60}?(?:not found|no such file)",
                 unless=IF_ONLY,
             ),
         ),
         examples=(
-            "WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.",
-            "Use the NVIDIA Container Toolkit to start this container with GPU support; see its documentation",
             'docker: Error response from daemon: exec: "nvidia-smi": executable file not found in $PATH: unknown.',
             "runc: executable file `nvidia-smi` not found in $PATH",
             'RUN python -c "import torch; assert torch.cuda.is_available()"\nAssertionError\nERROR: failed to solve: process "/bin/sh -c python -c x" did not complete successfully: exit code: 1',
             "NVIDIA GPU not passed through to container, so the panel shows none",
             "the service has no NVIDIA device reservation",
             "ERROR: nvidia-smi not found; outside of docker nvidia-smi runs fine",
-            "cuda_diagnostics.cc:156] kernel driver does not appear to be running on this host (0f3c2a7b91de): /proc/driver/nvidia/version does not exist",
             "ImportError: /usr/lib/libcuda.so.1: file too short",
             "I forgot --gpus all and ollama in docker runs on cpu",
             "nvidia-smi works on the host but inside the container it is not found",
@@ -281,7 +266,7 @@ CAUSES = (
         "and the runtime nvidia",
         proven_by="The scheduler or the kubelet says so",
         not_when="container-no-gpu: the pod runs and asked for no GPU",
-        source="Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin",
+        # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
         look=(
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
             "kubectl get pods -A -o wide | grep -i nvidia",
@@ -289,43 +274,32 @@ CAUSES = (
         see="check what the nodes offer, and whether the plugin runs",
         says=(
             says(
-                "nvidia.com/gpu",
-                r"\bnvidia\.com/gpu\b\W{0,3} (?:resources? )?(?:is ?|are ?|was ?)?(?:not|n't|never) (?:\w+ )?(?:visible|available|listed|shown|found|there|advertised|present|detected|exposed|registered)\b"
-                r"|(?:无法|不能|没有|未能?|找不到|看不到|缺少)[^\n。，,]{0,12}nvidia\.com/gpu",
+                (
+                    r"\bnvidia\.com/gpu\b\W{0,3} (?:resources? )?(?:is ?|are ?|was ?)?(?:not|n't|never) (?:\w+ )?(?:visible|available|listed|shown|found|there|advertised|present|detected|exposed|registered)\b"
+                    r"|(?:无法|不能|没有|未能?|找不到|看不到|缺少)[^\n。，,]{0,12}nvidia\.com/gpu"
+                ),
                 unless=r"\b(?:if|when|in case|whether|make sure|until|unless)\b|如果|若",
             ),
-            {
-                "waiting for nvidia-smi": "",
-                "insufficient nvidia.com/gpu": "",
-                "insufficient": r"\d+ Insufficient nvidia\.com/(?P<asked>[\w.-]+)",
-                "nvidia.com/gpu": r"Allocate failed due to .{0,80}nvidia\.com/gpu",
-                "no devices found. waiting indefinitely": "",
-                "nvidia": r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
-            },
-            {
-                "nvidia.com/gpu": r"untolerated taint \W{0,2}nvidia\.com/gpu",
-            },
-            {
-                "nvidia.com/gpu": r"exceeded quota.{0,200}nvidia\.com/gpu",
-            },
-            *(
-                says("pending", pattern, unless=r"image pull|ImagePull|volume")
-                for pattern in (
-                    r"\bnvidia\.com/gpu\b.{0,400}?\b(?:stays?|stuck|remains?|always) (?:in (?:the |a )?)?[`'\"]?pending\b",
-                    r"\bGPU.{0,160}?\bpods?\b.{0,200}?\b(?:stays?|stuck|remains?|always) (?:in (?:the |a )?)?[`'\"]?pending\b",
-                )
-            ),
-            {
-                "nvidia.com/gpu": r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])",
-            },
+            "waiting for nvidia-smi",
+            r"insufficient nvidia\.com/gpu",
+            r"\d+ Insufficient nvidia\.com/(?P<asked>[\w.-]+)",
+            r"Allocate failed due to .{0,80}nvidia\.com/gpu",
+            r"no devices found\. waiting indefinitely",
+            r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
+            r"untolerated taint \W{0,2}nvidia\.com/gpu",
+            r"exceeded quota.{0,200}nvidia\.com/gpu",
             says(
-                "nvidia.com/gpu",
+                r"\b(?:nvidia\.com/gpu\b|GPU.{0,160}?\bpods?\b).{0,400}?\b(?:stays?|stuck|remains?|always) (?:in (?:the |a )?)?[`\'\"]?pending\b",
+                unless=r"image pull|ImagePull|volume",
+            ),
+            r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])",
+            says(
                 r"\b(?:does not|doesn't|do not|not|no longer|never) (?:advertis|list|expos|report|regist|show)\w{0,5} (?:any |the )?(?:resource )?`?nvidia\.com/gpu\b",
                 unless=r"\b(?:if|when|whether|until)\b",
             ),
             says(
-                "allocatable",
                 r"\bno (?:GPUs? (?:are|is|were) allocatable|allocatable GPUs?)\b",
+                "allocatable",
                 unless=r"\bif no\b",
             ),
         ),
@@ -333,10 +307,8 @@ CAUSES = (
             "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu, which is unexpected",
             "0/5 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: true}",
             'pods "train" is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu=2, used: 4, limited: 4',
-            "I main.go: No devices found. Waiting indefinitely.",
             "Allocatable:\n  cpu: 8\n  nvidia.com/gpu:     0",
             "nvidia-device-plugin-daemonset-gx2 0/1 CrashLoopBackOff 14 (3m ago) 52m",
-            "waiting for nvidia-smi",
             "I set `nvidia.com/gpu: 1` in the yaml. However the pod stays in the pending state",
             "`nvidia.com/gpu` is not listed among the node's resources",
             "the node does not advertise nvidia.com/gpu",

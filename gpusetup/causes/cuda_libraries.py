@@ -9,7 +9,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.fixes import paste
-from gpusetup.fixes.distributions import found_below, undeclared_commands
+from gpusetup.fixes.distributions import undeclared_commands
 from gpusetup.messages.fragments import CPU_PART, CUDA_LIBRARY, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines
@@ -20,13 +20,6 @@ LACKING = "cuda-lib-missing"
 
 def _named(context: RuleContext) -> str:
     return " ".join(event.values.get("library", "") for event in events(context, LACKING))
-
-
-def _is_with_torch(context: RuleContext) -> bool:
-    """Whether torch computes with this library's CUDA, so that its wheels brought it."""
-    torch = context.torch
-    major = (torch.cuda or "?").partition(".")[0]
-    return bool(torch.cuda_available and f".so.{major}" in _named(context))
 
 
 def _is_anothers(context: RuleContext) -> bool:
@@ -51,10 +44,6 @@ def _of_a_jetson(context: RuleContext) -> Lines:
     jetpack = jetpack_of(board_of(context.snapshot)) or UNIFIED
     cuda = cuda_needed(context.torch) or jetpack.cuda
     return undeclared_commands(context, _undeclared(context), cuda)
-
-
-def _beside_torch(context: RuleContext) -> Lines:
-    return found_below(context, "nvidia/*/lib")
 
 
 def _not_torchs(context: RuleContext) -> bool:
@@ -89,12 +78,6 @@ CAUSES = (
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         way=paste.install_torch,
         cases=(
-            Message(
-                where=(_is_with_torch,),
-                text="torch works and has this library: add its folder to the program's library "
-                "path",
-                commands=_beside_torch,
-            ),
             Message(
                 where=(lambda context: bool(_undeclared(context)),),
                 text="torch's wheel for Jetson links this library but does not declare it: "
@@ -149,121 +132,87 @@ CAUSES = (
         alike={"python -m bitsandbytes": ("extension-not-built",)},
         says=(
             says(
-                "-lcuda",
                 rf"cannot find (?P<library>-lcuda)\b(?!rt).{{0,160}}?(?:{LINKS_AN_EXTENSION})",
                 by_the="linker",
             ),
-            {
-                (
-                    "be found",
-                    "be loaded",
-                    "be located",
-                    "not found",
-                ): r"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) (?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)",
-                "could not load library": r"Could not load library (?P<library>libcudnn_\w{2,12}_(?:infer|train)\.so\.8)(?!\. Error)",
-                "nvrtc-builtins": r"failed to open (?P<library>(?:lib)?nvrtc-builtins[\w.-]{0,30}?(?:\.dll|\.so[.\d]*))",
-                "nvrtc64_": r"Could not (?:load|find)(?: module)? \W{1,2}(?P<library>nvrtc64_\w{2,12}\.dll)",
-                "that paddle depends on is not configured": r"third-party dynamic library \((?P<library>[\w.;-]{3,60}?)\) that Paddle depends on is not configured",
-                "is in your library path": r"Please make sure (?P<library>libcudnn\w*\.so[.\d]*|cu\w{3,30}\.dll) is in your library path",
-                "could not locate": r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)",
-                "unable to load any of": r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)",
-                "failed to load library libonnxruntime": r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
-            },
+            r"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) (?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)",
+            r"Could not load library (?P<library>libcudnn_\w{2,12}_(?:infer|train)\.so\.8)(?!\. Error)",
+            r"failed to open (?P<library>(?:lib)?nvrtc-builtins[\w.-]{0,30}?(?:\.dll|\.so[.\d]*))",
+            r"Could not (?:load|find)(?: module)? \W{1,2}(?P<library>nvrtc64_\w{2,12}\.dll)",
+            r"third-party dynamic library \((?P<library>[\w.;-]{3,60}?)\) that Paddle depends on is not configured",
+            r"Please make sure (?P<library>libcudnn\w*\.so[.\d]*|cu\w{3,30}\.dll) is in your library path",
+            r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)",
+            r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)",
+            r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
+            says("cannot load cudnn shared library", library="cuDNN"),
             says(
-                "cannot load cudnn shared library",
-                library="cuDNN",
-            ),
-            says(
-                ".so",
                 rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|failed to map|file too short|set\(|\{{)\S",
+                ".so",
                 unless="dlerror|Ignore above",
             ),
             says(
-                "dlerror: lib",
                 rf"(?<!; )\bdlerror: (?P<library>{CUDA_LIBRARY}\.so[.\d]*): cannot open",
                 unless="Ignore above|could not load dynamic",
             ),
             says(
-                {
-                    "required library version not found": r"Required library version not found: (?P<library>libbitsandbytes_\w+\.(?:so|dll))",
-                    "configured cuda binary not found": r"Configured CUDA binary not found at \S{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
-                },
+                r"Required library version not found: (?P<library>libbitsandbytes_\w+\.(?:so|dll))",
                 module="bitsandbytes",
             ),
             says(
-                "bitsandbytes cuda binary",
+                r"Configured CUDA binary not found at \S{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
+                module="bitsandbytes",
+            ),
+            says(
                 r"Could not find the bitsandbytes CUDA binary.{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))",
                 module="bitsandbytes",
                 unless=CPU_PART,
             ),
             says(
-                {
-                    "cuda_setup: warning!": r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found",
-                    "cuda setup failed despite gpu being available": "",
-                },
+                r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found",
                 module="bitsandbytes",
                 unless=OF_LINUX,
             ),
-            {
-                "could not load library": r"Could not load library (?P<library>cu\w+\.dll)",
-            },
             says(
-                "could not load library",
-                rf"{WHISPER}.{{0,900}}?{LOADS_CUDNN_8}",
-                module="ctranslate2",
+                "cuda setup failed despite gpu being available",
+                module="bitsandbytes",
+                unless=OF_LINUX,
             ),
+            r"Could not load library (?P<library>cu\w+\.dll)",
+            says(rf"{WHISPER}.{{0,900}}?{LOADS_CUDNN_8}", module="ctranslate2"),
+            says(rf"{LOADS_CUDNN_8}.{{0,900}}?{WHISPER}", module="ctranslate2"),
             says(
-                "could not load library",
-                rf"{LOADS_CUDNN_8}.{{0,900}}?{WHISPER}",
-                module="ctranslate2",
-            ),
-            says(
-                ".so",
                 rf"(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*)[`'\"*]{{0,3}} ?(?:is |was |are |were |could |can)?(?:not (?:be )?found|n['o]t be found|is missing|missing\b|找不到|未找到|не найден)",
+                ".so",
                 unless="dlerror|Ignore above|CUDA_SETUP|did not contain",
             ),
             says(
-                "providers_cuda",
                 r"LoadLibrary failed with error 126.{0,120}(?P<library>onnxruntime_providers_cuda\.dll)",
                 lacks="a DLL",
             ),
             says(
-                "trygetproviderinfo_cuda",
                 r"TryGetProviderInfo_CUDA\b.{0,300}?LoadLibrary failed with error 126",
                 lacks="a DLL",
                 library="onnxruntime_providers_cuda.dll",
             ),
             says(
-                "failed to load shared library",
                 r"Failed to load shared library '[^'\n]{1,200}?\.dll': Could not find module '[^'\n]{1,200}?(?P<library>(?:llama|ggml)[\w-]{0,20}\.dll)'",
                 module="llama-cpp-python",
             ),
             says(
-                "is it installed?",
                 r"Unable to load (?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|CUDA|NCCL)\. Is it installed\?",
                 module="jax",
             ),
+            says(r"CuPy failed to load (?P<library>[\w.-]{4,60}\.(?:dll|so[.\d]*))", module="cupy"),
             says(
-                "failed to load",
-                r"CuPy failed to load (?P<library>[\w.-]{4,60}\.(?:dll|so[.\d]*))",
-                module="cupy",
-            ),
-            says(
-                {
-                    "libnvvm": r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open",
-                    "failed to open nvvm": "",
-                },
+                r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open",
                 library="libnvvm",
                 module="numba-cuda",
             ),
+            says("failed to open nvvm", library="libnvvm", module="numba-cuda"),
             says(
-                "nvrtc",
-                r"NvrtcSupportError|NVRTC cannot be loaded",
-                library="libnvrtc",
-                module="numba-cuda",
+                r"NvrtcSupportError|NVRTC cannot be loaded", library="libnvrtc", module="numba-cuda"
             ),
             says(
-                "which is missing",
                 r'providers_cuda\.dll"? which depends on "(?P<library>[\w.-]{4,60}\.dll)" which is missing',
                 module="onnxruntime",
             ),
@@ -271,10 +220,8 @@ CAUSES = (
         examples=(
             "/usr/bin/ld: cannot find -lcuda: No such file or directory\ncollect2: error: ld returned 1 exit status\nninja: build stopped: subcommand failed.",
             "cuSPARSE library cannot be found",
-            "Could not load library libcudnn_ops_infer.so.8",
             "nvrtc: error: failed to open nvrtc-builtins64_131.dll. Make sure that it is installed correctly.",
             'Could not load "nvrtc64_70.dll"',
-            "RuntimeError: (PreconditionNotMet) Cannot load cudnn shared library. Cannot invoke method cudnnGetVersion.",
             "PreconditionNotMetError: The third-party dynamic library (cudnn64_7.dll) that Paddle depends on is not configured correctly. (error code is 126)",
             "RuntimeError: CuPy failed to load libnvrtc.so.12: OSError",
             "Configured CUDA binary not found at /x/site-packages/bitsandbytes/libbitsandbytes_cuda130.so",
@@ -289,16 +236,13 @@ CAUSES = (
             "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded",
             "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}",
             '[E:onnxruntime] LoadLibrary failed with error 126 "" when trying to load "C:\\x\\onnxruntime_providers_cuda.dll"',
-            "Failed to load library libonnxruntime_providers_cuda.so with error: libcublasLt.so.12: cannot open shared object file: No such file or directory",
             "Please make sure libcudnn_ops_infer.so.8 is in your library path!",
             'onnxruntime::TryGetProviderInfo_CUDA] onnxruntime::ProviderLibrary::Get FAIL : LoadLibrary failed with error 126 "" when trying to load',
             "RuntimeError: Failed to load shared library 'C:\\v\\llama_cpp\\lib\\llama.dll': Could not find module 'C:\\v\\llama_cpp\\lib\\llama.dll' (or one of its dependencies)",
             "RuntimeError: Unable to load cuSPARSE. Is it installed?",
             "NvvmSupportError: libNVVM cannot be found. Do `conda install cudatoolkit`",
             'Error loading "C:\\x\\onnxruntime_providers_cuda.dll" which depends on "cublasLt64_12.dll" which is missing.',
-            "CUDA Setup failed despite GPU being available. Please run the following command to get more information: python -m bitsandbytes",
             "(cuda) <class 'numba.cuda.cudadrv.error.NvrtcSupportError'>: no reason given",
-            "ERROR: failed to open nvvm",
         ),
         not_examples=(
             "if it cannot find libcudnn.so.7, install it",

@@ -5,18 +5,12 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
 from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.sources import CUDA_DRIVER
-from gpusetup.evidence.context import RuleContext, events, in_container, on
+from gpusetup.evidence.context import RuleContext, in_container, on
 from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.fixes import drivers, packages, paste
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, filled, lines
-
-
-def where_libcuda_is(context: RuleContext) -> tuple[str, str]:
-    wsl = context.os.wsl
-    return "LD_LIBRARY_PATH", "/usr/lib/wsl/lib" if wsl else "/usr/lib/x86_64-linux-gnu"
-
 
 WITH_COMPUTE = Fix(
     text="Start the container again with compute and utility among its driver capabilities (the "
@@ -110,21 +104,11 @@ CAUSES = (
         "nvidia-driver-cuda-libs); in a container give it the capability compute",
         proven_by="nvidia-smi prints CUDA Version ERR!",
         not_when="wsl-driver, or container-driver-capability-missing in a container",
-        source="nvidia-smi's manual page; NVIDIA, driver README, installed components",
+        # Source: nvidia-smi's manual page; NVIDIA, driver README, installed components.
         kind_of="driver-missing",
         stage="import",
         by_check=True,
         way=_compute_libraries,
-        cases=(
-            Message(
-                having={"asker": ""},
-                title="{asker} does not find libcuda.so",
-                means="The driver's library is there as libcuda.so.1; the name without a number "
-                "is a link to it.",
-                text="Add the folder of the driver's libcuda.so to the loader's path",
-                commands=lambda context: (paste.first_on(context, *where_libcuda_is(context)),),
-            ),
-        ),
     ),
     Cause(
         "cuda-sees-no-device",
@@ -133,7 +117,7 @@ CAUSES = (
         text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
         proven_by="cuInit answers code 100, and another source lists a GPU",
         not_when="no-nvidia-gpu: there is none; cuda-visible-devices-hidden: a variable hides it",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         alike={
             alike.LIST_GPUS: (
@@ -153,27 +137,24 @@ CAUSES = (
         means="There are more ranks than GPUs, or an index names a GPU that does not exist.",
         text="Name only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
         proven_by="CUDA answers code 101",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         alike={
             alike.LIST_GPUS: (
                 "mig-misconfigured",
                 "cuda-visible-devices-hidden",
             )
         },
-        says={
-            "machine only has": r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]",
-            "invalid device ordinal": "",
-            "invalid device id": r"AssertionError: Invalid device id",
-            "torch.cuda.device_count() is": r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)",
-            "device id must be in the range": "",
-        },
+        says=(
+            r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]",
+            "invalid device ordinal",
+            r"AssertionError: Invalid device id",
+            r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)",
+            "device id must be in the range",
+        ),
         examples=(
-            "AssertionError: Invalid device id",
             "RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 2. Please use torch.load with map_location",
-            "RuntimeError: Device id must be in the range of GPUs",
             "MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]",
         ),
-        not_examples=("your machine only has: [0, 1]",),
         by_check=True,
         look=("nvidia-smi -L",),
     ),
@@ -184,7 +165,7 @@ CAUSES = (
         text="Start a container again: it may have lost the device nodes, or a sandbox (cgroup, seccomp, limits) blocks the call. Outside of containers make the nodes, and check their owner and group",
         proven_by="cuInit answers code 304 or 800",
         not_when="uvm-missing and device-permission say which call it is",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         look=("ls -l /dev/nvidia*",),
         commands=("sudo nvidia-modprobe -u -c=0",),
         plain="A system call of the CUDA driver failed",
@@ -196,13 +177,16 @@ CAUSES = (
         text="Install the Fabric Manager of exactly the driver's version, and start it",
         proven_by="CUDA answers code 802, or the state of the fabric is not completed",
         not_when="On Hopper confidential computing may wait for its ready state",
-        source='CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide"',
+        # Source: CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide".
         alike={"nvidia-smi -q | grep -A 3 Fabric": ("fabric-unhealthy",)},
-        says={
-            "fabric": r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))",
-            "in progress": r"\bFabric State ?: In Progress",
-            "fabric manager": r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)",
-        },
+        says=(
+            says(
+                r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))",
+                "fabric",
+            ),
+            r"\bFabric State ?: In Progress",
+            r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)",
+        ),
         examples=(
             "nvidia-fabricmanager.service: Main process exited, code=exited; state failed",
             "Fabric\n    State : In Progress\n    Status : N/A",
@@ -219,7 +203,7 @@ CAUSES = (
         text="Remove stale copies of libcuda (a cuda-compat folder, a mounted or copied library); if the driver was updated and not reloaded, reboot",
         proven_by="cuInit answers code 803",
         not_when="nvml-mismatch: a reboot fixes it",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
         see="find the libcuda in use",
@@ -231,7 +215,7 @@ CAUSES = (
         means="Forward compatibility is for data centre GPUs and some drivers.",
         text="Remove the cuda-compat folder from the loader's path, or update the driver of the host; forward compatibility is for data centre GPUs only",
         proven_by="cuInit answers code 804",
-        source='CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility"',
+        # Source: CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility".
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
         see="find the libcuda in use",
@@ -243,14 +227,13 @@ CAUSES = (
         means="The daemon belongs to another user, is not ready, or has too many clients.",
         text="Stop the daemon, or use the GPU as the user that started it",
         proven_by="cuInit answers a code from 805 to 809",
-        source='NVIDIA, "Multi-Process Service"',
+        # Source: NVIDIA, "Multi-Process Service".
         says=(
-            {
-                "mps": r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)",
-            },
-            {
-                "mps": r"cudaErrorMps\w+|CUDA_ERROR_MPS_\w+",
-            },
+            says(
+                r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)",
+                "mps",
+            ),
+            r"cudaErrorMps\w+|CUDA_ERROR_MPS_\w+",
         ),
         by_check=True,
         commands=("echo quit | nvidia-cuda-mps-control",),
@@ -262,7 +245,7 @@ CAUSES = (
         text="Raise the limit on the address space (ulimit -v, the batch system), or give the virtual machine more memory",
         proven_by="cuInit answers code 2",
         not_when="out-of-memory: the program runs already",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         explains=("out-of-memory",),
         by_check=True,
         commands=("ulimit -v unlimited",),
@@ -273,7 +256,7 @@ CAUSES = (
         means="The libraries are newer than the kernel module.",
         text="Install the kernel driver and the libraries in the same version, then reboot",
         proven_by="cuInit answers code 36",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         kind_of="libcuda-driver-mismatch",
         needs_reboot=True,
         needs_root=True,
@@ -285,24 +268,13 @@ CAUSES = (
         text="On Linux reload the nvidia_uvm module (after suspend it is often in a bad state) and start the program again; otherwise reboot",
         proven_by="cuInit answers code 999 (30 in older runtimes)",
         not_when="uvm-missing: the module nvidia_uvm is not loaded; container-nvml-lost: the container lost its GPU",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         alike={
             alike.NODES: (
                 "uvm-missing",
                 "driver-not-loaded",
             )
         },
-        cases=(
-            Message(
-                where=(lambda c: bool(c.snapshot.torch.cuda_available or events(c, "ran-first")),),
-                having={"code": ""},
-                title="A CUDA call failed after CUDA had started: unknown error ({code})",
-                text="Look for an Xid of that time in the kernel's log; without one run it again with "
-                "CUDA_LAUNCH_BLOCKING=1, to get the failing call",
-                commands=("export CUDA_LAUNCH_BLOCKING=1",),
-                look=("sudo dmesg -T | grep -i xid",),
-            ),
-        ),
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
@@ -314,7 +286,7 @@ CAUSES = (
         means="gpusetup knows no more of this code.",
         text="Reboot; if it stays, reinstall the driver",
         proven_by="cuInit answers an error that has no finding for itself",
-        source=CUDA_DRIVER,
+        # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         where=(lambda context: not context.other_host,),
         commands=("sudo reboot",),
@@ -343,7 +315,7 @@ CAUSES = (
         "(CUDA_VISIBLE_DEVICES)",
         proven_by="NVML lists the GPU, CUDA does not, and CUDA_VISIBLE_DEVICES is not set",
         not_when="gpu-fell-off-bus, mig-misconfigured: then that is the cause",
-        source="CUDA Driver API reference, cuDeviceGetCount",
+        # Source: CUDA Driver API reference, cuDeviceGetCount.
         symptom=True,
         where=(lambda context: not context.other_host,),
         look=("sudo dmesg | grep -iE 'nvrm|xid'",),
@@ -357,18 +329,15 @@ CAUSES = (
         means="The stub only links programs on a machine without a driver; it cannot run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
         proven_by="cuInit answers code 34, or the loaded libcuda lies in a folder `stubs`; such a folder in LD_LIBRARY_PATH alone is a warning",
-        source="CUDA Driver API reference, CUresult (STUB_LIBRARY)",
+        # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=(*NO_INIT, *NO_DRIVER),
         commands=_without_stubs,
         cases=(Message(having={"folder": ""}, commands=_without_stubs, only=Severity.WARNING),),
-        says={
-            "stub": r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
-            "always run with libnvidia-ml": r"You should always run with libnvidia-ml\.so",
-            "/stubs": r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda",
-        },
-        examples=(
-            "libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1",
-            "WARNING: You should always run with libnvidia-ml.so that is installed with your NVIDIA Display Driver.",
+        says=(
+            r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
+            r"You should always run with libnvidia-ml\.so",
+            r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda",
         ),
+        examples=("libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1",),
     ),
 )

@@ -29,7 +29,7 @@ CAUSES = (
         text="Reboot; if it only takes long to start its GPUs, wait longer (--timeout 120)",
         proven_by="The process that asked ran out of time, or a signal ended it",
         not_when="driver-slow: it answered within --timeout",
-        source="gpusetup asks in children with a time limit",
+        # Source: gpusetup asks in children with a time limit.
         symptom=True,
         explains=(
             "gpu-does-not-answer",
@@ -51,7 +51,7 @@ CAUSES = (
         text="Reboot; until then leave this GPU out (CUDA_VISIBLE_DEVICES)",
         proven_by="NVML gives an error for the GPU, its memory, temperature or power, or CUDA for its name",
         not_when="gpu-fell-off-bus: NVML says that the GPU is lost",
-        source="NVML API reference, nvmlReturn_t",
+        # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         explains=("cuda-misses-gpu",),
         by_check=True,
@@ -69,7 +69,7 @@ CAUSES = (
         text="Reboot; if it stays, reinstall the driver",
         proven_by="nvmlInit or nvmlDeviceGetCount answers an error, also 9, 12 and 13 if the module is loaded or CUDA starts",
         not_when="The codes 4, 8, 10, 11 and 14 to 18 have their own causes",
-        source="NVML API reference, nvmlReturn_t",
+        # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         where=(
             lambda context: (
@@ -100,7 +100,7 @@ CAUSES = (
         text="Keep the driver loaded between programs; if it is loaded, look at the machine's "
         "load and at the kernel's log",
         proven_by="The driver answered after more than 5 s",
-        source='NVIDIA, "Driver Persistence"',
+        # Source: NVIDIA, "Driver Persistence".
         commands=("sudo systemctl enable --now nvidia-persistenced",),
     ),
     Cause(
@@ -112,7 +112,7 @@ CAUSES = (
         "restart it, and keep driver packages out of its image)",
         proven_by="NVML answers code 18, or the two versions differ",
         not_when="WSL: the two versions always differ there",
-        source="NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH)",
+        # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).
         explains=(
             "driver-does-not-answer",
             "gpu-does-not-answer",
@@ -132,14 +132,12 @@ CAUSES = (
                 "remove driver packages from the image",
             ),
         ),
-        says={
-            "library version mismatch": r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
-            "nvml/rm version mismatch": "",
-            "does not match dso version": r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
-        },
+        says=(
+            r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
+            "nvml/rm version mismatch",
+            r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
+        ),
         examples=(
-            "Failed to initialize NVML: Driver/library version mismatch",
-            "NVML: NVML/RM version mismatch",
             "NVRM: kernel version 535.54.03 does not match DSO version 535.86.10 -- cannot continue",
         ),
     ),
@@ -155,7 +153,7 @@ CAUSES = (
         "driver (open or closed modules, as the GPU needs)",
         proven_by="The module is bound to the GPU but does not list it, or the kernel log says so",
         not_when="gpu-fell-off-bus: the GPU worked at first",
-        source="messages of NVIDIA's open kernel modules",
+        # Source: messages of NVIDIA's open kernel modules.
         by_check=True,
         commands=drivers.driver_commands,
         look=("sudo dmesg | grep -i nvrm",),
@@ -184,9 +182,7 @@ CAUSES = (
         },
         examples=(
             "dmesg shows RmInitAdapter failed! on the board",
-            "NVRM: GPU 0000:0a:00.0: Failed to copy vbios to system memory.",
             "NVRM: kgspBootstrap_GH100: GSP-FMC reported an error while attempting to boot GSP",
-            "NVRM: None of the NVIDIA devices were probed.",
         ),
     ),
     Cause(
@@ -197,7 +193,7 @@ CAUSES = (
         "ones; old GPUs stop at an old driver branch.",
         text="Install the driver branch and modules that this GPU needs",
         proven_by="The kernel log says that the GPU is not supported or legacy",
-        source='NVIDIA, "Driver Installation Guide"; the catalog\'s table of last branches',
+        # Source: NVIDIA, "Driver Installation Guide"; the catalog's table of last branches.
         kind_of="gpu-init-failed",
         explains=("driver-not-loaded",),
         by_check=True,
@@ -231,7 +227,6 @@ CAUSES = (
         },
         says=(
             says(
-                "black screen",
                 rf"{NEW}\b.{{0,900}}?\b{INSTALLED}.{{0,300}}?black screen|black screen.{{0,300}}?\b{INSTALLED}.{{0,900}}?\b{NEW}\b",
                 driver="closed",
                 said="in words",
@@ -239,7 +234,6 @@ CAUSES = (
             ),
         ),
         examples=(
-            "NVRM: nvidia.ko because it does not include the required GPU\nNVRM: System Processor (GSP).",
             "NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",
             "After I installed driver 575 for my RTX 5060 the reboot gives a black screen",
         ),

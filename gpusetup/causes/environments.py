@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.sources import PIP
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
@@ -58,30 +57,19 @@ CAUSES = (
         text="On a host without a GPU (an image build, a login node) say which CUDA the target "
         "supports; else install the driver",
         proven_by="CONDA_OVERRIDE_CUDA is empty, or conda says so",
-        source="conda documentation, virtual packages",
+        # Source: conda documentation, virtual packages.
         commands=_for_the_target,
         says=(
-            {
-                "__cuda": r"nothing provides (?:requested )?(?P<needed>__cuda(?: \S{1,12})?) needed by",
-            },
-            {
-                "__cuda": r"(?P<needed>__cuda(?: ?[\d.*<>=]{1,10})?)[ ,`'\"]{1,3}(?:which |that )?(?:is missing on the system|is missing|cannot be installed)",
-            },
-            {
-                "__cuda": r"(?:virtual package|no candidates were found for|feature:/?\S{0,20}::) ?[`'\"]?(?P<needed>__cuda(?!==\d+\.\d+=0)(?: ?[=<>]{1,2} ?[\w.*]+)?)|(?P<needed2>__cuda(?: [\w.*<>=]{1,12})?), for which no candidates were found",
-            },
-            {
-                "__cuda": r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system",
-            },
-            {
-                "__cuda": r"MatchSpec\(\"(?P<needed>__cuda\S{0,12})\"\)",
-            },
+            r"nothing provides (?:requested )?(?P<needed>__cuda(?: \S{1,12})?) needed by",
+            r"(?P<needed>__cuda(?: ?[\d.*<>=]{1,10})?)[ ,`'\"]{1,3}(?:which |that )?(?:is missing on the system|is missing|cannot be installed)",
+            r"(?:virtual package|no candidates were found for|feature:/?\S{0,20}::) ?[`'\"]?(?P<needed>__cuda(?!==\d+\.\d+=0)(?: ?[=<>]{1,2} ?[\w.*]+)?)|(?P<needed2>__cuda(?: [\w.*<>=]{1,12})?), for which no candidates were found",
+            r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system",
+            r"MatchSpec\(\"(?P<needed>__cuda\S{0,12})\"\)",
         ),
         examples=(
             "nothing provides __cuda needed by pytorch-gpu-2.1.0",
             "pytorch requires __cuda >=12, which is missing on the system",
             "the virtual package __cuda >=12 does not hold",
-            'could not satisfy MatchSpec("__cuda")',
         ),
     ),
     Cause(
@@ -89,16 +77,18 @@ CAUSES = (
         title="The target environment has no pip: `pip install` would install elsewhere",
         text="Use uv (as gpusetup does), or add pip",
         proven_by="The target has no pip",
-        source="Python documentation, venv",
+        # Source: Python documentation, venv.
         commands=_add_pip,
-        says={
-            "no module named": r"No module named ['\"]?pip\b['\"]?(?!\.)",
-            "not found": r"\bpip3?: (?:command )?not found|command not found: pip3?\b",
-            "' is not recognized": r"'pip3?' is not recognized",
-            "pip": r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b",
-        },
+        says=(
+            r"No module named ['\"]?pip\b['\"]?(?!\.)",
+            r"\bpip3?: (?:command )?not found|command not found: pip3?\b",
+            r"'pip3?' is not recognized",
+            says(
+                r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b",
+                "pip",
+            ),
+        ),
         examples=(
-            "/usr/bin/python3: No module named pip",
             "bash: pip: command not found",
             "'pip' is not recognized as an internal or external command",
             "RUN python3 -m pip install torch says that the module pip is not installed",
@@ -115,17 +105,16 @@ CAUSES = (
         "(Windows) or a new shell",
         proven_by="The shell does not find conda",
         not_when="`conda activate` asks for `conda init`: conda is there",
-        source="conda-forge, Miniforge's README",
+        # Source: conda-forge, Miniforge's README.
         commands=("gpusetup install --venv .venv",),
-        says={
-            "conda": r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found"
-            r"|command not found: conda(?![\w-])",
-        },
-        examples=("'conda' is not recognized as an internal or external command,",),
-        not_examples=(
-            "'miniconda' is not recognized as an internal or external command",
-            "zsh: command not found: conda-build",
+        says=(
+            (
+                r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found"
+                r"|command not found: conda(?![\w-])"
+            ),
         ),
+        examples=("'conda' is not recognized as an internal or external command,",),
+        not_examples=("zsh: command not found: conda-build",),
     ),
     Cause(
         "externally-managed",
@@ -133,12 +122,9 @@ CAUSES = (
         means="Its packages are the distribution's, and pip would break them.",
         text="Make an environment and install there",
         proven_by="Its folder has a file EXTERNALLY-MANAGED",
-        source="PEP 668",
+        # Source: PEP 668.
         commands=_elsewhere,
-        says={
-            "externally-managed-environment": "",
-        },
-        examples=("error: externally-managed-environment",),
+        says=("externally-managed-environment",),
     ),
     Cause(
         "site-not-writable",
@@ -148,10 +134,10 @@ CAUSES = (
         text="Make your own environment and install there; end programs that use the files",
         proven_by="This user cannot write there",
         commands=_elsewhere,
-        says={
-            "errno 13": r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'",
-            "winerror 5": r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'",
-        },
+        says=(
+            r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'",
+            r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'",
+        ),
         examples=(
             "ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/python3/dist-packages/numpy'",
             "ERROR: [WinError 5] Access is denied: 'C:\\venv\\Lib\\site-packages\\torch\\lib\\c10.dll'",
@@ -173,7 +159,7 @@ CAUSES = (
         plain="The activated environment no longer exists",
         text="doctor looked at another interpreter: activate it again",
         proven_by="VIRTUAL_ENV names a folder that is no environment",
-        source="Python documentation, venv",
+        # Source: Python documentation, venv.
     ),
     Cause(
         "module-shadowed",
@@ -182,7 +168,7 @@ CAUSES = (
         means="Python looks in the working folder first.",
         text="Rename it (and delete its __pycache__), or start Python in another folder",
         proven_by="The folder holds a file or a folder with the module's name",
-        source="Python documentation, sys.path",
+        # Source: Python documentation, sys.path.
         stage="import",
         explains=(
             "torch-sees-no-gpu",
@@ -209,29 +195,35 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "circular import": rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",
-                "cannot import name": rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)",
-                "consider renaming": r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name",
-            },
+            rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",
+            rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)",
+            r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name",
+            says(r"loaded the `torch/_C` folder of the PyTorch repository", module="torch"),
             says(
-                {
-                    "torch/_c": r"loaded the `torch/_C` folder of the PyTorch repository",
-                    "no module named": r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b",
-                    "torch/__init__.py in <module>": r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b",
-                    "name '_c' is not defined": r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined",
-                    "from a clone of the git repo": r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?",
-                    "(unknown location)": r"cannot import name '\w+' from 'torch\._C' \(unknown location\)",
-                    "module 'torch' has no attribute": r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'",
-                },
+                r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b",
+                module="torch",
+            ),
+            says(
+                r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b",
+                module="torch",
+            ),
+            says(
+                r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined",
+                module="torch",
+            ),
+            says(
+                r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?",
+                module="torch",
+            ),
+            says(r"cannot import name '\w+' from 'torch\._C' \(unknown location\)", module="torch"),
+            says(
+                r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'",
                 module="torch",
             ),
         ),
         examples=(
-            "AttributeError: partially initialized module 'torch' has no attribute 'nn' (most likely due to a circular import)",
             "ImportError: cannot import name 'Queue' from 'multiprocessing' (/home/u/proj/multiprocessing.py)",
             "AttributeError: module 'random' has no attribute 'randint' (consider renaming '/home/u/random.py' since it has the same name as the standard library module named 'random')",
-            "It appears that PyTorch has loaded the `torch/_C` folder of the PyTorch repository rather than the C extensions",
             "File \"/home/u/pytorch/torch/__init__.py\", line 237, in <module>\nModuleNotFoundError: No module named 'torch._C'",
             "/home/u/pytorch/torch/__init__.py in <module>\n    9 from torch._C import *\nModuleNotFoundError: No module named 'torch._C'",
             "File \"/home/u/pytorch/torch/__init__.py\", line 465, in <module>\nNameError: name '_C' is not defined",
@@ -245,11 +237,9 @@ CAUSES = (
         plain="pip cannot remove a package that conda or the distribution installed",
         means="distutils and conda packages have no RECORD that pip could follow.",
         text="Remove it with the tool that installed it, or make a fresh environment",
-        source=PIP,
+        # Source: pip documentation; messages of pip's sources.
         commands=("gpusetup install --venv .venv",),
-        says={
-            "cannot uninstall": r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project",
-        },
+        says=(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project",),
         examples=(
             "ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine",
         ),

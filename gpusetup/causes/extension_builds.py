@@ -1,17 +1,247 @@
-"""Extensions that were not built, or built without a GPU."""
+"""Builds of extensions: a compiler is missing, too new or too old, or the GPU was left out."""
 
 from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.extensions import BUILD_CACHE, BUILD_CACHE_ON_WINDOWS
 from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.sources import CPP_EXTENSION
+from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
 from gpusetup.fixes.distributions import anew
-from gpusetup.messages.fragments import COMPILED_MODULE, CPU_PART
+from gpusetup.messages.fragments import COMPILED_MODULE, CPU_PART, IN_A_BUILD
 from gpusetup.messages.row import says
 
+WHICH_CUDA = (alike.TORCHS_CUDA, "nvcc --version")
+
+
+def _has_torch(context: RuleContext) -> bool:
+    return bool(context.torch.version)
+
+
+BESIDE = (
+    "pip install setuptools wheel ninja",
+    "pip install --no-build-isolation {package}",
+)
+
+WHAT = r"(?:-r [\w./-]{1,60}|-e \S{1,60}|\.(?!\w)|[\w.@:/+\[\]=<>~-]{2,80})"
+
+BY_THE_WAY = r"(?:[\s\"'`,.:]{1,6}(?:it|I|and|but|then|always|get|gets|got|keeps?|tells?|says?|gives?|gave|shows?|the|this|an?|me|error|following|fails?|failed|with|still|returns?|reports?|raises?|throws?|see|saw|saying|that|command|message))"
+"""Words of somebody between a command and what it said."""
+
+COMPILER = r"(?:(?:x86_64|aarch64)-(?:linux-gnu|conda-linux-gnu)-(?:gcc|g\+\+|cc|c\+\+)(?:-\d{1,2})?|gcc(?:-\d{1,2})?|cc|g\+\+(?:-\d{1,2})?|c\+\+|clang(?:\+\+)?|cl(?:\.exe)?)"
+"""A C++ compiler, as a build calls it."""
+
+
 CAUSES = (
+    Cause(
+        "cxx-standard-too-old",
+        title="The build, its compiler or nvcc uses an older C++ standard than torch's headers "
+        "need",
+        means="torch's headers need C++14 from 1.5 on and C++17 from 2.1 on.",
+        text="Take the extension's newer release (or write a later -std=c++ in setup.py), "
+        "build with gcc 9 or later (CC and CXX name it) and with nvcc of torch's CUDA (C++17 "
+        "from 11.0 on, C++20 from 12.0 on: CUDA_HOME names it); else install the torch that it "
+        "was written for",
+        proven_by="The compiler prints torch's #error, or does not know the -std option",
+        not_when="compiler-too-new: nvcc refuses the compiler",
+        # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
+        stage="build",
+        look=(*WHICH_CUDA, "g++ --version"),
+        see="list the versions",
+        says=(
+            says(
+                r"C\+\+(?P<needs>1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)",
+                who="build",
+            ),
+            says(r"You need C\+\+(?P<needs>1[47]|2\d) to compile PyTorch", who="build"),
+            says(
+                r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)",
+                "-std=",
+                who="compiler",
+            ),
+            says(r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'", who="nvcc"),
+        ),
+        examples=(
+            "#error You need C++17 to compile PyTorch",
+            "cc1plus: error: unrecognized command line option '-std=c++17'",
+            "nvcc fatal   : Value 'c++20' is not defined for option 'std'",
+        ),
+    ),
+    Cause(
+        "compiler-too-new",
+        title="nvcc supports gcc up to {compiler}, and this one is newer",
+        plain="nvcc does not support this C++ compiler: it is newer than the toolkit",
+        means="Every toolkit supports compilers up to one version.",
+        text="Give nvcc an older compiler from its release notes, or use a newer toolkit of "
+        "torch's CUDA major",
+        proven_by="nvcc refuses the compiler",
+        # Source: NVIDIA, CUDA Installation Guide, host compiler support.
+        stage="build",
+        commands=(
+            "export NVCC_PREPEND_FLAGS='-ccbin g++-{compiler}'",
+            "export CC=gcc-{compiler} CXX=g++-{compiler}",
+        ),
+        windows=(),
+        says=(
+            r"unsupported GNU version! gcc versions later than (?P<compiler>4\.\d|\d+)",
+            r"unsupported Microsoft Visual Studio version",
+            r"STL1002: Unexpected compiler version",
+            r"mathcalls\.h[^\n]{0,40}?error: exception specification is incompatible with that of previous function",
+            r"(?:std_function|functional)\S{0,12}: error: parameter packs not expanded with",
+            says(r"unsupported GNU version! gcc 4\.9 and up are not supported", compiler="4.8"),
+        ),
+        examples=(
+            '/usr/include/x86_64-linux-gnu/bits/mathcalls.h(79): error: exception specification is incompatible with that of previous function "cospi"',
+            "/usr/include/c++/11/bits/std_function.h:435:145: error: parameter packs not expanded with '...':",
+        ),
+        not_examples=("my.h:1:1: error: parameter packs not expanded with '...'",),
+    ),
+    Cause(
+        "build-isolation-no-torch",
+        title="{package} needs torch to build, and is built in an environment without it",
+        plain="A package needs torch to build, and is built in an environment without it",
+        means="pip and uv build each package in a fresh environment with only its declared build "
+        "requirements.",
+        text="Install torch first, then build without isolation: `pip install "
+        "--no-build-isolation PACKAGE`",
+        proven_by="The build environment has no module named torch",
+        not_when="torch-missing: the program itself does not find it",
+        # Source: PEP 518; pip documentation, build system interface.
+        stage="build",
+        commands=("gpusetup install --yes", *BESIDE),
+        cases=(
+            Message(
+                where=(_has_torch,),
+                text="torch is installed: build against it, with `--no-build-isolation`",
+                commands=BESIDE,
+            ),
+        ),
+        says=(
+            r"torch is not (?:\w+ ){0,2}in (?:its |the )?build[- ](?:system )?(?:dependencies|requirements|requires)",
+            r"depends on `?torch`?, but doesn't declare it as a build dependency",
+            says(
+                r"""(?x)
+        Collecting\ (?P<package>[\w.@:/+\[\]~-]{2,120})
+        (?:(?!Collecting\ )[^\0]){0,200}?
+        (?:Getting\ requirements\ to\ build|Preparing\ metadata|setup\.py\ egg_info)
+        (?:(?!Collecting\ )[^\0]){0,1500}?No\ module\ named\ ['\"]?torch['\"]?
+        (?![\w.])
+        """,
+                "no module named",
+            ),
+            r"No module named ['\"]?torch['\"]?[\s\"'`,.]{0,6}(?:error )?(?:when|while|during|on|at|upon) (?:(?:I|we|you|try(?:ing)? to|run(?:ning)?|do(?:ing)?|us(?:e|ing)|execut(?:e|ing)|call(?:ing)?) ){0,3}[\"'`]{0,3}pip3? install\b",
+            r"Failed to (?:download and )?build:? `(?P<package>[\w.-]{2,60})[^\0]{0,1500}?No module named ['\"]?torch['\"]?(?![\w.])",
+            says(
+                r"""(?x)
+        (?:build-env|builds-v0|build_meta|get_requires_for_build|build_wheel|build_editable
+          |build\ backend\ returned|Failed\ to\ build\ `).{0,900}No\ module\ named\ ['\"]?torch['\"]?
+        (?![\w.])
+        """,
+                "no module named",
+            ),
+            (
+                r"No module named ['\"]?torch['\"]?(?![\w.]).{0,400}(?:Getting requirements to build|Failed to build `|build backend returned|Preparing metadata \(pyproject)"
+                r"|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}\bpip3? install\b.{0,600}?Getting requirements to build \w+ \.\.\. error"
+                r"|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}[/\\]pip-build-env-\w+[/\\].{0,300}?\bget_requires_for_build"
+            ),
+            says(
+                r"File \"<string>\", line \d{1,4}, in .{0,200}?No module named ['\"]?torch['\"]?(?![\w.])\s{0,4}\[end of output\]",
+                unless=r"--no-build-isolation",
+            ),
+            says(
+                rf"\bpip3? install {WHAT}{BY_THE_WAY}{{0,14}}[\s\"'`,.:]{{1,6}}(?:ModuleNotFoundError:? ?)?No module named ['\"]?torch['\"]?(?![\w.])",
+                unless=r"\bimport torch|python3? \S{1,60}\.py",
+            ),
+            says(
+                r"\b(?:pip3?|setup(?:\.py)?|install(?:s|ed|ing|ation)?|build(?:s|ing)?|built|compil\w{1,4}|wheel)\b[^.\n]{0,120}?\b(?:fail\w{0,4}|errors?|unable|cannot|can't|does ?n[o']t|could ?n[o']t|not able)\b[^.\n]{0,60}?\bfind torch\b(?! ?[<>=~])",
+                unless=r"\bif\b[^.\n]{0,40}find torch|python (?:-c|train|run|main)",
+            ),
+        ),
+        examples=(
+            "hint: `flash-attn` depends on `torch`, but doesn't declare it as a build dependency.",
+            "apex needs torch, and torch is not in its build requirements",
+            "a pip setup install error for flash_attn relating to a failure of that module to find torch",
+        ),
+        not_examples=(
+            "torch is not in the environment",
+            "I could not find torch in the list",
+        ),
+    ),
+    Cause(
+        "compiler-missing",
+        title="A package must be compiled, and there is no C++ compiler for it",
+        means="No wheel fits, so the installer compiles the package.",
+        text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
+        "Debian and Ubuntu: build-essential), or take a wheel of the package",
+        not_when="triton-no-compiler: torch.compile needs it",
+        # Source: messages of setuptools and cpp_extension.
+        stage="build",
+        windows=("winget install Microsoft.VisualStudio.2022.BuildTools",),
+        needs_root=True,
+        says=(
+            r"Microsoft Visual C\+\+ 1[04]\.\d (?:or greater )?is required",
+            r"Unable to find cl\.exe|Cannot find compiler '?cl\.exe'? in PATH",
+            r"where cl.{0,20}returned non-zero",
+            (
+                r"Error checking compiler version for cl: \[WinError 2\](?=.{0,1100}?(?:(?<!CUDA )error: |Failed building wheel))"
+                r"|\b(?:subprocess-exited-with-error|running (?:build|bdist_wheel|build_ext)|Building from source)\b.{0,900}?Error checking compiler version for cl: \[WinError 2\]"
+            ),
+            r"Cannot open include file: '(?:corecrt|crtdbg|stddef|io|ctype|basetsd|rc)\.h'",
+            r"running build_ext.{0,400}?error: \[WinError 2\]",
+            rf"error: command '{COMPILER}' failed: No such file",
+            rf"unable to execute '{COMPILER}': No such file",
+            r"No CMAKE_C(?:XX)?_COMPILER could be found",
+            r"Could not find compiler set in environment variable C(?:C|XX)\b",
+            r"Unable to find vcvarsall\.bat",
+            r"could not find any instance of Visual Studio",
+            r"(?:find|no) a (?:compatible|suitable|valid) Visual Studio installation",
+            r"Running 'nmake' '-\?' failed with: no such file",
+            r"\W?\bcl(?:\.exe)?\b\W? is not recognized as (?:an internal|the name)",
+            r"nvcc fatal ?: No compiler found",
+            r"error: linker `(?:cc|link\.exe)` not found",
+            r"(?:Could not|Couldn't|Cannot|can't|Unable to|Failed to) find an? (?:working |suitable )?C\+\+ compiler",
+            r"Command '\['which', '(?:c|g)\+\+'\]' returned non-zero",
+            rf"which: no (?:g\+\+|c\+\+|gcc) in \(.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?which: no (?:g\+\+|c\+\+|gcc) in \(",
+            rf"\b(?:gcc|cc): command not found.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?\b(?:gcc|cc): command not found",
+            r"(?:cannot execute|error trying to exec|can't exec) \W?cc1plus\W{1,3}",
+            says(
+                rf"No such file or directory: '{COMPILER}'(?=.{{0,900}}?{IN_A_BUILD})|{IN_A_BUILD}.{{0,900}}?No such file or directory: '{COMPILER}'",
+                unless=r"inductor|triton",
+            ),
+            says(
+                r"\b(?:g\+\+|c\+\+): (?:command )?not found",
+                unless=r"\bnvidia-\w|NVIDIA-Linux|\bdkms\b",
+            ),
+        ),
+        examples=(
+            'error: Microsoft Visual C++ 14.0 or greater is required. Get it with "Microsoft C++ Build Tools"',
+            "subprocess.CalledProcessError: Command '['where', 'cl']': where cl returned non-zero exit status 1.",
+            "UserWarning: Error checking compiler version for cl: [WinError 2] The system cannot find the file specified\nerror: command failed",
+            "fatal error C1083: Cannot open include file: 'corecrt.h': No such file or directory",
+            "running build_ext\nerror: [WinError 2] The system cannot find the file specified",
+            "gcc: error trying to exec 'cc1plus': execvp: No such file or directory",
+            "sh: 1: g++: not found",
+            "running build_ext FileNotFoundError: [Errno 2] No such file or directory: 'g++'",
+            "error: command 'gcc' failed: No such file or directory",
+            "unable to execute 'gcc': No such file or directory",
+            "No CMAKE_CXX_COMPILER could be found.",
+            "CMake Error: Could not find compiler set in environment variable CXX:",
+            "error: Unable to find a compatible Visual Studio installation.",
+            "Running 'nmake' '-?' failed with: no such file or directory",
+            "'cl' is not recognized as an internal or external command,",
+            "nvcc fatal : No compiler found",
+            "error: linker `cc` not found",
+            "RuntimeError: Could not find a C++ compiler",
+            "subprocess.CalledProcessError: Command '['which', 'c++']' returned non-zero exit status 1.",
+            "building 'x' extension with build_ext which: no g++ in (/usr/bin)",
+            "gcc: command not found ERROR: Failed building wheel for deepspeed",
+        ),
+        not_examples=(
+            "UserWarning: Error checking compiler version for cl: [WinError 2] The system cannot find the file specified",
+            "Cannot open include file: 'my_own.h'",
+            "cc1plus: warning: command-line option is valid for C",
+        ),
+    ),
     Cause(
         "extension-not-built",
         title="The compiled part of {module} is missing",
@@ -22,7 +252,8 @@ CAUSES = (
         "TORCH_CUDA_ARCH_LIST to its architecture), and read the build's output",
         proven_by="The import names the compiled module (._C, ._ext), or a file of torch_extensions is not there",
         not_when="extension-abi-mismatch: it exists but was built for another torch",
-        source="mmcv, detectron2 and GroundingDINO documentation, installation; " + CPP_EXTENSION,
+        # Source: mmcv, detectron2 and GroundingDINO documentation, installation; messages of
+        # torch/utils/cpp_extension.py.
         commands=anew("extension-not-built"),
         look=(alike.TORCHS_CUDA,),
         see="see which CUDA torch has",
@@ -37,14 +268,6 @@ CAUSES = (
                     "python -m mim install mmcv",
                 ),
             ),
-            Message(
-                having={"module": "^spconv$"},
-                text="Install the wheel made for torch's CUDA in its place: spconv-cu120, "
-                "spconv-cu118 (any of torch's major version works)",
-                commands=("pip uninstall -y spconv cumm",),
-                look=(alike.TORCHS_CUDA,),
-                see="see which CUDA torch has",
-            ),
             *(
                 Message(
                     having=having,
@@ -58,68 +281,51 @@ CAUSES = (
             ),
         ),
         says=(
-            {
-                "not compiled with": r"RuntimeError: Not compiled with (?:CUDA|GPU) support",
-                "is not defined": r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined",
-                "not implemented on the cpu": r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU",
-                "'nonetype' object has no attribute '": r"'NoneType' object has no attribute '(?P<module>causal_conv1d|selective_scan|CameraModelType)\w*'",
-                "requires the cuda flash attention extensions": r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions",
-                "dll load failed while importing": r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b",
-                "is not built correctly": r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly",
-                "no module named": r"""(?x)
+            r"RuntimeError: Not compiled with (?:CUDA|GPU) support",
+            r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined",
+            r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU",
+            r"'NoneType' object has no attribute '(?P<module>causal_conv1d|selective_scan|CameraModelType)\w*'",
+            r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions",
+            r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b",
+            r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly",
+            says(
+                r"""(?x)
         No\ module\ named\ ['\"]?
         (?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})
         (?:\.\w{1,40}){0,4}\.(?:_C|_ext|_cuda|_CUDA|core_cc|_kernels|cuda_ext)\b
         """,
-                "cannot import name": r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})",
-                "name '_c' is not defined": r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined",
-                "torch_extensions": r"""(?x)
+                "no module named",
+            ),
+            r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})",
+            r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined",
+            says(
+                r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ cannot\ open\ shared\ object\ file
         """,
-            },
+                "torch_extensions",
+            ),
             says(
-                "name '_c' is not defined",
                 r"NameError: (?:global )?name '_C' is not defined",
                 unless=r"torch[/\\]__init__\.py|groundingdino|grounding_dino",
             ),
             says(
-                "_opnamespace",
                 r"'_OpNamespace' '_(?:C|moe_C|vllm_fa\d_C|C_cache_ops)' object has no attribute '\w{2,60}'",
                 module="vllm._C",
             ),
             says(
-                "import sgl_kernel",
-                r"Can ?not import sgl_kernel\. Please check your installation",
-                module="sgl_kernel",
+                r"Can ?not import sgl_kernel\. Please check your installation", module="sgl_kernel"
             ),
             says(
-                "turbomind engine is not installed",
                 r"Fallback to pytorch engine because turbomind engine is not installed correctly",
                 module="turbomind",
             ),
+            says(r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available", module="mmcv"),
+            rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
+            says(CPU_PART, module="bitsandbytes"),
+            says(r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'", module="deepspeed"),
             says(
-                "mmcv cuda compiler: not available",
-                r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available",
-                module="mmcv",
-            ),
-            {
-                "no module named": rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
-            },
-            says(
-                "libbitsandbytes_cpu",
-                CPU_PART,
-                module="bitsandbytes",
-            ),
-            says(
-                "ds_opt_adam",
-                r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'",
-                module="deepspeed",
-            ),
-            says(
-                "is not defined",
-                r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined",
-                module="exllamav2",
+                r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined", module="exllamav2"
             ),
         ),
         examples=(
@@ -130,7 +336,6 @@ CAUSES = (
             "AttributeError: 'NoneType' object has no attribute 'causal_conv1d_fwd'",
             "AttributeError: '_OpNamespace' '_C' object has no attribute 'rms_norm'",
             "ImportError: Can not import sgl_kernel. Please check your installation.",
-            "lmdeploy - WARNING - Fallback to pytorch engine because turbomind engine is not installed correctly.",
             "ImportError: vllm.vllm_flash_attn requires the CUDA flash attention extensions (_vllm_fa2_C or _vllm_fa3_C). On ROCm, use upstream flash_attn.",
             "ImportError: DLL load failed while importing upfirdn2d_plugin: The specified module could not be found.",
             "sys.platform: linux\nCUDA available: True\nMMCV: 1.7.1\nMMCV Compiler: GCC 9.4\nMMCV CUDA Compiler: not available",
@@ -142,12 +347,7 @@ CAUSES = (
             "NameError: name 'exllamav2_ext' is not defined",
             "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'",
         ),
-        not_examples=(
-            "it is not compiled with anything",
-            "it is not implemented on the CPU yet",
-            "'_OpNamespace' 'mylib' object has an attribute 'f'",
-            "import sgl_kernel",
-        ),
+        not_examples=("it is not implemented on the CPU yet",),
     ),
     Cause(
         "build-without-gpu",
@@ -157,15 +357,12 @@ CAUSES = (
         "(torch.cuda.get_device_capability() prints it there)",
         proven_by="_get_cuda_arch_flags ends in IndexError",
         not_when="cuda-toolkit-missing: the build finds no nvcc",
-        source=CPP_EXTENSION + ", _get_cuda_arch_flags",
+        # Source: messages of torch/utils/cpp_extension.py, _get_cuda_arch_flags.
         stage="build",
         commands=paste.build_for,
-        says={
-            "cuda_architectures is set to": r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
-            "_get_cuda_arch_flags": r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
-        },
-        examples=(
-            "File \"/x/torch/utils/cpp_extension.py\", line 1780, in _get_cuda_arch_flags\n    arch_list[-1] += '+PTX'\nIndexError: list index out of range",
+        says=(
+            r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
+            r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
         ),
     ),
 )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
 from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.sources import CPP_EXTENSION
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
@@ -23,10 +21,6 @@ BUILD_CACHE_ON_WINDOWS = r"Remove-Item -Recurse -Force $env:LOCALAPPDATA\torch_e
 OLD_CARD = r"(?:V100|T4|P100|P40|(?:GTX ?)?(?:10[5-8]0|16[5-6]0)(?: ?Ti)?|(?:RTX ?)?20[5-8]0(?: ?Ti)?|Volta|Turing|Pascal)"
 
 FLASH = r"flash[-_ ]?att(?:ention|en|n)?(?:[- ]?2)?"
-
-
-def _is_for_intel(context: RuleContext) -> bool:
-    return maker_of(context.torch.backend) == "intel"
 
 
 def _is_no_companions(context: RuleContext) -> bool:
@@ -67,24 +61,22 @@ CAUSES = (
         "environment with torch 1.10 or older",
         proven_by="The compiler does not find a header of THC",
         not_when="cuda-toolkit-missing: a header of CUDA is missing",
-        source="release notes of torch 1.11, removed headers",
+        # Source: release notes of torch 1.11, removed headers.
         stage="build",
         look=(alike.TORCHS_CUDA,),
         see="check which torch is installed",
-        says={
-            "thc/": r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
-            "deprecatedtypeproperties": r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to",
-            "was not declared in this scope": r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope",
-            'identifier "': r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined",
-        },
+        says=(
+            r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
+            r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to",
+            r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope",
+            r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined",
+        ),
         examples=(
-            "fatal error: THC/THC.h: No such file or directory",
             'error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists',
             "error: 'AT_CHECK' was not declared in this scope",
             'error: identifier "AT_CHECK" is undefined',
         ),
         not_examples=(
-            "warning: at::DeprecatedTypeProperties is deprecated",
             "error: 'my_name' was not declared in this scope",
             'error: identifier "my_name" is undefined',
         ),
@@ -98,17 +90,16 @@ CAUSES = (
         "transformers, flash_attn: false or no --flash-attn in trainers; the package itself "
         "may go (its last series 1, `flash-attn<2`, supports Turing)",
         not_when="extension-arch-mismatch: it supports the GPU but was not built for it",
-        source="FlashAttention's README and csrc/flash_attn/flash_api.cpp",
+        # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
         stage="first-kernel",
         commands=("pip uninstall -y flash-attn",),
         says=(
-            {
-                "flashattention only supports": r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
-            },
+            r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
             says(
-                ("flash",),
-                rf"\b{FLASH} (?:is |are )?(?:not|n't|un)[- ]?(?:be )?(?:support(?:ed)?|compatible|available|usable) (?:on|by|with|for) (?:the |my |a |an )?(?:\w+ )?{OLD_CARD}\b"
-                rf"|\b{OLD_CARD}s? (?:gpus? )?(?:does(?: not|n't)|do(?: not|n't)|cannot|can't) (?:support|run|use) {FLASH}|{OLD_CARD} ?(?:显卡)?(?:不支持|不兼容) ?{FLASH}",
+                (
+                    rf"\b{FLASH} (?:is |are )?(?:not|n't|un)[- ]?(?:be )?(?:support(?:ed)?|compatible|available|usable) (?:on|by|with|for) (?:the |my |a |an )?(?:\w+ )?{OLD_CARD}\b"
+                    rf"|\b{OLD_CARD}s? (?:gpus? )?(?:does(?: not|n't)|do(?: not|n't)|cannot|can't) (?:support|run|use) {FLASH}|{OLD_CARD} ?(?:显卡)?(?:不支持|不兼容) ?{FLASH}"
+                ),
                 needs="Ampere",
                 unless=r"\b(?:if|since|because) flash|\bflash_attn_2_cuda|undefined symbol",
             ),
@@ -125,7 +116,7 @@ CAUSES = (
         "against this torch",
         proven_by="A symbol of torch is undefined, or the extension's own check says so",
         not_when="torchvision-mismatch, torchaudio-mismatch; mixed-conda-pip: the damaged files are torch's own",
-        source="PyTorch documentation, C++ ABI; messages of xformers and others",
+        # Source: PyTorch documentation, C++ ABI; messages of xformers and others.
         explains=("extension-arch-mismatch",),
         where=(_is_no_companions,),
         commands=anew("extension-abi-mismatch"),
@@ -148,104 +139,87 @@ CAUSES = (
                 commands=(BUILD_CACHE,),
                 windows=(BUILD_CACHE_ON_WINDOWS,),
             ),
-            Message(
-                having={"module": ""},
-                where=(_is_for_intel,),
-                text="Remove it: it is built for CUDA, and this torch (for Intel GPUs) works "
-                "without it",
-                commands=("pip uninstall -y {module}",),
-            ),
-            Message(
-                having={"copy": ""},
-                text="It was built in its source folder: rebuild it there, against this torch",
-                commands=("rm -rf build",),
-                windows=("Remove-Item -Recurse -Force build",),
-                then=("pip install --no-build-isolation --no-cache-dir -e .",),
-            ),
         ),
         says=(
-            {
-                "undefined symbol": rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
-                "torch_extensions": r"""(?x)
+            rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
+            says(
+                r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ undefined\ symbol:?
         \ (?P<symbol>\w+)
         """,
-                "cuda undefined symbol": r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
-                ".so": rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
-                "specified procedure": r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
-                "was compiled against": r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
-            },
+                "torch_extensions",
+            ),
+            r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
+            rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
+            r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
+            r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
             says(
-                "xformers was built for",
                 r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)",
                 module="xformers",
             ),
-            {
-                "undefined symbol": rf"""(?x)
+            says(
+                rf"""(?x)
         (?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})
         (?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
-            },
-            {
-                "undefined symbol": rf"/(?P<module>(?!torch(?:vision|audio)?/|lib/)[A-Za-z][\w-]{{1,40}})/_(?:C|ext|cuda)[\w.-]{{0,60}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
-            },
-            says(
                 "undefined symbol",
+            ),
+            rf"/(?P<module>(?!torch(?:vision|audio)?/|lib/)[A-Za-z][\w-]{{1,40}})/_(?:C|ext|cuda)[\w.-]{{0,60}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
+            says(
                 rf"""(?x)
         (?P<copy>/(?:(?!(?:site|dist)-packages|torch_extensions)[^\s'\":]){{2,200}})/
         (?P<module>(?!_|lib(?:torch|c10))[\w-]{{2,60}})
         (?:\.[\w-]{{1,40}}){{0,2}}\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
+                "undefined symbol",
                 unless=r"torch(?:audio|vision)[/\\]",
             ),
             says(
-                "symbol not found",
                 rf"""(?x)
         dlopen\((?:[^()]{{0,200}}/)?
         (?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})
         (?:\.[\w-]{{1,40}}){{0,3}},\ \w{{1,10}}\):\ Symbol\ not\ found:
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
+                "symbol not found",
                 unless=r"torch(?:audio|vision)[/\\]|_torch_sox",
             ),
             says(
-                "undefined symbol",
                 rf"""(?x)
         (?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)
         (?:\.[\w-]+)*\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
         """,
+                "undefined symbol",
                 unless=r"torch(?:audio|vision)[/\\]",
             ),
             says(
-                "undefined symbol",
                 r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)",
                 unless=r"\.so|lib(?:torch|c10)",
             ),
             says(
                 (
-                    *(
-                        " load",
-                        " import",
-                        "breaks",
-                        "broke",
-                        "broken",
-                        "incompatible",
-                        "no longer",
-                        "stop",
-                    ),
+                    rf"\b{NEW_TORCH}.{{0,260}}?\b(?P<module>{LIBRARY}) {BREAKS}|\b(?P<extension>{LIBRARY}) {BREAKS}[^.\n]{{0,60}}?\b(?:after|since|because|when|as)\b[^.\n]{{0,60}}?{NEW_TORCH}"
+                    rf"|torch(?: ?(?:==)?v?\d[\w.+]{{0,14}})? (?:update |upgrade |release )?(?:broke|breaks|has broken) (?P<broken>{LIBRARY})\b"
                 ),
-                rf"\b{NEW_TORCH}.{{0,260}}?\b(?P<module>{LIBRARY}) {BREAKS}|\b(?P<extension>{LIBRARY}) {BREAKS}[^.\n]{{0,60}}?\b(?:after|since|because|when|as)\b[^.\n]{{0,60}}?{NEW_TORCH}"
-                rf"|torch(?: ?(?:==)?v?\d[\w.+]{{0,14}})? (?:update |upgrade |release )?(?:broke|breaks|has broken) (?P<broken>{LIBRARY})\b",
+                *(
+                    " load",
+                    " import",
+                    "breaks",
+                    "broke",
+                    "broken",
+                    "incompatible",
+                    "no longer",
+                    "stop",
+                ),
                 unless=rf"{MAYBE}(?:update|upgrade|fail|break|install|torch)",
             ),
         ),
         examples=(
             "ImportError causal_conv1d_cuda.cpython-310-x86_64-linux-gnu.so undefined symbol",
-            "OSError: libtorch_cuda.so: cannot open shared object file: torchaudio is 2.5, torchvision is 0.20",
             "WARNING: xFormers was built for:\n    PyTorch 2.5.1+cu121 with CUDA 1201 (you have 2.6.0+cu124)\n    Python  3.11.10 (you have 3.11.9)",
             "ImportError: /home/u/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE",
             "flash_attn_2_cuda undefined symbol",
@@ -256,7 +230,6 @@ CAUSES = (
         ),
         not_examples=(
             "selective_scan_cuda has an undefined symbol",
-            "flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so has every symbol",
             "torch broke the record",
             "whether torch 2.9 breaks xformers",
         ),
@@ -269,7 +242,7 @@ CAUSES = (
         text="Rebuild the extension for this GPU (or install its wheel for a newer release)",
         proven_by="A kernel is missing, although torch's own kernels support the GPU or the extension's list does not",
         not_when="arch-too-new-for-wheel, arch-too-old-for-wheel: torch itself lacks the kernel",
-        source=CPP_EXTENSION,
+        # Source: messages of torch/utils/cpp_extension.py.
         stage="first-kernel",
         commands=lambda context: (
             *paste.build_for(context),

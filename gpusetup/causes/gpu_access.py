@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import places
 from gpusetup.evidence.context import RuleContext, gpus
-from gpusetup.evidence.places import IN_KUBERNETES, in_windows_itself, in_wsl
+from gpusetup.evidence.places import in_windows_itself, in_wsl
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
@@ -32,7 +32,7 @@ CAUSES = (
         means="NVML and nvidia-smi work without it, CUDA does not.",
         text="Load nvidia_uvm and make its node",
         proven_by="The module or its node is missing, and cuInit fails",
-        source="manual page of nvidia-modprobe",
+        # Source: manual page of nvidia-modprobe.
         impossible=(in_windows_itself, in_wsl),
         by_check=True,
         commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
@@ -46,14 +46,10 @@ CAUSES = (
             ),
         ),
         says=(
-            {
-                "adding custom device": r'adding custom device "/dev/nvidia-uvm[\w-]*": no',
-                "uvm": r"could not load (?:the )?UVM kernel module",
-                "/dev/nvidia-uvm": r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
-            },
-            {
-                "uvm": r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)",
-            },
+            r'adding custom device "/dev/nvidia-uvm[\w-]*": no',
+            r"could not load (?:the )?UVM kernel module",
+            r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
+            says(r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)", "uvm"),
         ),
         examples=(
             'docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory',
@@ -70,7 +66,7 @@ CAUSES = (
         "nvidia-persistenced",
         proven_by="Outside a container there are fewer nodes (/dev/nvidia0, 1, …) than GPUs that the kernel driver has",
         not_when="A container gets only the nodes of its GPUs",
-        source="manual page of nvidia-modprobe",
+        # Source: manual page of nvidia-modprobe.
         explains=(
             "gpu-init-failed",
             "cuda-misses-gpu",
@@ -90,7 +86,7 @@ CAUSES = (
         "(NVreg_DeviceFileMode): by default every user can open them "
         "(`sudo chmod a+rw /dev/nvidia*` opens them until the next start)",
         proven_by="This user cannot read and write a node",
-        source="udev rules of the driver packages",
+        # Source: udev rules of the driver packages.
         explains=("driver-not-loaded",),
         by_check=True,
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
@@ -108,38 +104,27 @@ CAUSES = (
         ),
         says=(
             says(
-                "insufficient permissions",
                 r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions",
                 unless=r"(?:utilization|performance) counter|accounting mode|persistence mode|fabric (?:status|state)",
             ),
-            {
-                "nvmlerror_nopermission": "",
-                "/dev/nv": r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
-                "permission denied": r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)",
-                "nvrmmeminit": r"NvRmMemInit\w* failed with Permission denied",
-            },
+            "nvmlerror_nopermission",
+            r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
+            r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)",
+            r"NvRmMemInit\w* failed with Permission denied",
             says(
-                "selinux",
                 r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable",
                 unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)",
             ),
-            {
-                "/dev/nv": r"avc: +denied .{0,200}(?P<path>nvidia\w*)",
-            },
+            r"avc: +denied .{0,200}(?P<path>nvidia\w*)",
         ),
         examples=(
-            "NVML: Insufficient Permissions",
-            "pynvml.NVMLError_NoPermission: Insufficient Permissions",
             "Error opening /dev/nvidia0: Permission denied",
             "[Errno 13] Permission denied: '/dev/nvidia-uvm'",
             'type=AVC msg=audit(1): avc:  denied  { read write } for pid=7 comm="python3" path="/dev/nvidia0"',
             "NvRmMemInitNvmap failed with Permission denied",
             "with podman and SELinux on, the container needs `--security-opt label=disable`; else it may not open the GPU",
         ),
-        not_examples=(
-            "SELinux is on, and the GPU works",
-            'the guest reported fabric status "Insufficient Permissions"',
-        ),
+        not_examples=('the guest reported fabric status "Insufficient Permissions"',),
     ),
     Cause(
         "mig-misconfigured",
@@ -151,7 +136,7 @@ CAUSES = (
         "GPUs by their UUIDs; or switch MIG off on every GPU, as administrator, with nothing "
         "running: sudo nvidia-smi -mig 0",
         proven_by="MIG is on without an instance, or with several and CUDA_VISIBLE_DEVICES names none",
-        source='NVIDIA, "MIG User Guide"',
+        # Source: NVIDIA, "MIG User Guide".
         explains=(
             "invalid-device-ordinal",
             "torch-internal-error",
@@ -161,23 +146,15 @@ CAUSES = (
         look=("nvidia-smi -L",),
         see="see the instances",
         says=(
+            says(r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT", shown="by MIG alone"),
+            r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
             says(
-                "device < num_gpus",
-                r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT",
-                shown="by MIG alone",
-            ),
-            {
-                (
-                    "only one",
-                    "only 1",
-                    "just one",
-                    "only a single",
-                ): r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
-                "cuda_visible_devices=mig": r"""(?x)
+                r"""(?x)
         invalid\ device\ ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b
         .{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)
         """,
-            },
+                "cuda_visible_devices=mig",
+            ),
         ),
         examples=("torch shows only one GPU, MIG is enabled with three instances",),
     ),
@@ -188,11 +165,9 @@ CAUSES = (
         means="In this mode one process at a time uses the GPU, and another one has it.",
         text="End the other process, or set the compute mode to default; if no process holds the GPU, reboot",
         proven_by="The GPU is in compute mode Exclusive_Process, or CUDA answers code 46",
-        source="nvidia-smi's manual page; CUDA Driver API reference, CUresult",
+        # Source: nvidia-smi's manual page; CUDA Driver API reference, CUresult.
         by_check=True,
-        says={
-            "busy or unavailable": r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",
-        },
+        says=(r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",),
         look=("nvidia-smi",),
         commands=("sudo nvidia-smi -c DEFAULT",),
     ),
@@ -204,7 +179,7 @@ CAUSES = (
         text="Set the compute mode to default",
         proven_by="The GPU is in compute mode Prohibited",
         not_when="vgpu-no-compute: the GPU is virtual",
-        source="nvidia-smi's manual page",
+        # Source: nvidia-smi's manual page.
     ),
     Cause(
         "vgpu-no-compute",
@@ -213,19 +188,16 @@ CAUSES = (
         means="A and B profiles have no compute; without a licence no profile has.",
         text="Give the virtual machine a profile with compute (Q or C) and a licence for it, or switch compute on in the host",
         proven_by="CUDA answers code 801 or 102, or a vGPU is in compute mode Prohibited",
-        source='NVIDIA, "Virtual GPU Software User Guide"',
+        # Source: NVIDIA, "Virtual GPU Software User Guide".
         explains=("compute-mode-prohibited",),
         by_check=True,
         says=(
+            says("device context 801", code="801"),
             says(
-                {
-                    "device context 801": "",
-                    "operation not supported": rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported",
-                },
+                rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported",
                 code="801",
             ),
             says(
-                "operation not supported",
                 rf"CUDA error(?: 801)?[^:]{{0,60}}: operation not supported.{{0,2500}}?{DESKTOP_PROFILE}",
                 code="801",
             ),
@@ -240,7 +212,7 @@ CAUSES = (
         "in Kubernetes both go into the ConfigMap that the operator's `driver.licensingConfig` "
         "names",
         proven_by="NVML says that the vGPU is unlicensed",
-        source='NVIDIA, "Virtual GPU Client Licensing User Guide"',
+        # Source: NVIDIA, "Virtual GPU Client Licensing User Guide".
         explains=(
             "cuda-unknown-error",
             "os-call-failed",
@@ -251,22 +223,13 @@ CAUSES = (
         commands=("sudo systemctl restart nvidia-gridd",),
         look=("ls /etc/nvidia/ClientConfigToken", "nvidia-smi -q | grep -i license"),
         see="check the token and the licence",
-        cases=(
-            Message(
-                where=(IN_KUBERNETES,),
-                commands=(
-                    "kubectl -n gpu-operator rollout restart daemonset/nvidia-driver-daemonset",
-                ),
-            ),
+        says=(
+            r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
+            r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
+            r"valid Grid licen[sc]e",
         ),
-        says={
-            "unlicensed": r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
-            "license": r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
-            "valid grid licen": r"valid Grid licen[sc]e",
-        },
         examples=(
             "nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)",
-            "device requires a valid Grid licence for compute",
         ),
     ),
 )

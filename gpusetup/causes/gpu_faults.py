@@ -16,10 +16,10 @@ BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 GATHER = "gather first what NVIDIA asks for, where it comes back"
 
 
-def _status(number: str, name: str) -> tuple[Row, ...]:
+def _status(number: str, name: str) -> Row:
     """The last digits of a status with which a call to the GPU's firmware failed."""
     pattern = rf"NVRM: .{{0,40}}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{{0,30}}|GspRm\w{{2,20}}|rpcRm\w{{2,30}}).{{0,160}}?\bstatus[ =]0x0{{0,6}}{number}\b"
-    return says("nvrm: ", pattern, status=name)
+    return says(pattern, status=name)
 
 
 ECC_OF_A_GPU = r"(?:\bGPUs?\b|\bcards?\b|nvidia|\b[ABHVLT]\d{1,3}\b|VRAM|显存)"
@@ -41,7 +41,7 @@ CAUSES = (
         text="Reboot (a full power-off is better); if it comes back: power cables and supply, "
         "heat, seating or riser, `pcie_aspm=off` on the kernel command line",
         proven_by="The kernel logs Xid 79, or the driver says `GPU is lost`",
-        source=XID_GUIDE,
+        # Source: NVIDIA, "Xid Errors".
         explains=(
             "driver-not-loaded",
             "pcie-degraded",
@@ -58,19 +58,15 @@ CAUSES = (
         },
         says=(
             _status("0f", "NV_ERR_GPU_IS_LOST"),
-            {
-                "gpu is lost": rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost",
-                "nvml_error_gpu_is_lost": "",
-                "determine the device handle": rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)",
-            },
+            rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost",
+            "nvml_error_gpu_is_lost",
+            rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)",
             says(
-                "no longer",
                 r"\b(?:crash\w*|launch failure|fr(?:eez|oz)\w+|failure state)\b.{0,300}?\b(?:driver|nvidia-smi|system) (?:can|could) no longer (?:access|see|find|reach|detect|talk to|communicate with) (?:the |my )?GPUs?\b",
                 said="unknown error",
                 unless=r"\b(?:updat|upgrad|install|remov)(?:e|ed|ing)\b",
             ),
             says(
-                "determine the device handle",
                 rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: Unknown Error",
                 said="unknown error",
             ),
@@ -81,7 +77,6 @@ CAUSES = (
             "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error",
             "NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x0000000f for fn 76!",
             "the GPU enters a failure state, after which the driver can no longer access the GPU",
-            "nvml: NVML_ERROR_GPU_IS_LOST returned for device 2",
         ),
         not_examples=(
             "Unable to determine the device handle for gpu 0000:02:00.0: Insufficient Size",
@@ -98,7 +93,7 @@ CAUSES = (
         "kernel modules you can also switch the GSP off: set `NVreg_EnableGpuFirmware=0` for the "
         "module nvidia",
         proven_by="The kernel logs Xid 119 or 120",
-        source=XID_GUIDE,
+        # Source: NVIDIA, "Xid Errors".
         explains=("driver-slow",),
         by_check=True,
         commands=("sudo reboot",),
@@ -115,36 +110,31 @@ CAUSES = (
         "must be replaced",
         proven_by="The GPU counts uncorrected errors, a remapping failed or is pending, 60 pages are retired, SRAM errors passed the threshold, CUDA answers code 214, or the kernel logs Xid 48, 63, 64, 94, 95, 140, 156, 157, 160, 161, 171 or 172",
         not_when="ECC corrected the errors: they are harmless",
-        source='NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page Retirement"',
+        # Source: NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page
+        # Retirement".
         by_check=True,
         look=('nvidia-smi -q -d "ECC,ROW_REMAPPER,PAGE_RETIREMENT"',),
         see="read the counters",
         needs_root=True,
         needs_reboot=True,
         says=(
-            {
-                "ecc": r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
-            },
+            r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
             says(
-                (
-                    "ecc error",
-                    "ecc fault",
-                    "ecc failure",
-                    "ecc memory ",
-                    "错误",
-                    "报错",
-                    "异常",
-                ),
                 rf"{ECC_OF_A_GPU}.{{0,120}}?\bECC (?:memory )?(?:errors?|faults?|failures?)\b|\bECC (?:memory )?(?:errors?|faults?|failures?)\b.{{0,120}}?{ECC_OF_A_GPU}|ECC ?(?:错误|报错|异常)",
+                "ecc error",
+                "ecc fault",
+                "ecc failure",
+                "ecc memory ",
+                "错误",
+                "报错",
+                "异常",
                 unless=NO_ECC_FAILURE,
             ),
             says(
-                "uncorrected",
                 r"\buncorrected (?:volatile |aggregate )?ECC errors?\b(?!s?\s{0,9}[:=] ?0\b)",
                 unless=r"\bno (?:\w+ )?uncorrected|\buncorrected ECC errors?\s{0,9}[:=] ?(?:0|N/A)",
             ),
             says(
-                "row remap",
                 r"\brow[- ]remap(?:ping|per)?s?\b[^.\n]{0,30}?\b(?:failed|failure occurred: ?yes|pending: ?yes|is pending)",
                 unless=r"\bif\b[^.\n]{0,40}row[- ]remap",
             ),
@@ -169,7 +159,7 @@ CAUSES = (
         "power and heat, and have the GPU examined",
         proven_by="The kernel logs Xid 8, 38, 44, 46 or 109",
         not_when="gpu-fell-off-bus, gsp-timeout, hardware-fault and ecc-error come first: then that is the cause",
-        source='NVIDIA, "Xid Errors", catalog',
+        # Source: NVIDIA, "Xid Errors", catalog.
         kind_of="hardware-fault",
         look=BUG_REPORT,
         see=GATHER,
@@ -186,7 +176,7 @@ CAUSES = (
         "check heat and power and run NVIDIA's field diagnostic",
         proven_by="The driver recommends a reset or a reboot (NVML, Xid 154), or the kernel logs one of the Xids 54, 56 to 59, 61, 62, 74, 80, 81, 92, 110, 122, 123, 136, 143 to 150, 154, 155, 158, 167 to 169, or an SXid that is fatal",
         not_when="Xid 13, 31, 43 and 45 are a program's own fault; Xid 8 and 109 are gpu-hang",
-        source=XID_GUIDE,
+        # Source: NVIDIA, "Xid Errors".
         explains=(
             "compute-mode-exclusive",
             "nvlink-degraded",
@@ -208,40 +198,30 @@ CAUSES = (
         ),
         says=(
             _status("62", "NV_ERR_RESET_REQUIRED"),
+            says("uncorrectable nvlink", what="nvlink"),
+            says("cuda_error_nvlink_uncorrectable", what="nvlink"),
+            "gpu requires reset",
+            says(r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="smi"),
+            says(rf"{GPU}: FAULTY", what="test"),
             says(
-                {
-                    "uncorrectable nvlink": "",
-                    "cuda_error_nvlink_uncorrectable": "",
-                },
-                what="nvlink",
-            ),
-            {
-                "gpu requires reset": "",
-            },
-            says(
-                "err!",
-                r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!",
-                what="smi",
+                r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)",
+                what="test",
             ),
             says(
-                {
-                    ": faulty": rf"{GPU}: FAULTY",
-                    "(warning!)": r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)",
-                    "| fail": r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))",
-                    "miscompare": r"[Tt]here was a miscompare|DCGM_FR_FAULTY_MEMORY|had uncorrectable memory errors",
-                },
+                r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))",
+                what="test",
+            ),
+            says(
+                r"There was a miscompare",
                 what="test",
             ),
         ),
         examples=(
             "NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!",
-            "GPU 00000000:01:00.0: GPU requires reset",
-            "CUDA_ERROR_NVLINK_UNCORRECTABLE: uncorrectable error on the NVLink",
             "| ERR!  ERR! ERR!    ERR! / ERR! |      1MiB / 24564MiB |",
             "Tested 2 GPUs:\n GPU 0: OK\n GPU 1: FAULTY",
             "10.0%  proc'd: 5122 (13012 Gflop/s)   errors: 382711  (WARNING!)  temps: 71 C",
             "| Memory            | Fail - GPU: 3",
-            "There was a miscompare: GPU 1 computed incorrectly, a miscompare",
         ),
         not_examples=(
             "NVRM: GspRmControl failed: status=0x00000061",
@@ -259,7 +239,7 @@ CAUSES = (
         "setting the traceback names it (`compute-sanitizer` too, slowly)",
         proven_by="The kernel logs Xid 11, 13, 31, 32, 43, 45, 68, 69 or one of the copy and video engines",
         not_when="hardware-fault: the GPU is the reason",
-        source=XID_GUIDE,
+        # Source: NVIDIA, "Xid Errors".
         kind_of="cuda-program-error",
         failure=6,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
@@ -276,13 +256,13 @@ CAUSES = (
         "and the watts",
         proven_by="The GPU names a slowdown by heat or by hardware, or has 90 °C or more",
         not_when="sw_power_cap under load is normal",
-        source="nvidia-smi's manual page",
+        # Source: nvidia-smi's manual page.
         by_check=True,
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
         see="show heat, power and the throttle reasons",
-        says={
-            ": active": r"(?P<reason>SW Power Cap|HW Slowdown|HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown) ?: Active",
-        },
+        says=(
+            r"(?P<reason>SW Power Cap|HW Slowdown|HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown) ?: Active",
+        ),
         examples=("Clocks Throttle Reasons\n        SW Power Cap : Active",),
     ),
     Cause(
@@ -298,16 +278,16 @@ CAUSES = (
         "alone the kernel's option `pcie_aspm=off` often helps)",
         proven_by="The link has half of its lanes or fewer (and fewer than 8)",
         not_when="The generation is lower at rest: that saves power",
-        source="nvidia-smi's manual page",
+        # Source: nvidia-smi's manual page.
         events=("pcie-slow", "pcie-errors"),
         where=(lambda context: says_nothing_else(context, "pcie-slow", "pcie-errors"),),
         look=(
             'nvidia-smi "--query-gpu=pcie.link.gen.current,pcie.link.width.current" --format=csv',
         ),
         see="show the link's state",
-        says={
-            "lnksta:": r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",
-        },
+        says=(
+            r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",
+        ),
         examples=(
             "41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)",
         ),
@@ -320,7 +300,7 @@ CAUSES = (
         means="What is left may be too little.",
         text="End the process that holds it",
         proven_by="More than 85 % of the memory is used",
-        source="nvidia-smi's manual page",
+        # Source: nvidia-smi's manual page.
         look=("nvidia-smi",),
         see="find the process",
     ),
@@ -335,7 +315,7 @@ CAUSES = (
         "seating, the board",
         proven_by="Fewer links are active than on a GPU of the same kind, or links had errors and recoveries",
         not_when="A bridge between two cards uses only a part of their links",
-        source="nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods",
+        # Source: nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods.
         commands=("sudo reboot",),
         look=("nvidia-smi nvlink -s", "nvidia-smi nvlink -e"),
         see="show the links",
@@ -349,7 +329,7 @@ CAUSES = (
         "fault comes back, reset all GPUs of the board or reboot; then have the board examined",
         proven_by="NVML reports a fault of the fabric, or the registration ended with an error",
         not_when="system-not-ready-fabric-manager: the fabric is not set up at all",
-        source='NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide"',
+        # Source: NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide".
         kind_of="system-not-ready-fabric-manager",
         explains=(
             "nvlink-degraded",

@@ -33,7 +33,7 @@ CAUSES = (
         plain="The GPU has no bfloat16: it begins with compute capability 8.0",
         text="Use float16 instead: `--dtype half` to serve a model, `fp16=True` to train one",
         proven_by="The GPU's capability is below 8.0",
-        source="CUDA C++ Programming Guide, compute capabilities",
+        # Source: CUDA C++ Programming Guide, compute capabilities.
         stage="first-kernel",
         explains=("cuda-library-error",),
         cases=(
@@ -43,25 +43,25 @@ CAUSES = (
                 only=Severity.NOTE,
             ),
         ),
-        says={
-            "bfloat16 is only supported": rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
-            "bf16/gpu": r"setup doesn't support bf16/gpu",
-            "bfloat16": r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
-            "bf16 mixed precision requires": "",
-            "cuda_r_16bf": r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
-            "bf16": r"""(?x)
+        says=(
+            rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
+            r"setup doesn't support bf16/gpu",
+            r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
+            "bf16 mixed precision requires",
+            r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
+            says(
+                r"""(?x)
         bf16\ requested,\ but\ AMP\ is\ not\ supported|Type\ bf16\ is\ not\ supported
         |bf16\ is\ not\ supported
         \ (?:on|by)\ (?:this|your)|Feature\ '[\w .]{0,20}\.?bf16\S{0,6}'\ requires\ \.target\ sm_80
         """,
-            "bf16 is only supported on": r"bf16 is only supported on A100\+ GPUs",
-        },
+                "bf16",
+            ),
+            r"bf16 is only supported on A100\+ GPUs",
+        ),
         examples=(
             "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead",
-            "ValueError: Your setup doesn't support bf16/gpu. You need Ampere+ GPU with cuda>=11.0",
             "RuntimeError: Current CUDA Device does not support bfloat16. Please switch dtype to float16.",
-            "ValueError: bf16 mixed precision requires PyTorch >= 1.10 and a supported device.",
-            "ptxas: Feature 'cvt with .bf16' requires .target sm_80 or higher: Type bf16 is not supported",
             "BF16 is only supported on A100+ GPUs",
         ),
     ),
@@ -74,33 +74,24 @@ CAUSES = (
         stage="first-kernel",
         commands=("export TORCHDYNAMO_DISABLE=1",),
         says=(
-            {
-                "too old to be supported by the triton": rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
-                "gputoooldfortriton": "",
-                "your gpu is too old": r"Unsloth: Your GPU is too old",
-            },
-            *(
-                says(
-                    needle,
-                    rf"{BEFORE_VOLTA}.{{0,300}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|unsupported|not support(?:ed)?)\b.{{0,900}}?\b{needle}|\b{needle}\b[^.\n]{{0,60}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|does ?n[o']t work|not (?:work|supported))\b[^.\n]{{0,60}}?{BEFORE_VOLTA}",
-                    unless=r"\b(?:RTX|A100|H100|V100|T4)\b",
-                )
-                for needle in ("torch_compile", "torch.compile", "inductor")
+            rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
+            "gputoooldfortriton",
+            r"Unsloth: Your GPU is too old",
+            says(
+                rf"{BEFORE_VOLTA}.{{0,300}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|unsupported|not support(?:ed)?)\b.{{0,900}}?\b(?:torch[._]compile|inductor)|\b(?:torch[._]compile|inductor)\b[^.\n]{{0,60}}?\b(?:fails?|failed|errors?|crash(?:es|ed)?|does ?n[o']t work|not (?:work|supported))\b[^.\n]{{0,60}}?{BEFORE_VOLTA}",
+                "torch_compile",
+                "torch.compile",
+                "inductor",
+                unless=r"\b(?:RTX|A100|H100|V100|T4)\b",
             ),
         ),
         examples=(
             'my GTX 1070 fails with this:\n  File "x/torch_compile.py", line 66, in torch_compile_loss',
-            "on a GTX 1080 it fails with torch.compile",
-            "my GTX 1060 fails in torch/_inductor/compile_fx.py\n inductor",
-            "RuntimeError: Found Tesla P100-PCIE-16GB which is too old to be supported by the triton GPU compiler, which is used as the backend. Triton only supports devices of CUDA Capability >= 7.0, but your device is of CUDA capability 6.0",
-            "torch._dynamo.exc.BackendCompilerFailed: GPUTooOldForTriton",
-            "RuntimeError: Unsloth: Your GPU is too old!",
         ),
         not_examples=(
             "on my GTX 1070 torch_compile is off",
             "torch.compile works on an A100",
             "inductor fails on an A100",
-            "your gpu is too old for this game",
         ),
     ),
     Cause(
@@ -109,7 +100,7 @@ CAUSES = (
         means="Until CUDA 13.2 the integrated GPU needs NVIDIA's wheels for its JetPack.",
         text="Install NVIDIA's wheel for this JetPack",
         proven_by="The machine is a Jetson, and torch is a CPU build or finds no CUDA",
-        source='NVIDIA, "Installing PyTorch for Jetson Platform"',
+        # Source: NVIDIA, "Installing PyTorch for Jetson Platform".
         explains=(
             "torch-cpu-build",
             "arch-too-old-for-wheel",
@@ -123,7 +114,7 @@ CAUSES = (
         means="torch uses Apple GPUs as device mps; macOS has no CUDA builds.",
         text="Use device mps or cpu: the ordinary wheel has both",
         proven_by="The system is macOS on arm64",
-        source="torch documentation, MPS backend",
+        # Source: torch documentation, MPS backend.
     ),
     Cause(
         "no-nvidia-gpu",
@@ -132,7 +123,7 @@ CAUSES = (
         text="Use torch's CPU build here, or go to a machine with an NVIDIA GPU",
         proven_by="The PCI bus shows no NVIDIA device, and no driver lists a GPU",
         not_when="A container hides its host's GPU, or the GPU lacks only its driver",
-        source="PCI ids: vendor 10de",
+        # Source: PCI ids: vendor 10de.
         lacks="gpu",
         impossible=(gpu_is_listed,),
         alike={
@@ -142,44 +133,42 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "no nvidia": r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
-            },
+            r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
             says(
                 (
-                    *(
-                        f"{no} {verb}"
-                        for no in ("not", "n't", "n\u2019t", "dont", "doesnt")
-                        for verb in ("have", "own")
-                    ),
-                    *(
-                        f"no {kind}"
-                        for kind in (
-                            "gpu",
-                            "graphics",
-                            "dedicated",
-                            "discrete",
-                            "nvidia ",
-                            "cuda ",
-                            "real",
-                        )
-                    ),
-                    *(
-                        "without",
-                        "with no",
-                        "integrated",
-                        "onboard",
-                        "cpu-only",
-                        "cpu only",
-                        "only have",
-                    ),
+                    rf"\b(?:I|we) (?:do not|don['\u2019]?t|dont|do n't) (?:have|own) (?:an? |any )?{CARD}"
+                    rf"|\b(?:I have|I['\u2019]ve|I got|(?:my|this|the) {MY_MACHINE} (?:has|comes with)) (?:got )?no {CARD}"
+                    rf"|\b(?:my|this|the) {MY_MACHINE} (?:does not|doesn['\u2019]?t|doesnt) have (?:an? |any )?{CARD}|\b{MY_MACHINE} (?:without|with no) (?:an? |any )?{CARD}"
+                    rf"|(?:^|[:,;.(] ?)no (?:(?:dedicated|discrete) {CARD}|{CARD}(?: here(?! so\b|, so)|,? (?:just|only)\b))|\bno {CARD} (?:in|on) (?:my|this|the) {MY_MACHINE}"
+                    r"|\bonly (?:an? |has |have )*(?:integrated|onboard) (?:GPU|graphics)\b|\b(?:integrated|onboard) (?:GPU|graphics) only\b"
+                    rf"|(?<!running on a )\bCPU[- ]only (?:cloud |linux |docker |windows )?{MY_MACHINE}\b|\b(?:I|we) only have (?:an? |my |the )?CPU\b"
                 ),
-                rf"\b(?:I|we) (?:do not|don['\u2019]?t|dont|do n't) (?:have|own) (?:an? |any )?{CARD}"
-                rf"|\b(?:I have|I['\u2019]ve|I got|(?:my|this|the) {MY_MACHINE} (?:has|comes with)) (?:got )?no {CARD}"
-                rf"|\b(?:my|this|the) {MY_MACHINE} (?:does not|doesn['\u2019]?t|doesnt) have (?:an? |any )?{CARD}|\b{MY_MACHINE} (?:without|with no) (?:an? |any )?{CARD}"
-                rf"|(?:^|[:,;.(] ?)no (?:(?:dedicated|discrete) {CARD}|{CARD}(?: here(?! so\b|, so)|,? (?:just|only)\b))|\bno {CARD} (?:in|on) (?:my|this|the) {MY_MACHINE}"
-                r"|\bonly (?:an? |has |have )*(?:integrated|onboard) (?:GPU|graphics)\b|\b(?:integrated|onboard) (?:GPU|graphics) only\b"
-                rf"|(?<!running on a )\bCPU[- ]only (?:cloud |linux |docker |windows )?{MY_MACHINE}\b|\b(?:I|we) only have (?:an? |my |the )?CPU\b",
+                *(
+                    f"{no} {verb}"
+                    for no in ("not", "n't", "n\u2019t", "dont", "doesnt")
+                    for verb in ("have", "own")
+                ),
+                *(
+                    f"no {kind}"
+                    for kind in (
+                        "gpu",
+                        "graphics",
+                        "dedicated",
+                        "discrete",
+                        "nvidia ",
+                        "cuda ",
+                        "real",
+                    )
+                ),
+                *(
+                    "without",
+                    "with no",
+                    "integrated",
+                    "onboard",
+                    "cpu-only",
+                    "cpu only",
+                    "only have",
+                ),
                 unless=r"\b(?:if|unless|whether|when|says?|said|claims?|thinks?|thought|reports?|tells?|complains|though|container|node|partition|queue)\b[^.:]{0,30}\b(?:don['\u2019]?t|dont|not|no|without)\b|\bbut (?:I (?:do )?have|there is)\b|\b(?:as (?:if|for|on)|according to|thinks?|behaves|work(?:s|ed) (?:fine )?on|build\b[^.]{0,24} on)\b",
             ),
         ),
@@ -187,7 +176,6 @@ CAUSES = (
             "setup: No NVIDIA GPU detected",
             "I don't have an NVIDIA GPU, how do I install this?",
         ),
-        not_examples=("it found no nvidia-driver-550 in the cache",),
         by_check=True,
     ),
     Cause(
@@ -196,7 +184,7 @@ CAUSES = (
         means="CUDA builds do not use it; torch has ROCm builds for Linux.",
         text="Install the ROCm build where ROCm supports the GPU",
         proven_by="The display controller is AMD's and none is NVIDIA's, or torch is a ROCm build and no NVIDIA GPU is there",
-        source="torch's index, labels rocm*",
+        # Source: torch's index, labels rocm*.
     ),
     Cause(
         "intel-gpu",
@@ -204,6 +192,6 @@ CAUSES = (
         means="torch's CUDA builds do not use it; its XPU builds do.",
         text="Use device xpu of torch's XPU build",
         proven_by="torch is an XPU build, and no NVIDIA GPU is there",
-        source="torch documentation, XPU backend",
+        # Source: torch documentation, XPU backend.
     ),
 )

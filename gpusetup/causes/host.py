@@ -4,15 +4,42 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.sources import WHEELS
+from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import IN_A_CONTAINER, IN_DOCKER, IN_PODMAN, no
-from gpusetup.fixes.disk_space import making_room
+from gpusetup.fixes import paste
 from gpusetup.messages.fragments import MAYBE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
+from gpusetup.model.machine import Disk
+from gpusetup.model.shell import Lines
+from gpusetup.model.units import GIB
 
 SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWriter|save_checkpoint|save_pretrained|checkpoint-\d"
 """What else fills: shared memory, and the disk of a program that writes its own checkpoint."""
+
+
+INSTALL_BYTES = 8 * GIB
+"""What a CUDA build of torch takes: 3 GiB of wheels and 5 GiB unpacked (2.9 on Linux)."""
+
+
+def needed(disk: Disk) -> int:
+    """tmp need not hold a whole install: wheels are unpacked beside their target."""
+    return {"site-packages": INSTALL_BYTES, "tmp": GIB}.get(disk.subject, INSTALL_BYTES // 2)
+
+
+def short_disks(context: RuleContext) -> tuple[Disk, ...]:
+    """The disks without room for an install where it writes."""
+    known = (disk for disk in context.snapshot.disks if disk.free_bytes is not None)
+    return tuple(disk for disk in known if (disk.free_bytes or 0) < needed(disk))
+
+
+def making_room(context: RuleContext) -> Lines:
+    """The command that frees the installer's cache."""
+    if "uv" in (context.installer, context.snapshot.failing.program):
+        return (paste.command(context, "uv", "cache", "clean"),)
+    if context.snapshot.python.has_pip is False:
+        return ()
+    return (paste.command(context, paste.python(context), "-m", "pip", "cache", "purge"),)
 
 
 CAUSES = (
@@ -47,20 +74,17 @@ CAUSES = (
             Message(where=(no(IN_DOCKER), IN_A_CONTAINER)),
         ),
         alike={"df -h": ("pip-cache-disk-full",)},
-        says={
-            "bus error": r"killed by signal: Bus error|bus error encountered in worker",
-            "(sigbus)": r"Signal 7 \(SIGBUS\) received",
-            "exitcode": r"exitcode\s{0,8}: ?-7\b",
-            "insufficient shared memory": r"insufficient shared memory \(shm\)",
-            "out of shared memory": r"workers are out of shared memory",
-            "unable to write to file": r"unable to write to file </?torch_\w+>",
-            "</torch_": r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
-            "/dev/shm": r"No space left on device.{0,20}'/dev/shm/(?!nccl)",
-        },
+        says=(
+            r"killed by signal: Bus error|bus error encountered in worker",
+            r"Signal 7 \(SIGBUS\) received",
+            r"exitcode\s{0,8}: ?-7\b",
+            r"insufficient shared memory \(shm\)",
+            r"workers are out of shared memory",
+            r"unable to write to file </?torch_\w+>",
+            r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
+            r"No space left on device.{0,20}'/dev/shm/(?!nccl)",
+        ),
         examples=(
-            "Signal 7 (SIGBUS) received by PID 4711",
-            "exitcode  : -7 (pid: 4711)",
-            "RuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.",
             "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
             "RuntimeError: unable to write to file </torch_812_3419>",
             "RuntimeError: unable to mmap 1024 bytes from file </torch_7_8_9>: Cannot allocate memory (12)",
@@ -74,7 +98,7 @@ CAUSES = (
         text="Raise the hard limit and log in again (a service: LimitMEMLOCK=infinity in its unit, "
         "also slurmd's)",
         proven_by="RLIMIT_MEMLOCK is below 64 MiB on a machine with eight GPUs",
-        source="NCCL documentation, troubleshooting",
+        # Source: NCCL documentation, troubleshooting.
         stage="distributed",
         commands=(
             "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
@@ -85,14 +109,16 @@ CAUSES = (
                 where=(IN_A_CONTAINER,), text="Start the container again with `--ulimit memlock=-1`"
             ),
         ),
-        says={
-            "ibv_reg_mr": r"ibv_reg_mr\w* failed",
-            "ibv_create": r"ibv_create_\w+ failed.{0,40}Cannot allocate memory",
-            "memlock": r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)",
-            "max locked memory": r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)",
-        },
+        says=(
+            r"ibv_reg_mr\w* failed",
+            r"ibv_create_\w+ failed.{0,40}Cannot allocate memory",
+            says(
+                r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)",
+                "memlock",
+            ),
+            r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)",
+        ),
         examples=(
-            "NCCL WARN Call to ibv_reg_mr failed",
             "ibv_create_qp failed with error Cannot allocate memory",
             "RLIMIT_MEMLOCK is too small: 65536",
             "UCX WARN: max locked memory limit is too low",
@@ -106,29 +132,23 @@ CAUSES = (
         "with room. An install needs up to 8 GiB next to the packages, 4 GiB in a cache and 1 GiB "
         "in the temporary folder",
         proven_by="The disk has less free space than that",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         explains=("download-hash-mismatch",),
         by_check=True,
         commands=making_room,
         says=(
             says(
-                {
-                    "no space left on device": r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?",
-                    "errno 28": r"\[Errno 28\]",
-                },
+                r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?",
                 unless=SHM,
             ),
-            {
-                "112": r"\[?(?:WinError|os error) 112\b",
-                "nospacelefterror": "",
-                "not enough space on the disk": "",
-                "errno 122": r"\[Errno 122\] Disk quota exceeded",
-            },
+            says(r"\[Errno 28\]", unless=SHM),
+            r"\[?(?:WinError|os error) 112\b",
+            "nospacelefterror",
+            "not enough space on the disk",
+            r"\[Errno 122\] Disk quota exceeded",
         ),
         examples=(
-            "OSError: [Errno 28] No space left on device",
             "OSError: [WinError 112] There is not enough space on the disk",
-            "conda.exceptions.NoSpaceLeftError: No space left on devices.",
             "OSError: [Errno 122] Disk quota exceeded",
         ),
     ),
@@ -139,7 +159,7 @@ CAUSES = (
         means="The CPU waits for every kernel.",
         text="Unset it",
         proven_by="The variable is 1",
-        source="CUDA C++ Programming Guide, environment variables",
+        # Source: CUDA C++ Programming Guide, environment variables.
     ),
     Cause(
         "memory-caching-off",
@@ -148,7 +168,7 @@ CAUSES = (
         means="The driver allocates every tensor.",
         text="Unset it",
         proven_by="The variable is 1",
-        source="torch documentation, CUDA semantics",
+        # Source: torch documentation, CUDA semantics.
     ),
     Cause(
         "tf32-precision",
@@ -157,7 +177,7 @@ CAUSES = (
         text="If you need exact float32: torch.backends.cuda.matmul.allow_tf32 = False and "
         'torch.backends.cudnn.allow_tf32 = False, or torch.set_float32_matmul_precision("highest")',
         proven_by="NVIDIA_TF32_OVERRIDE or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is 1",
-        source="torch documentation, CUDA semantics",
+        # Source: torch documentation, CUDA semantics.
     ),
     Cause(
         "dataloader-worker-killed",
@@ -168,24 +188,23 @@ CAUSES = (
         "prefetch_factor, or give the job more memory",
         proven_by="torch names the signal Killed",
         not_when="shm-too-small: the signal is Bus error",
-        source="torch/utils/data/_utils/signal_handling.py",
+        # Source: torch/utils/data/_utils/signal_handling.py.
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         see="find what was ended, and why",
         says=(
             says(
-                "dataloader worker",
                 r"\bdataloader workers?(?: \(pid[^)]{0,24}\))? (?:(?:is|was|were|are|gets?|got) )?killed(?: by signal(?:ed|led):? (?:Killed|SIGKILL)\b|$| (?!by\b)|[.,!?])",
                 unless=r"\bif (?:the |a )?dataloader",
             ),
-            {
-                "dataloader worker": r"""(?x)
+            says(
+                r"""(?x)
         DataLoader\ worker\ \(pid\(?s?\)?:?\ ?[\d, ]+\)
         \ (?:is\ killed\ by\ signal:\ (?P<signal>Killed|Terminated|Segmentation\ fault|Aborted|Unknown\ signal)
           |exited\ unexpectedly)
         """,
-            },
+                "dataloader worker",
+            ),
         ),
-        examples=("RuntimeError: Dataloader worker (pid 15623) is killed by signaled: Killed",),
     ),
     Cause(
         "host-out-of-memory",
@@ -195,97 +214,68 @@ CAUSES = (
         "job or the container more memory",
         proven_by="The kernel log or torch says that the process was killed for lack of memory, or the exit code is 137",
         not_when="out-of-memory: the GPU's memory is full",
-        source="Linux documentation, OOM killer",
+        # Source: Linux documentation, OOM killer.
         explains=("dataloader-worker-killed",),
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         see="find what was ended, and why",
         alike={alike.HOST_MEMORY: ("dataloader-worker-killed",)},
         says=(
             says(
-                {
-                    "killed": r"\.whl \([\d.]{1,8} [kMG]B\)(?:[^A-Za-z]{0,120}(?:[kMG]B(?:/s)?[^A-Za-z]{0,40}){0,3})? Killed\b",
-                    "memoryerror": r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b",
-                },
+                r"\.whl \([\d.]{1,8} [kMG]B\)(?:[^A-Za-z]{0,120}(?:[kMG]B(?:/s)?[^A-Za-z]{0,40}){0,3})? Killed\b",
                 who="pip",
             ),
             says(
-                {
-                    "can't allocate memory": r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes",
-                    "not enough memory": r"DefaultCPUAllocator: not enough memory",
-                },
-                who="torch",
+                r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b",
+                who="pip",
             ),
-            {
-                "out of memory: kill": r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
-                "oom-kill": r"oom-kill(?:er|:)?",
-                "oomkilled": "",
-                "unable to allocate": r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
-                "[errno 12]": r"OSError: \[Errno 12\] Cannot allocate memory",
-                "(sigkill)": r"Signal 9 \(SIGKILL\) received",
-                "return code": r"return ?code ?= ?-9\b",
-                "exitcode": r"exitcode\s{0,8}: ?-9\b",
-                "std::bad_alloc": "",
-                "kill": r"'(?P<who>cicc|ptxas|cudafe\+\+|nvlink)' died due to signal 9|Killed signal terminated program (?P<who2>cc1plus|cc1|ld|as)",
-                "137": r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b",
-            },
+            says(r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes", who="torch"),
+            says(r"DefaultCPUAllocator: not enough memory", who="torch"),
+            r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
+            r"oom-kill(?:er|:)?",
+            "oomkilled",
+            r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
+            r"OSError: \[Errno 12\] Cannot allocate memory",
+            r"Signal 9 \(SIGKILL\) received",
+            r"return ?code ?= ?-9\b",
+            r"exitcode\s{0,8}: ?-9\b",
+            "std::bad_alloc",
+            r"'(?P<who>cicc|ptxas|cudafe\+\+|nvlink)' died due to signal 9|Killed signal terminated program (?P<who2>cc1plus|cc1|ld|as)",
+            r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b",
+            says(r"Detected \d{1,6} oom_kill events?", who="slurm"),
+            says(r"have been OOM Killed", who="slurm"),
+            says(r"srun: error: \S{1,64}: tasks? [\d,-]{1,40}: Out Of Memory", who="slurm"),
+            says(r"killed due to the node running low on memory", who="ray"),
+            says(r"scheduler died during initialization \(exit code: -9\)", who="the system"),
+            says(r"llama runner process has terminated: signal: killed", who="the system"),
             says(
-                {
-                    "oom_kill": r"Detected \d{1,6} oom_kill events?",
-                    "oom killed": r"have been OOM Killed",
-                    "out of memory": r"srun: error: \S{1,64}: tasks? [\d,-]{1,40}: Out Of Memory",
-                },
-                who="slurm",
-            ),
-            says(
-                "running low on memory",
-                r"killed due to the node running low on memory",
-                who="ray",
-            ),
-            says(
-                {
-                    "died during initialization": r"scheduler died during initialization \(exit code: -9\)",
-                    "llama runner process has terminated": r"llama runner process has terminated: signal: killed",
-                },
-                who="the system",
-            ),
-            says(
-                "requires more system memory",
                 r"model requires more system memory \([\d.]{1,8} GiB\) than is available",
                 who="ollama",
             ),
             says(
-                "requires more system memory",
                 r"model requires more system memory \(\s?[\d.]{1,8} \wiB\) than is available",
                 who="ollama",
             ),
             says(
-                (*("ram", "system memory", "host memory", "cpu memory"),),
                 r"\bcrashed after using (?:up )?all (?:of )?(?:the |its |your )?available RAM\b|\b(?:(?:in|un)sufficient|not enough(?: free| available)?|(?:ran|runs?|running|goes|went) out of(?: my| the| all)?) (?:(?:system |CPU |host |physical |main |computer |PC )?RAM|(?:system|host|CPU) memory)\b",
+                *("ram", "system memory", "host memory", "cpu memory"),
                 unless=rf"\b(?:GPU|video|graphics) RAM|{MAYBE}(?:insufficient|not enough|run|runs|running)",
             ),
         ),
         examples=(
             "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12",
-            "RuntimeError: DefaultCPUAllocator: not enough memory: you tried to allocate 603979776 bytes.",
             "Out of memory: Killed process 4711 (python3) total-vm:91234567kB, anon-rss:62345678kB",
             "python3 invoked oom-killer: gfp_mask=0x100cca",
             "slurmstepd: error: Detected 3 oom_kill events in StepId=12.batch",
-            "slurmstepd: error: Some of the step tasks have been OOM Killed.",
             "srun: error: node7: tasks 0-3: Out Of Memory",
-            "Reason: OOMKilled",
             "Last State: Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
-            "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
-            "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.50 GiB for an array",
             "OSError: [Errno 12] Cannot allocate memory: 'fork'",
             "Signal 9 (SIGKILL) received by PID 4711",
             "exitcode  : -9 (pid: 12)",
-            "terminate called after throwing an instance of 'std::bad_alloc'",
             "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
             'File "/x/pip/_vendor/msgpack/fallback.py", line 3\nMemoryError',
             "the run is killed and exits with return code = -9 on one GPU",
             "RuntimeError: Rank 0 scheduler died during initialization (exit code: -9).",
             "Error: model requires more system memory (8.4 GiB) than is available (5.8 GiB)",
-            "Error: llama runner process has terminated: signal: killed",
             "Downloading https://host.example/whl/torch-2.4.0-cp310-cp310-linux_x86_64.whl (797.2 MB)\nKilled",
             "it is likely that you have unsufficient RAM and / or Reserved RAM allocation should be reduced",
         ),
@@ -300,16 +290,13 @@ CAUSES = (
         title="Too many open files: DataLoader workers share tensors through file descriptors",
         text="Raise the limit, or share through files: "
         'torch.multiprocessing.set_sharing_strategy("file_system")',
-        source="torch documentation, multiprocessing",
+        # Source: torch documentation, multiprocessing.
         commands=("ulimit -n 65535",),
-        says={
-            "too many open files": r"Too many open files|received 0 items of ancdata",
-            "items of ancdata": r"received 0 items of ancdata",
-        },
-        examples=(
-            "OSError: [Errno 24] Too many open files",
-            "RuntimeError: received 0 items of ancdata",
+        says=(
+            r"Too many open files|received 0 items of ancdata",
+            r"received 0 items of ancdata",
         ),
+        examples=("OSError: [Errno 24] Too many open files",),
     ),
     Cause(
         "port-in-use",
@@ -318,37 +305,30 @@ CAUSES = (
         means="Another run listens there, mostly on torchrun's 29500.",
         text="Give this run another port (`torchrun --master-port 29501`), or end the process "
         "that listens there",
-        source="torch documentation, torchrun",
+        # Source: torch documentation, torchrun.
         stage="distributed",
         commands=("export MASTER_PORT=29501",),
         look=("ss -ltnp",),
         see="find what listens",
         says=(
-            {
-                "address already in use": r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use",
-                "server socket has failed to": r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)",
-                "failed to listen on any local": r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
-                "eaddrinuse": r"server socket has failed to (?:listen|bind)\b.{0,200}?EADDRINUSE(?!.{0,40}port: ?\d)",
-            },
-            {
-                "address already in use": r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use",
-            },
+            r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use",
+            r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)",
+            r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
+            r"server socket has failed to (?:listen|bind)\b.{0,200}?EADDRINUSE(?!.{0,40}port: ?\d)",
+            r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use",
             says(
-                "eaddrinuse",
                 r"EADDRINUSE, message: ?address already in use",
                 unless="server socket has failed to",
             ),
         ),
         examples=(
             "OSError: [Errno 98] Address already in use",
-            "RuntimeError: The server socket has failed to listen on any local network address. useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
             "[W socket.cpp:464] [c10d] The server socket has failed to bind to [::]:29811 (errno: 98 - Address already in use).",
             'File "train.py", line 4, in main\n    dist.init_process_group("nccl")\nRuntimeError: Address already in use',
             "RuntimeError: code: -98, name: EADDRINUSE, message: address already in use",
         ),
         not_examples=(
             "listen udp: address already in use",
-            "web: listen failed, name: EADDRINUSE",
             "Error: listen EADDRINUSE: address already in use :::3000",
         ),
     ),

@@ -23,12 +23,6 @@ def _without_others(context: RuleContext) -> Lines:
     return paste.without_folders(context, paste.folder_pattern(*named) if named else ANOTHER_CUDA)
 
 
-def _of_two_cudas(context: RuleContext) -> bool:
-    """The wheels of a library for CUDA 12 and for CUDA 13 unpack into one folder."""
-    names = {p.name for p in context.snapshot.packages or ()}
-    return any(n.endswith("-cu12") and f"{n[:-1]}3" in names for n in names)
-
-
 def _does_no_harm(context: RuleContext) -> bool:
     """No order: a folder on the path may be found first, or not at all."""
     return not (context.torch.import_error or events(context, "ld-library-path-conflict"))
@@ -44,17 +38,16 @@ CAUSES = (
         text="Put the environment, and TMPDIR while pip installs, on a file system without noexec; "
         "lift the limits on memory and address space",
         not_when="cuda-lib-missing, library-missing: the file is not there",
-        source="glibc's sources, dl-load.c; manual page of mmap",
+        # Source: glibc's sources, dl-load.c; manual page of mmap.
         explains=("torch-import-failed",),
         commands=("ulimit -v unlimited",),
         look=("findmnt -O noexec", "ulimit -a"),
         see="list noexec mounts and the limits",
         alike={"findmnt -O noexec": ("host-out-of-memory",)},
-        says={
-            "failed to map segment": r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
-        },
+        says=(
+            r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
+        ),
         examples=("ImportError: libcusparseLt.so.0: failed to map segment from shared object",),
-        not_examples=("kernel: failed to map segment 3",),
     ),
     Cause(
         "library-missing",
@@ -64,20 +57,16 @@ CAUSES = (
         text="Install the system package that holds it (libGL: libgl1, mesa-libGL; libgthread: "
         "libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, numactl-libs)",
         not_when="cuda-lib-missing; driver-missing: libcuda",
-        source="manual page of ld.so",
+        # Source: manual page of ld.so.
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-)"},
         says=(
             says(
-                ".so",
                 rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl))lib[\w+-]+\.so[.\d]*): cannot open shared",
                 unless="dlerror",
             ),
-            {
-                "libpython": r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b",
-            },
+            r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b",
         ),
         examples=(
-            "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
             "it is linked against `libpython3.10.so`. When this shared library is not found it crashes",
         ),
         not_examples=("libpython3.10.so is found",),
@@ -92,7 +81,7 @@ CAUSES = (
         "the same place",
         proven_by="The variable names such a folder, and a library did not load (an error) or loaded so far (a warning)",
         not_when="cuda-lib-missing: there is no such library at all",
-        source="ld.so's manual page",
+        # Source: ld.so's manual page.
         explains=("library-missing",),
         before_torch=(Severity.ERROR,),
         events=("ld-library-path-conflict", "foreign-library"),
@@ -121,13 +110,6 @@ CAUSES = (
                 commands=("conda install -y -c conda-forge libstdcxx-ng",),
             ),
             Message(
-                where=(_of_two_cudas,),
-                text="A library for CUDA 12 and the same one for CUDA 13 are in one folder: remove "
-                "both, and reinstall the one of torch's CUDA (`--no-deps`, in the same version)",
-                look=("pip list",),
-                see="list the packages nvidia-*-cu12 and nvidia-*-cu13",
-            ),
-            Message(
                 where=(ON_WINDOWS,),
                 text="Remove the folders of other CUDA and cuDNN versions from PATH, and "
                 "remove their DLLs from Windows\\System32",
@@ -135,78 +117,66 @@ CAUSES = (
         ),
         says=(
             says(
-                "installation found",
                 r"Outdated (?P<library>cu[A-Z]\w{2,10}|CUDA\w*) installation found",
                 by_program="JAX",
             ),
-            {
-                "nvjitlink": r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?",
-                "undefined symbol": rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)",
-                "link time reference": rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined",
-                "could not load library": r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)",
-                "cudnn version": r"""(?x)
+            r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?",
+            rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)",
+            rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined",
+            r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)",
+            says(
+                r"""(?x)
         cuDNN\ version\ (?:incompatibility|mismatch):\ PyTorch\ was\ compiled\ +against\ \(?
         (?P<compiled>\d[\d, .]*\d)\)?\ but
         \ (?:linked\ against|found\ runtime\ version|runtime\ version\ is)\ \(?
         (?P<loaded>\d[\d, .]*\d)
         """,
-                "cudnn_status_version_mismatch": "",
-            },
-            {
-                "undefined symbol": r"""(?x)
+                "cudnn version",
+            ),
+            "cudnn_status_version_mismatch",
+            says(
+                r"""(?x)
         lib(?:torch_cuda\w*|torch_python|torch_cpu|torch|c10_cuda|caffe2\w*)\.so:\ undefined\ symbol:
         \ (?P<symbol>(?:nccl|cudnn|cublas|cusparse|cufft|cuda|cufile|cupti|curand|cusolver|nvrtc|nvml|nvshmem|nvtx|_nv|__cuda)\w*)
         (?:,\ version\ (?P<library>lib\S+))?
         """,
-            },
+                "undefined symbol",
+            ),
             says(
-                {
-                    "glibcxx_": r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found",
-                    "cxxabi_": r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found",
-                },
+                r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found",
                 library="libstdc++.so.6",
             ),
             says(
-                "cudnn_status_sublibrary",
-                library="libcudnn",
-                symbol="CUDNN_STATUS_SUBLIBRARY",
+                r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found",
+                library="libstdc++.so.6",
             ),
+            says("cudnn_status_sublibrary", library="libcudnn", symbol="CUDNN_STATUS_SUBLIBRARY"),
             says(
-                "cannot load symbol",
                 r"Cannot load symbol (?P<symbol>cudnn\w+)",
                 library="libcudnn",
                 unless=r"Could not locate|Unable to load any of",
             ),
+            says(r"NCCL version mismatch|mismatched NCCL version", library="libnccl"),
             says(
-                "nccl",
-                r"NCCL version mismatch|mismatched NCCL version",
-                library="libnccl",
+                r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
+                by_program="XLA",
             ),
             says(
-                {
-                    "loaded runtime cudnn library": r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
-                    "was built against version": r"Found (?P<library>cu\w+) version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
-                },
+                r"Found (?P<library>cu\w+) version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})",
                 by_program="XLA",
             ),
         ),
         examples=(
-            "Outdated CUDA installation found. Version JAX was built against: 12020",
             "libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12",
             "ImportError: /x/torch/lib/../../nvidia/cudnn/lib/libcudnn.so.9: undefined symbol: cudnnGetVersion_v2",
             "symbol cublasLtGetStatusString, version libcublasLt.so.11 not defined in file libcublasLt.so.11 with link time reference",
             "ImportError: /usr/lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/lib.so)",
             "libstdc++.so.6: version `CXXABI_1.3.15' not found",
-            "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH",
             "Invalid handle. Cannot load symbol cudnnCreateTensorDescriptor",
             "Could not load library libcudnn_cnn_train.so.8. Error: /x/libcudnn_cnn_train.so.8: undefined symbol: _ZN5cudnn3cnn34layer",
             "RuntimeError: NCCL version mismatch between ranks",
-            "RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (9, 1, 0) but found runtime version (8, 9, 7). PyTorch already comes bundled with cuDNN",
             "Loaded runtime CuDNN library: 8.1.0 but source was compiled with: 8.6.0.  CuDNN library needs to have matching major version",
             "RuntimeError: Found cuDNN version 8500, but jaxlib was built against version 8902",
-            "cudnnException: CUDNN_STATUS_VERSION_MISMATCH",
-            "Found cuSOLVER version 11002, but JAX was built against version 11401, which is newer",
-            "Found CUDA version 12020, but JAX was built against version 12030, which is newer.",
         ),
         not_examples=("an outdated driver installation found nothing",),
     ),
@@ -216,15 +186,11 @@ CAUSES = (
         means="conda's MKL and a pip wheel each have libiomp5; KMP_DUPLICATE_LIB_OK=TRUE "
         "only hides the message and may give wrong results.",
         text="Install numpy, MKL and torch with one installer, in a fresh environment",
-        source="Intel OpenMP documentation",
+        # Source: Intel OpenMP documentation.
         commands=("gpusetup install --venv .venv",),
-        says={
-            "libiomp5md.dll already initialized": "",
-            "omp: error #15": "",
-        },
-        examples=(
-            "Initializing libiomp5md.dll, but found libiomp5md.dll already initialized.",
-            "OMP: Error #15: Initializing libiomp5md.dll, but found libiomp5md.dll already initialized.",
+        says=(
+            r"libiomp5md\.dll already initialized",
+            "omp: error #15",
         ),
     ),
     Cause(
@@ -234,10 +200,8 @@ CAUSES = (
         means="The order of imports decides who gets the room (mostly libgomp on aarch64).",
         text="Import torch first in the program, or load the library before everything else "
         "(LD_PRELOAD)",
-        source="glibc's sources, dl-tls.c",
-        says={
-            "static tls block": r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block",
-        },
+        # Source: glibc's sources, dl-tls.c.
+        says=(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block",),
         examples=(
             "ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block",
         ),

@@ -50,7 +50,7 @@ CAUSES = (
         text=f"{END_OTHERS}; against fragmentation use expandable segments",
         proven_by="The text says CUDA out of memory, or CUDA answers code 2 after it has started",
         not_when="cuda-init-out-of-memory: CUDA does not start; host-out-of-memory: the computer's memory ran out",
-        source="torch documentation, memory management",
+        # Source: torch documentation, memory management.
         explains=(
             "gpu-check-failed",
             "cuda-library-error",
@@ -107,124 +107,99 @@ CAUSES = (
         },
         says=(
             says(
-                "driver_api.cpp",
                 r"\bhandle_[01]\b.{0,24}?INTERNAL ASSERT FAILED at \W?[\w/\\.+-]{0,60}driver_api\.cpp",
                 how="the report of it",
             ),
-            {
-                "out of memory": r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"
+            (
+                r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)"
                 r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?"
                 r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?"
-                r"(?:.{0,200}?(?:this process has )?(?P<held>[\d.]+ ?[KMG]i?B) (?:reserved in total|cached|memory in use\. Of the allocated))?",
-                "mps backend out of memory": "",
-                "hip error: out of memory": "",
-                "ur_result_error_out_of_device_memory": "",
-                "cuda_error_out_of_memory": "",
-                "cuda_out_of_memory": r"\bcuda_out_of_memory\b",
-                "resourceexhaustederror": r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)",
-                "nvml_success ==": r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
-                "cublas_status_alloc_failed": "",
-                "cudaerrormemoryallocation": "",
-                "--mem-fraction-static": r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static",
-                "prefill tokens": r"Not enough memory to handle \d{1,9} (?:prefill|total) tokens",
-                "out of memory in cu": r"Out of memory in cu(?:Mem|Ctx|Module|Launch|Graph|Array|Tex|Stream)\w{0,40}",
-                "would exceed allowed memory": r"Allocation on device \d? ?would exceed allowed memory",
-                "failed to allocate": r"failed to allocate (?:CUDA|Vulkan|ROCm|SYCL|HIP)\d{1,2} buffer of size|failed to allocate compute (?:pp |tg )?buffers",
-                "erroroutofdevicememory": "",
-                "ggml_vulkan": r"ggml_vulkan: Device memory allocation of size \d{5,15} failed",
-                "bfcarena": r"BFCArena::\w{3,40}\([^)\n]{0,40}\) Failed to allocate memory for requested buffer|BFCArena::\w{3,40}\([^)\n]{0,40}\) Available memory of \d{1,15} is smaller",
-                "dispatched on the cpu or the disk": r"Some modules are dispatched on the CPU or the disk",
-                "resource_exhausted": r"RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)",
-                "oom when allocating": r"OOM when allocating tensor.{0,200}?device:GPU",
-                "out of memory allocating": r"Out of memory allocating [\d,]{1,20} bytes",
-                "bytes free,": r"Memory usage: \d{1,8} bytes free, \d{10,13} bytes total",
-                "unable to allocate cuda": r"unable to allocate CUDA\d{1,2} buffer",
-            },
+                r"(?:.{0,200}?(?:this process has )?(?P<held>[\d.]+ ?[KMG]i?B) (?:reserved in total|cached|memory in use\. Of the allocated))?"
+            ),
+            "mps backend out of memory",
+            "hip error: out of memory",
+            "ur_result_error_out_of_device_memory",
+            "cuda_error_out_of_memory",
+            r"\bcuda_out_of_memory\b",
+            r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)",
+            r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
+            "cublas_status_alloc_failed",
+            "cudaerrormemoryallocation",
+            r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static",
+            r"Not enough memory to handle \d{1,9} (?:prefill|total) tokens",
+            r"Out of memory in cu(?:Mem|Ctx|Module|Launch|Graph|Array|Tex|Stream)\w{0,40}",
+            r"Allocation on device \d? ?would exceed allowed memory",
+            r"failed to allocate (?:CUDA|Vulkan|ROCm|SYCL|HIP)\d{1,2} buffer of size|failed to allocate compute (?:pp |tg )?buffers",
+            "erroroutofdevicememory",
+            r"ggml_vulkan: Device memory allocation of size \d{5,15} failed",
+            r"BFCArena::\w{3,40}\([^)\n]{0,40}\) Failed to allocate memory for requested buffer|BFCArena::\w{3,40}\([^)\n]{0,40}\) Available memory of \d{1,15} is smaller",
+            r"Some modules are dispatched on the CPU or the disk",
+            r"RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)",
+            r"OOM when allocating tensor.{0,200}?device:GPU",
+            r"Out of memory allocating [\d,]{1,20} bytes",
+            r"Memory usage: \d{1,8} bytes free, \d{10,13} bytes total",
+            r"unable to allocate CUDA\d{1,2} buffer",
             says(
-                "outofmemoryerror",
                 r"torch\.(?:cuda\.)?OutOfMemoryError",
                 unless=r"memory\. tried to allocate|except torch",
             ),
+            says(r"\bNvMapMem\w{4,40}: \d{1,20} error 12\b", engine="Jetson"),
             says(
-                "nvmapmem",
-                r"\bNvMapMem\w{4,40}: \d{1,20} error 12\b",
-                engine="Jetson",
-            ),
-            says(
-                "desired gpu memory utilization",
                 r"Free memory on device.{0,20}?(?:\((?P<left>[\d.]{1,7})/(?P<of>[\d.]{1,7}) GiB\).{0,30}?)?is less than desired GPU memory utilization(?: \((?P<share>[01]?\.\d{1,4}))?",
                 engine="vLLM at its start",
             ),
             says(
-                "for requested buffer of size",
                 r"Failed to allocate memory for requested buffer of size \d{3,15}",
                 unless=r"\['CPUExecutionProvider'\]|ortvalue.{0,20}cpu",
             ),
             says(
-                "buffer for kv cache",
                 r"failed to allocate (?:a )?buffer for (?:the )?kv cache",
                 unless=r"CPU KV buffer|--no-kv-offload",
             ),
             says(
-                (*("oom", "out of memory", "out-of-memory", "out of the memory", "outofmemory"),),
-                rf"\b(?:CUDA|GPUs?|VRAM|torch)(?:'s)?(?:[ -]memory)? (?:is |are |was |runs? |ran |goes |went |still |always )?{OOM}|\bOOM(?:s|ed)? (?:errors? )?(?:on|in|from) (?:the |my |a |an |one |each |every |both |single |\dx? ?)?(?:\S{{1,20}} )?{A_GPU}"
-                rf"|{SAYS}[\"'`“]?{OOM}.{{0,700}}?{A_GPU}|{A_GPU}.{{0,700}}?{SAYS}[\"'`“]?{OOM}|(?<![a-z0-9])out[- ]of[- ]memory[\"'`”]? (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)(?![a-z:]).{{0,700}}?{A_GPU}|{A_GPU}.{{0,700}}?(?<![a-z0-9])out[- ]of[- ]memory (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)(?![a-z:])"
-                r"|\b(?:shows?|showed|says?|said|gives?|gave|gets?|got|reports?|throws?) (?:me )?(?:a |an |the )?[\"'`“]out of memory[\"'`”]|(?<![\w.])(?:CUDA ?OutOfMemory(?:Error)?\b|OutOfMemoryError\s{1,60}Traceback \(most recent call last\))",
+                (
+                    rf"\b(?:CUDA|GPUs?|VRAM|torch)(?:'s)?(?:[ -]memory)? (?:is |are |was |runs? |ran |goes |went |still |always )?{OOM}|\bOOM(?:s|ed)? (?:errors? )?(?:on|in|from) (?:the |my |a |an |one |each |every |both |single |\dx? ?)?(?:\S{{1,20}} )?{A_GPU}"
+                    rf"|{SAYS}[\"'`“]?{OOM}.{{0,700}}?{A_GPU}|{A_GPU}.{{0,700}}?{SAYS}[\"'`“]?{OOM}|(?<![a-z0-9])out[- ]of[- ]memory[\"'`”]? (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)(?![a-z:]).{{0,700}}?{A_GPU}|{A_GPU}.{{0,700}}?(?<![a-z0-9])out[- ]of[- ]memory (?:errors?|issues?|problems?|crash(?:es)?|exceptions?)(?![a-z:])"
+                    r"|\b(?:shows?|showed|says?|said|gives?|gave|gets?|got|reports?|throws?) (?:me )?(?:a |an |the )?[\"'`“]out of memory[\"'`”]|(?<![\w.])(?:CUDA ?OutOfMemory(?:Error)?\b|OutOfMemoryError\s{1,60}Traceback \(most recent call last\))"
+                ),
+                *("oom", "out of memory", "out-of-memory", "out of the memory", "outofmemory"),
                 unless=NO_FAILURE,
             ),
             says(
                 (
-                    *("insufficient", "not enough", "out of ", "exceed", "exhausted", " fit "),
-                    *("memory error", "until"),
+                    rf"\b(?:insufficient|not enough(?: free| available)?|out[ -]of|exceed(?:s|ed|ing)?)[ -](?:the |my |all |its |available |total )*(?:\S{{1,12}} )??{MEMORY_OF_IT}\b(?! out of)|{MEMORY_OF_IT}(?: limit)? (?:(?:is|was|are|were|gets?|got|has been|becomes?) )?(?:\w{{2,12}} )??(?:exhausted|exceeded|insufficient|not enough|overflow(?:s|ed)?)\b"
+                    rf"|\b(?:CUDA|GPU|VRAM)[ -]memory errors?\b|\bmemory errors? (?:on|with|from) (?:the |my |a |an )?(?:\S{{1,12}} )?GPU\b|(?:n't|not|n[o']t) (?:\w+ ){{0,3}}?fit (?:\w+ ){{0,3}}?(?:in|into|on|onto|inside) (?:\S{{1,12}} ){{0,4}}?{MEMORY_OF_IT}[^.\n]{{0,80}}?\b(?:error|fail|crash)|\b{MEMORY_OF_IT}\b[^.\n]{{0,80}}?\b(?:increas|grow|climb|ris|fill|accumulat)(?:e|es|ing|s)\b[^.\n]{{0,40}}?\buntil (?:\S{{1,12}} ){{0,4}}?(?:OOM|(?:run(?:s|ning)? )?out[- ]of[- ](?:\w+ )?(?:memory|VRAM))\b"
                 ),
-                rf"\b(?:insufficient|not enough(?: free| available)?|out[ -]of|exceed(?:s|ed|ing)?)[ -](?:the |my |all |its |available |total )*(?:\S{{1,12}} )??{MEMORY_OF_IT}\b(?! out of)|{MEMORY_OF_IT}(?: limit)? (?:(?:is|was|are|were|gets?|got|has been|becomes?) )?(?:\w{{2,12}} )??(?:exhausted|exceeded|insufficient|not enough|overflow(?:s|ed)?)\b"
-                rf"|\b(?:CUDA|GPU|VRAM)[ -]memory errors?\b|\bmemory errors? (?:on|with|from) (?:the |my |a |an )?(?:\S{{1,12}} )?GPU\b|(?:n't|not|n[o']t) (?:\w+ ){{0,3}}?fit (?:\w+ ){{0,3}}?(?:in|into|on|onto|inside) (?:\S{{1,12}} ){{0,4}}?{MEMORY_OF_IT}[^.\n]{{0,80}}?\b(?:error|fail|crash)|\b{MEMORY_OF_IT}\b[^.\n]{{0,80}}?\b(?:increas|grow|climb|ris|fill|accumulat)(?:e|es|ing|s)\b[^.\n]{{0,40}}?\buntil (?:\S{{1,12}} ){{0,4}}?(?:OOM|(?:run(?:s|ning)? )?out[- ]of[- ](?:\w+ )?(?:memory|VRAM))\b",
+                *("insufficient", "not enough", "out of ", "exceed", "exhausted", " fit "),
+                *("memory error", "until"),
                 unless=NO_FAILURE.replace("|until", ""),
             ),
             says(
-                "显存",
                 r"显存(?:不足|不够|溢出|耗尽)|爆显存",
+                "显存",
                 unless=r"显存(?:不足|不够)[，,]?(?:所以|就|才)?换|(?:是不是|是否|会不会|难道)[^。，,\n]{0,12}显存|(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存",
             ),
+            says("no available memory for the cache blocks", engine="vLLM"),
             says(
-                {
-                    "no available memory for the cache blocks": "",
-                    "kv cache": r"larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)",
-                },
+                r"larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)",
                 engine="vLLM",
             ),
-            says(
-                "cudamalloc failed",
-                r"cudaMalloc failed: out of memory",
-                engine="llama.cpp",
-            ),
+            says(r"cudaMalloc failed: out of memory", engine="llama.cpp"),
         ),
         examples=(
             "ValueError: Free memory on device (9.5/23.6 GiB) on startup is less than desired GPU memory utilization (0.9, 21.2 GiB).",
-            "my run stops with CUDA out of memory",
-            "torch.OutOfMemoryError: Allocation on device",
-            "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY",
-            "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-            "thrust::system_error: cudaErrorMemoryAllocation: out of memory",
-            "CUDA_OUT_OF_MEMORY on a card of 24 GB",
             "tensorflow.python.framework.errors_impl.ResourceExhaustedError: failed to allocate memory [Op:Mul]",
             "NvMapMemAllocInternalTagged: 1074810371 error 12",
-            "RuntimeError: MPS backend out of memory (MPS allocated: 7.76 GiB, other allocations: 1.20 GiB, max allowed: 9.07 GiB)",
             "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: 0.88",
             "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`",
             "Out of memory in cuMemAlloc(&device_pointer, size)",
             "Allocation on device 0 would exceed allowed memory. (out of memory)",
             "llama_model_load: error loading model: unable to allocate CUDA0 buffer",
             "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 565182976",
-            "ggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory",
             "ggml_vulkan: Device memory allocation of size 1073741824 failed.",
             "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t) Failed to allocate memory for requested buffer of size 1073741824",
             "Failed to initialize the context: failed to allocate buffer for kv cache",
-            "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM",
-            "it says insufficient graphics memory as soon as I press start",
             "训练到第三轮就报显存不足",
-            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.",
-            "allocating 25438.80 MiB on device 0: cudaMalloc failed: out of memory",
             "(5.62 GiB KV cache is needed, which is larger than the available KV cache memory (3.2 GiB).",
             "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.",
             "OOM when allocating tensor with shape[128,256] on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
@@ -234,7 +209,6 @@ CAUSES = (
         not_examples=(
             "a helper is_cuda_out_of_memory(exception)",
             "except tf.errors.ResourceExhaustedError:",
-            "NvMapMemAllocInternalTagged: 1075072515 error 22",
             "a backend out of memory of words",
         ),
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause
-from gpusetup.causes.sources import NCCL_DOC
 from gpusetup.messages.row import says
 
 WORKS = r"(?:works?|worked|working|starts?|started|runs?|ran|solv(?:es|ed)|fix(?:es|ed)|helps?|helped|resum\w{1,3}|no longer hangs?|stopped hanging|did the trick|unblock\w{0,3})"
@@ -18,21 +17,19 @@ CAUSES = (
         means="NCCL_SOCKET_IFNAME matches no interface, or the machine has no network.",
         text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to an interface of this "
         "machine; `lo` works for a single node",
-        source=NCCL_DOC,
+        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("unset NCCL_SOCKET_IFNAME",),
         look=("ip -brief addr",),
         see="list the interfaces of this machine",
         alike={alike.NCCL_LOG: ("nccl-error",)},
-        says={
-            "no socket interface found": "",
-            "no interface found in the same subnet": "",
-            "unable to find interface for": r"Unable to find interface for: ?\[?(?P<interface>[\w.-]+)",
-            "unsupported gloo device": r"makeDeviceFor(?:Hostname|Interface)\(\): unsupported gloo device",
-        },
+        says=(
+            "no socket interface found",
+            "no interface found in the same subnet",
+            r"Unable to find interface for: ?\[?(?P<interface>[\w.-]+)",
+            r"makeDeviceFor(?:Hostname|Interface)\(\): unsupported gloo device",
+        ),
         examples=(
-            "NCCL WARN Bootstrap : no socket interface found",
-            "NCCL WARN NET/Socket : no interface found in the same subnet as remote address 10.0.0.2<1234>",
             "RuntimeError: Unable to find interface for: [eth7]",
             "RuntimeError: [enforce fail at device.cc] makeDeviceForHostname(): unsupported gloo device",
         ),
@@ -44,7 +41,7 @@ CAUSES = (
         text="Make NCCL use host memory instead, and switch off the server's custom "
         "all-reduce (vLLM: --disable-custom-all-reduce)",
         proven_by="CUDA answers code 217, the program refuses, or a model over several GPUs hangs",
-        source=NCCL_DOC,
+        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("export NCCL_P2P_DISABLE=1",),
         look=("nvidia-smi topo -p2p r",),
@@ -56,36 +53,31 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "peer access is not supported": "",
-                "p2p": r"(?:doesn't|does not) support faster communication broadband via P2P",
-                "peer": r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",
-                "access is not supported": r"(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
-                "cuda:1": r"tensor\(\[+ ?-?\d\.\d{2,}[^)]{0,200}device=.cuda:0.\).{0,300}?tensor\(\[+0\., 0\., 0\.[^\])]{0,80}\]+, ?device=.cuda:1",
-            },
+            "peer access is not supported",
+            r"(?:doesn't|does not) support faster communication broadband via P2P",
+            r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",
+            r"(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
+            r"tensor\(\[+ ?-?\d\.\d{2,}[^)]{0,200}device=.cuda:0.\).{0,300}?tensor\(\[+0\., 0\., 0\.[^\])]{0,80}\]+, ?device=.cuda:1",
             says(
-                "nccl_p2p_disable",
-                rf"\b{WORKS}\b[^.\n]{{0,50}}?\b(?:after|with|when|once|if|by|using|setting|only|because)\b[^.\n]{{0,60}}?{SETS}"
-                rf"|{SETS}[^.\n]{{0,60}}?\b{WORKS}\b",
+                (
+                    rf"\b{WORKS}\b[^.\n]{{0,50}}?\b(?:after|with|when|once|if|by|using|setting|only|because)\b[^.\n]{{0,60}}?{SETS}"
+                    rf"|{SETS}[^.\n]{{0,60}}?\b{WORKS}\b"
+                ),
                 unless=r"\b(?:not|n't|never|still|did nothing|without success|no effect|tried|suggest\w*|should|try|neither)\b[^.\n]{0,40}NCCL_P2P|NCCL_P2P_DISABLE[^.\n]{0,60}\b(?:not|n't|never|nothing|no effect|neither|but)\b",
             ),
             says(
-                (
-                    "gpu to gpu",
-                    "gpu0 -> gpu1",
-                    "gpu 0 to gpu 1",
-                    "gpu0 to gpu1",
-                    "to another gpu",
-                ),
                 r"\b(?:transfer|cop(?:y|ie)|mov|send|sent)\w{0,5}\b[^.\n]{0,60}?\bGPU ?\d? ?(?:->|to) ?(?:another )?GPU ?\d?\b[^.\n]{0,80}?\b(?:chang|modif|zeros?\b|corrupt|wrong|garbage|differ)",
+                "gpu to gpu",
+                "gpu0 -> gpu1",
+                "gpu 0 to gpu 1",
+                "gpu0 to gpu1",
+                "to another gpu",
                 unless=r"\bif\b|\bhow (?:can|do|to)\b",
             ),
         ),
         examples=(
             "NotImplementedError: Using RTX 4000 series doesn't support faster communication broadband via P2P or IB.",
-            "RuntimeError: CUDA error: peer mapping resources exhausted",
             "It works with NCCL_P2P_DISABLE=1",
-            "P2P access is not supported between these two GPUs",
             "tensors moved from GPU to GPU are zeros",
         ),
         not_examples=(
@@ -99,16 +91,13 @@ CAUSES = (
         title="This build of torch has no NCCL",
         means="Wheels for Windows (and CPU builds) have none; NCCL runs on Linux.",
         text='Use the backend "gloo" here (init_process_group("gloo")), one GPU, or Linux or WSL 2',
-        source="torch documentation, distributed",
+        # Source: torch documentation, distributed.
         stage="distributed",
-        says={
-            "nccl built in": r"(?:doesn't|does not) have NCCL built.?in",
-            "nccl": r"NCCL (?:backend )?is not (?:available|supported)",
-        },
-        examples=(
-            "RuntimeError: Distributed package doesn't have NCCL built in",
-            "ProcessGroupNCCL: NCCL backend is not available",
+        says=(
+            r"(?:doesn't|does not) have NCCL built.?in",
+            r"NCCL (?:backend )?is not (?:available|supported)",
         ),
+        examples=("ProcessGroupNCCL: NCCL backend is not available",),
     ),
     Cause(
         "nccl-duplicate-gpu",
@@ -119,14 +108,11 @@ CAUSES = (
         "NCCL starts: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])); `torchrun "
         "--nproc-per-node=gpu` starts one per GPU",
         not_when="invalid-device-ordinal: a rank names a GPU that does not exist",
-        source=NCCL_DOC,
+        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         look=("nvidia-smi -L",),
         see="count the GPUs",
-        says={
-            "duplicate gpu detected": r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",
-        },
-        examples=("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4000",),
+        says=(r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",),
     ),
     Cause(
         "nccl-shm-error",
@@ -136,22 +122,20 @@ CAUSES = (
         text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), "
         "and remove segments of dead processes; NCCL_SHM_DISABLE=1 avoids it, but is slower",
         not_when="shm-too-small: a DataLoader ends with a bus error",
-        source=NCCL_DOC,
+        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("sudo chmod 1777 /dev/shm",),
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
         see="check its size and permissions",
-        says={
-            "creating shared memory segment": r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",
-            "attaching to shared memory segment": r"Error while attaching to shared memory segment (?P<path>\S+)",
-            "shm": r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
-            "/dev/shm/nccl": r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
-        },
+        says=(
+            r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",
+            r"Error while attaching to shared memory segment (?P<path>\S+)",
+            r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
+            r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
+        ),
         examples=(
-            "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-A1b2C3 (size 9637888)",
             "NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-XyZ",
             "include/shm.h:48 NCCL WARN Call to posix_fallocate failed : No space left on device",
-            "NCCL WARN Error: failed to extend /dev/shm/nccl-Xsb2lH to 9637892 bytes",
         ),
     ),
     Cause(
@@ -161,7 +145,7 @@ CAUSES = (
         "with a different error shows why.",
         text="Look for the first error in every rank's log; turn on NCCL's own log",
         not_when="Another finding of NCCL or of memory is there: then that is the cause",
-        source="torch documentation, distributed",
+        # Source: torch documentation, distributed.
         symptom=True,
         stage="distributed",
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
@@ -173,35 +157,25 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "watchdog caught collective operation timeout": "",
-                "watchdog got stuck for": r"watchdog got stuck for \d{1,6} seconds",
-                "nccl watchdog": r"NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b",
-                "heartbeat monitor timed out": r"Heartbeat monitor timed out!",
-                "clients joined": r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined",
-                "socket timeout": r"c10d key-value store by key .{0,80}?got error:.{0,60}?Socket Timeout",
-                "rendezvoustimeouterror": r"rendezvous\.api\.RendezvousTimeoutError",
-            },
+            "watchdog caught collective operation timeout",
+            r"watchdog got stuck for \d{1,6} seconds",
+            r"NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b",
+            r"Heartbeat monitor timed out!",
+            r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined",
+            r"c10d key-value store by key .{0,80}?got error:.{0,60}?Socket Timeout",
+            r"rendezvous\.api\.RendezvousTimeoutError",
             says(
-                "timed out waiting",
                 r"gloo/transport.{0,80}?Timed out waiting \d{2,9}ms for (?:recv|send) operation",
                 unless="Capture cuda graph failed",
             ),
         ),
         examples=(
-            "[E ProcessGroupNCCL.cpp:821] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) ran for 1800123 milliseconds",
             "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.",
-            "ProcessGroupNCCL.cpp:1340] [PG 0 Rank 3] Heartbeat monitor timed out! Process will be terminated",
             "[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
             "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.",
             "retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout",
-            "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",
-            "all ranks wait, then the NCCL watchdog timed out",
         ),
-        not_examples=(
-            "Timed out waiting for a job",
-            "all clients joined",
-        ),
+        not_examples=("Timed out waiting for a job",),
     ),
     Cause(
         "nccl-error",
@@ -210,7 +184,7 @@ CAUSES = (
         means="Every rank prints this; NCCL's own lines give the reason.",
         text="Run it again with NCCL's own log, and read the first line with WARN",
         not_when="Another finding of NCCL is there: then that is the cause",
-        source=NCCL_DOC,
+        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         symptom=True,
         stage="distributed",
         commands=("export NCCL_DEBUG=INFO",),
@@ -223,37 +197,36 @@ CAUSES = (
         },
         says=(
             says(
-                {
-                    "ibv_modify_qp failed": r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))",
-                    "ibv_": r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)",
-                },
+                r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))",
                 unless=r"Cannot allocate memory",
             ),
-            {
-                "nccl error in": r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
-                "nccl error": r"NCCL Error \d{1,2}: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
-                "nccl error: ": r"NCCL error: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
-                "ncclutils": r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
-                "ncclgroupend": r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b",
-                "system call (e.g.": r"(?P<name>ncclSystemError): System call \(e\.g\. socket",
-                "nccl info init.cc:": r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b",
-                "nccl warn cuda failure": r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
-            },
+            says(
+                r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)",
+                unless=r"Cannot allocate memory",
+            ),
+            r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
+            r"NCCL Error \d{1,2}: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
+            r"NCCL error: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
+            r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
+            says(
+                r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b",
+                "ncclgroupend",
+            ),
+            r"(?P<name>ncclSystemError): System call \(e\.g\. socket",
+            r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b",
+            r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
         ),
         examples=(
             "RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1275, unhandled system error, NCCL version 2.14.3",
             "NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)",
-            "NCCL error: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.hpp:268, NCCL version 2.22.3 ncclSystemError: System call or external library call failed",
             "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
             "Call to ibv_modify_qp failed with error No such device",
             "misc/ibvwrap.cc:280 NCCL WARN Call to ibv_create_qp failed",
             "RuntimeError: Runtime error: unhandled system error\n ncclGroupEnd() at ResourceManagerCore",
             "host:57:75 [0] NCCL INFO init.cc:876 -> 2",
-            "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.",
         ),
         not_examples=(
             "NCCL Error 0: no error",
-            "/pytorch/torch/csrc/distributed/c10d/NCCLUtils.hpp:268: note: declared here",
             "NCCL error: none",
             "a call to ibv_modify_qp",
         ),

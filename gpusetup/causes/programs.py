@@ -71,69 +71,45 @@ CAUSES = (
             ),
         ),
         says=(
-            {
-                (
-                    "gpu",
-                    "graphics card",
-                ): rf"\b{CALLED}(?: v?\d[\w.]{{0,12}})? (?:{NEVER}|fails to) (?:\w+ ){{0,3}}?{FINDS} (?:\w+ ){{0,3}}?(?:GPUs?|graphics card)\b",
-            },
             says(
-                {
-                    "no ": r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b",
-                    "gpu": r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)|\bnot using the GPU\b|only (?:runs on|uses) (?:the )?CPU\b",
-                    "discovery": r"failure during GPU discovery",
-                },
+                rf"\b{CALLED}(?: v?\d[\w.]{{0,12}})? (?:{NEVER}|fails to) (?:\w+ ){{0,3}}?{FINDS} (?:\w+ ){{0,3}}?(?:GPUs?|graphics card)\b",
+                "gpu",
+                "graphics card",
+            ),
+            says(
+                r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b",
+                "no ",
                 unless=r"torch|is_available|nvidia-smi|RuntimeError: No",
             ),
             says(
-                {
-                    "inference compute": r'msg="inference compute" id=\S{1,8} library=cpu\b',
-                    "100% cpu": r"PROCESSOR\b.{0,600}?\b100% CPU\b",
-                },
-                program="ollama",
+                r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)|\bnot using the GPU\b|only (?:runs on|uses) (?:the )?CPU\b",
+                "gpu",
+                unless=r"torch|is_available|nvidia-smi|RuntimeError: No",
             ),
             says(
-                "num gpus available",
-                r"Num GPUs Available:\W{0,3}0\b",
-                program="TensorFlow",
+                r"failure during GPU discovery",
+                unless=r"torch|is_available|nvidia-smi|RuntimeError: No",
             ),
+            says(r'msg="inference compute" id=\S{1,8} library=cpu\b', program="ollama"),
+            says(r"PROCESSOR\b.{0,600}?\b100% CPU\b", program="ollama"),
+            says(r"Num GPUs Available:\W{0,3}0\b", program="TensorFlow"),
             says(
-                "list_physical_devices",
                 r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?\[ ?\](?!\w)",
                 program="TensorFlow",
                 unless=r"name='/physical_device:GPU",
             ),
-            says(
-                {
-                    "cuda backend failed to initialize": "",
-                    "no supported devices found for platform cuda": "",
-                },
-                program="JAX",
-            ),
-            says(
-                "offloaded 0/",
-                r"offloaded 0/\d{1,4} layers to GPU",
-                program="llama.cpp",
-            ),
+            says("cuda backend failed to initialize", program="JAX"),
+            says("no supported devices found for platform cuda", program="JAX"),
+            says(r"offloaded 0/\d{1,4} layers to GPU", program="llama.cpp"),
         ),
         examples=(
-            "ValueError: Current node has no GPU available. current_node_resource={}",
-            "stderr=Using 2 threads\n        Error: No GPU device found!",
             "print(tf.config.list_physical_devices('GPU')) returns []",
-            'level=INFO source=gpu.go:386 msg="no compatible GPUs were discovered"',
-            "warning: no usable GPU found, --gpu-layers option will be ignored",
-            "CUDA backend failed to initialize: Unable to load CUDA. (Set TF_CPP_MIN_LOG_LEVEL=0)",
-            "WARNING:absl:No GPU/TPU found, falling back to CPU.",
             "Num GPUs Available:  0",
-            "RuntimeError: Unable to initialize backend 'cuda': no supported devices found for platform CUDA",
             "Since the update ollama does not use the GPU of my laptop.",
             "llm_load_tensors: offloaded 0/33 layers to GPU",
             'level=INFO msg="inference compute" id=0 library=cpu variant="" total="31.2 GiB"',
             "NAME ID SIZE PROCESSOR UNTIL\nllama3:8b 365c0bd3c000 5.4 GB 100% CPU 4 minutes from now",
-            "onnxruntime does not use the GPU",
             "koboldcpp runs, and it is not using the GPU",
-            'msg="failure during GPU discovery" error="failed to finish discovery before timeout"',
-            "whisper_backend_init_gpu: no GPU found",
         ),
         not_examples=(
             "Current node has a GPU available",
@@ -156,49 +132,33 @@ CAUSES = (
         way=programs_own,
         says=(
             says(
-                {
-                    "without": rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)",
-                    "not compiled with": rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)",
-                    "build": r"\b(?:GPU|CUDA|cuDNN)\b[^.\n]{0,40}? (?:is|was) (?:either |not ){1,2}(?:supported|enabled|integrated) (?:by|in) (?:your|this) (?:\w+ ){0,2}build",
-                    "this build of": r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)",
-                },
+                rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)",
                 unless=r"torch|Error: Not",
             ),
             says(
-                {
-                    "cudaexecutionprovider' is not in available": r"'CUDAExecutionProvider' is not in available provider names",
-                    "cudaexecutionprovider not available": "",
-                },
-                program="onnxruntime",
+                rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)",
+                unless=r"torch|Error: Not",
             ),
             says(
-                "jaxlib is not installed. falling back",
-                program="JAX",
+                r"\b(?:GPU|CUDA|cuDNN)\b[^.\n]{0,40}? (?:is|was) (?:either |not ){1,2}(?:supported|enabled|integrated) (?:by|in) (?:your|this) (?:\w+ ){0,2}build",
+                unless=r"torch|Error: Not",
             ),
             says(
-                "xformers wasn't build with cuda support",
-                program="xformers",
+                r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)",
+                unless=r"torch|Error: Not",
             ),
             says(
-                "is_built_with_cuda",
-                r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b",
-                program="TensorFlow",
+                r"'CUDAExecutionProvider' is not in available provider names", program="onnxruntime"
             ),
+            says("cudaexecutionprovider not available", program="onnxruntime"),
+            says(r"jaxlib is not installed\. falling back", program="JAX"),
+            says("xformers wasn't build with cuda support", program="xformers"),
+            says(r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b", program="TensorFlow"),
         ),
         examples=(
             "tf.test.is_built_with_cuda() is False",
-            "UserWarning: Specified provider 'CUDAExecutionProvider' is not in available provider names.",
-            "ONNX Runtime Providers: CUDAExecutionProvider not available - ONNX will fall back to CPU.",
-            "UserWarning: The installed version of bitsandbytes was compiled without GPU support.",
             "XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU",
-            "a CUDA-enabled jaxlib is not installed. Falling back to cpu.",
-            "`fa2F@v2.5.7-pt` is not supported because: xFormers wasn't build with CUDA support",
-            "warning: not compiled with GPU offload support, --gpu-layers option will be ignored",
             "CUDA execution provider is not enabled in this build.",
-            "LightGBMError: LightGBM was not compiled with GPU support",
-            "OpenCV(4.8.0) error: The library is compiled without CUDA support",
-            "lightgbm.basic.LightGBMError: GPU Tree Learner was not enabled in this build.",
-            "GPU is not supported by your ONNX Runtime build",
             'RuntimeError: "cuda" device requested but this build of Warp does not support CUDA',
         ),
         not_examples=(
@@ -237,11 +197,6 @@ CAUSES = (
                 title="{program} failed by itself: {said}",
                 text="Two packages do not fit: install releases of the package that the message "
                 "names and of the program that belong together",
-            ),
-            Message(
-                having={"own": "", "exception": "HTTP|Repository|EntryNotFound"},
-                text="Check the name, that your account may read it (`hf auth login`), and that "
-                "this machine reaches the hub",
             ),
             Message(
                 having={"own": "", "exception": "Error|Exception"},

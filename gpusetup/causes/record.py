@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from gpusetup.causes.layers import PLACES, Layer
-from gpusetup.messages.row import Patterns, Row, rows
+from gpusetup.messages.row import Row, row
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity, Stage, once, sentence
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import Lines
@@ -83,8 +83,6 @@ class Cause(Message, kw_only=False):
     id: str
     proven_by: str = ""
     """The evidence in a snapshot that makes the finding; "": a program's message says it."""
-    source: str = ""
-    """Where it is known from, if not from that message or from us."""
     severity: Severity = Severity.ERROR
     """The gravest that it is found with."""
     not_when: str = ""
@@ -99,10 +97,10 @@ class Cause(Message, kw_only=False):
     """An event with such a value does not count: it is another cause's."""
     by_check: bool = False
     """Whether a check decides it, and no message alone."""
-    says: Patterns | tuple[Patterns | tuple[Row, ...], ...] = ()
-    """The messages of programs that say it; each becomes an event of the cause's name."""
+    says: tuple[str | Row, ...] = ()
+    """The messages of programs that say it, as patterns; each becomes an event of the cause's name."""
     examples: Words = ()
-    """Texts that show it and nothing else, one for each of its messages."""
+    """Texts that show it and nothing else: one for each message that is more than letters."""
     not_examples: Words = ()
     """Texts that come near its messages, and show nothing."""
     alike: Mapping[str, Words] = {}
@@ -151,11 +149,8 @@ class Cause(Message, kw_only=False):
     @property
     def rows(self) -> Iterator[Row]:
         """Its messages, of its name."""
-        for one in self.says if isinstance(self.says, tuple) else (self.says,):
-            if isinstance(one, Mapping):
-                yield from rows(self.id, one)
-            else:
-                yield from (replace(row, kind=self.id) for row in one)
+        for one in self.says:
+            yield row(self.id, one) if isinstance(one, str) else replace(one, kind=self.id)
 
     @property
     def order(self) -> tuple[int, int, str]:

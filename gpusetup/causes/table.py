@@ -8,12 +8,30 @@ from gpusetup.causes.record import Cause
 from gpusetup.messages import boundary, driver, makers, packages, torch
 
 FILES = (
-    *("companions", "compilers", "container_engines", "containers", "cuda_libraries"),
-    *("cuda_start", "downloads", "driver_module", "driver_state", "driver_there"),
-    *("environments", "extension_builds", "extensions", "gpu_access", "gpu_faults"),
-    *("gpu_models", "host", "libraries", "memory"),
-    *("parallel", "programs", "running"),
-    *("toolkit", "torch", "torch_kernels", "triton", "wheels", "windows"),
+    "companions",
+    "container_engines",
+    "containers",
+    "cuda_libraries",
+    "cuda_start",
+    "driver",
+    "driver_state",
+    "environments",
+    "extension_builds",
+    "extensions",
+    "gpu_access",
+    "gpu_faults",
+    "gpu_models",
+    "host",
+    "libraries",
+    "memory",
+    "parallel",
+    "programs",
+    "running",
+    "toolkit",
+    "torch",
+    "torch_kernels",
+    "wheels",
+    "windows",
 )
 _known = (cause for file in FILES for cause in import_module(f"gpusetup.causes.{file}").CAUSES)
 CAUSES: tuple[Cause, ...] = tuple(sorted(_known, key=lambda cause: cause.order))

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from gpusetup.causes.companions import conda_install
 from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.sources import CPP_EXTENSION
 from gpusetup.evidence.context import RuleContext, cuda_needed, events, on, says_nothing_else
 from gpusetup.evidence.plausible import is_a_version
 from gpusetup.fixes import drivers, packages, paste
@@ -79,7 +78,7 @@ CAUSES = (
         text="Build with the nvcc of torch's CUDA: set CUDA_HOME to that toolkit",
         proven_by="The build names both versions, or nvcc an architecture that it does not know",
         not_when="cuda-toolkit-missing: there is no nvcc",
-        source=CPP_EXTENSION + "; CUDA release notes",
+        # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.
         stage="build",
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
         but={"compiler": "^(?!nvcc$)"},
@@ -99,37 +98,32 @@ CAUSES = (
         "toolkit does not know a newer GPU. Put the bin folder of a newer toolkit first on PATH, delete "
         "the build folder, and build again",
         says=(
-            {
-                "mismatches the version that was used to": r"(?:detected )?CUDA version \((?P<nvcc>\d+\.\d+)[\d.]*\) mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?",
-                "detected cuda version (%s)": r"detected CUDA version \(%s\) mismatches .{0,160}?CUDA versions\.', '(?P<nvcc>\d+\.\d+)', '(?P<torch>\d+\.\d+)'",
-                "installed cuda version": r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)",
-                "does not match the version used to compile": r"version of Cuda that does not match the version used to compile Pytorch binaries(?:.{0,80}compiled with Cuda (?P<torch>[\d.]+\d))?",
-                "compiled with different cuda": r"""(?x)
+            r"(?:detected )?CUDA version \((?P<nvcc>\d+\.\d+)[\d.]*\) mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?",
+            r"detected CUDA version \(%s\) mismatches .{0,160}?CUDA versions\.', '(?P<nvcc>\d+\.\d+)', '(?P<torch>\d+\.\d+)'",
+            r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)",
+            r"version of Cuda that does not match the version used to compile Pytorch binaries(?:.{0,80}compiled with Cuda (?P<torch>[\d.]+\d))?",
+            says(
+                r"""(?x)
         PyTorch\ and\ (?P<module>(?!torchvision|torchaudio)[\w-]+)\ were\ compiled\ with\ different\ CUDA\ versions\.\ PyTorch\ has\ CUDA\ version
         \ (?P<torch>[\d.]+\d)\ and\ \w+\ has\ CUDA\ version
         \ (?P<nvcc>[\d.]+\d)
         """,
-                "only supported on cuda": r"(?P<module>\w+) is only supported on CUDA (?P<needs>[\d.]+\d) and above",
-                "cuda_mismatch_message": r"raise RuntimeError\(CUDA_MISMATCH_MESSAGE\b",
-            },
+                "compiled with different cuda",
+            ),
+            r"(?P<module>\w+) is only supported on CUDA (?P<needs>[\d.]+\d) and above",
+            r"raise RuntimeError\(CUDA_MISMATCH_MESSAGE\b",
             says(
-                "assert_no_cuda_mismatch",
                 r"in assert_no_cuda_mismatch\b|(?<!def )\bassert_no_cuda_mismatch\(\)",
                 unless=r"CUDA_HOME does not exist|MissingCUDA",
             ),
         ),
         examples=(
-            "RuntimeError: The detected CUDA version (11.5) mismatches the version that was used to compile PyTorch (12.1). Please make sure to use the same CUDA versions.",
             "raise RuntimeError(CUDA_MISMATCH_MESSAGE): ('The detected CUDA version (%s) mismatches the version that was used to compile PyTorch (%s). Please make sure to use the same CUDA versions.', '12.4', '11.8')",
             "deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.2 does not match the version torch was compiled with 11.8, unable to compile cuda/cpp extensions",
             "RuntimeError: Cuda extensions are being compiled with a version of Cuda that does not match the version used to compile Pytorch binaries.  Pytorch binaries were compiled with Cuda 11.7",
             "RuntimeError: Detected that PyTorch and torch_scatter were compiled with different CUDA versions. PyTorch has CUDA version 12.1 and torch_scatter has CUDA version 11.8",
             "RuntimeError: FlashAttention is only supported on CUDA 11.7 and above.  Note: make sure nvcc has a supported version",
             'File "/tmp/deepspeed/op_builder/builder.py", line 599, in builder\n    x()\n  File "/tmp/deepspeed/op_builder/builder.py", line 89, in assert_no_cuda_mismatch',
-        ),
-        not_examples=(
-            "def assert_no_cuda_mismatch(name):",
-            "warnings.warn(CUDA_MISMATCH_MESSAGE)",
         ),
     ),
     Cause(
@@ -142,7 +136,7 @@ CAUSES = (
         "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH) and set "
         "CUDA_HOME to it",
         proven_by="CUDA_HOME is not set, or nvcc is not found",
-        source=CPP_EXTENSION,
+        # Source: messages of torch/utils/cpp_extension.py.
         stage="build",
         explains=("build-isolation-no-torch",),
         where=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
@@ -151,50 +145,45 @@ CAUSES = (
             Message(having={"who": "^shell$"}, where=(_is_idle,), way=_toolkit, only=Severity.NOTE),
         ),
         says=(
-            {
-                "cuda_home": r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)"
-                r"(?:(?=.{0,1200}?(?:\u2500> (?!See )|Failed building wheel for |Failed to build `|Failed to build (?!inst))(?P<package>\w[\w-]{1,40}))|)",
-                "nvcc": r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc"
-                r"|(?:cannot|can't|could not|unable to|not able to) find [`'\"]?(?:(?:[A-Z]:)?(?:[/\\]{1,2}[\w.()-]{1,40}){1,10}[/\\]{1,2})?nvcc\b",
-                "could not find cuda": r"Could not find CUDA(?: \(missing| toolkit|\W{0,3}$)",
-                "find cudatoolkit": r"Could NOT find CUDAToolkit",
-                "target was not found": r"links to:?\s{1,20}CUDA::\w{2,30}\s{1,20}but the target was not found",
-                "notfound": r"\bCUDA_(?!CUDA_LIB)\w{2,30}_LIBRARY(?: \(ADVANCED\))?(?::FILEPATH)?[ :=]{1,4}(?:CUDA_\w{2,30}-)?NOTFOUND",
-                "cmake_cuda_compiler": r"No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_COMPILER(?:-| is set to a )NOTFOUND",
-                "cuda toolset": r"No CUDA toolset found",
-                "cuda_runtime": r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)",
-                "fatal error: ": r"""(?x)
+            (
+                r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)"
+                r"(?:(?=.{0,1200}?(?:\u2500> (?!See )|Failed building wheel for |Failed to build `|Failed to build (?!inst))(?P<package>\w[\w-]{1,40}))|)"
+            ),
+            (
+                r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc"
+                r"|(?:cannot|can't|could not|unable to|not able to) find [`'\"]?(?:(?:[A-Z]:)?(?:[/\\]{1,2}[\w.()-]{1,40}){1,10}[/\\]{1,2})?nvcc\b"
+            ),
+            r"Could not find CUDA(?: \(missing| toolkit|\W{0,3}$)",
+            r"Could NOT find CUDAToolkit",
+            r"links to:?\s{1,20}CUDA::\w{2,30}\s{1,20}but the target was not found",
+            r"\bCUDA_(?!CUDA_LIB)\w{2,30}_LIBRARY(?: \(ADVANCED\))?(?::FILEPATH)?[ :=]{1,4}(?:CUDA_\w{2,30}-)?NOTFOUND",
+            r"No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_COMPILER(?:-| is set to a )NOTFOUND",
+            r"No CUDA toolset found",
+            r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)",
+            says(
+                r"""(?x)
         fatal\ error:\ (?P<path>(?:cuda_(?:fp16|bf16|profiler_api)|cusparse|cublas\w*|cusolver\w*|curand\w*|cufft\w*|nvToolsExt|nvtx3/\w+|thrust/[\w/]+|cub/[\w/]+)\.
           (?:h|cuh))
         """,
-                "bare_metal_version": r"name 'bare_metal_version' is not defined",
-                "-lcudart": r"cannot find -lcudart(?:_static)?\b",
-                "cannot open source file": r"catastrophic error: cannot open source file \W?(?P<path>cuda\w*\.h|vector_types\.h|cub/\S{1,40})",
-                "auto-detect cuda root": r"Failed to auto-detect CUDA root directory",
-                "invoke ptxas": r"(?:Couldn't|Could not|Failed to) invoke ptxas\b",
-                "launch ptxas": r"(?:Couldn't|Could not|Failed to) launch ptxas\b",
-                "cuda toolkit not found": "",
-            },
+                "fatal error: ",
+            ),
+            r"name 'bare_metal_version' is not defined",
+            r"cannot find -lcudart(?:_static)?\b",
+            r"catastrophic error: cannot open source file \W?(?P<path>cuda\w*\.h|vector_types\.h|cub/\S{1,40})",
+            r"Failed to auto-detect CUDA root directory",
+            r"(?:Couldn't|Could not|Failed to) invoke ptxas\b",
+            r"(?:Couldn't|Could not|Failed to) launch ptxas\b",
+            "cuda toolkit not found",
             says(
-                "nvcc",
                 r"nvcc\W{0,3}: (?:command )?not found|nvcc\W{1,2} is not recognized|command not found: nvcc|nvcc was not found|Command 'nvcc' not found",
                 who="shell",
             ),
-            {
-                "nvcc": r"No such file or directory:? '?(?P<path>\S{0,160}nvcc(?:\.exe)?)\b",
-            },
+            r"No such file or directory:? '?(?P<path>\S{0,160}nvcc(?:\.exe)?)\b",
+            says(r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)", who="shell"),
             says(
-                "nvcc",
-                r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)",
-                who="shell",
+                r"getattr\(_C, name\).{0,160}?'NoneType' object has no attribute", who="extension"
             ),
             says(
-                "getattr(_c, name)",
-                r"getattr\(_C, name\).{0,160}?'NoneType' object has no attribute",
-                who="extension",
-            ),
-            says(
-                "get_cuda_bare_metal_version",
                 r"in get_cuda_bare_metal_version\b.{0,500}?\bsubprocess\.check_output\(.{0,500}?\bsubprocess\.py\W.{0,20}?line \d{1,5}, in (?:run|__init__|check_output)\b",
                 unless=r"CalledProcessError|PermissionError|mismatch|Installed CUDA version",
             ),
@@ -202,23 +191,17 @@ CAUSES = (
         examples=(
             "CMake Error: Could not find nvcc, please set CUDAToolkit_ROOT",
             "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda-12.4/bin/nvcc'",
-            "/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found",
             "CMake Warning: Could not find CUDA toolkit",
-            "CMake Error: Could NOT find CUDAToolkit (missing: CUDAToolkit_INCLUDE_DIR)",
-            "CMake Error: No CUDA toolset found.",
             "fatal error: cuda_runtime.h: No such file or directory",
             "fatal error: cusparse.h: No such file or directory",
             "No CMAKE_CUDA_COMPILER could be found.",
             'Target "mylib" links to: CUDA::cublas but the target was not found.',
             "CUDA_cublas_LIBRARY (ADVANCED): CUDA_cublas_LIBRARY-NOTFOUND",
             "return getattr(_C, name)(*args, **kwargs)\nAttributeError: 'NoneType' object has no attribute 'rasterize'",
-            "NameError: name 'bare_metal_version' is not defined",
             "/usr/bin/ld: cannot find -lcudart",
             'cuda_workaround.h(1): catastrophic error: cannot open source file "cuda_fp16.h"',
-            "RuntimeError: Failed to auto-detect CUDA root directory. Please specify `CUDA_PATH`",
             "W asm_compiler.cc:85] Couldn't get ptxas version string: INTERNAL: Couldn't invoke ptxas --version",
             "ptxas returned an error: 'INTERNAL: Failed to launch ptxas'",
-            "CMake Error at ggml/src/ggml-cuda/CMakeLists.txt:258 (message): CUDA Toolkit not found",
             'setup.py", line 63, in get_cuda_bare_metal_version raw_output = subprocess.check_output( File "/x/lib/python3.11/subprocess.py", line 466, in check_output return run(*popenargs',
         ),
         not_examples=(
@@ -235,17 +218,13 @@ CAUSES = (
         text="Install it into this environment, and start from a shell in which the "
         "environment is active",
         not_when="The build says that it goes on without ninja: it is slower, not broken",
-        source=CPP_EXTENSION,
+        # Source: messages of torch/utils/cpp_extension.py.
         stage="build",
         commands=("pip install ninja",),
-        says={
-            "ninja is required to load": "",
-            "ninja'": r"No such file or directory: '(?:\S{1,160}/)?ninja'",
-        },
-        examples=(
-            "RuntimeError: Ninja is required to load C++ extensions (pip install ninja to get it)",
-            "FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",
+        says=(
+            "ninja is required to load",
+            r"No such file or directory: '(?:\S{1,160}/)?ninja'",
         ),
-        not_examples=("'ninja' 1.11 is on PATH",),
+        examples=("FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",),
     ),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
 from gpusetup.causes.record import Cause, Likelier, Message
-from gpusetup.causes.sources import WHEELS
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import (
     in_a_container_without,
@@ -102,7 +101,7 @@ CAUSES = (
         text="Install it",
         proven_by="The Python's folders hold no torch",
         not_when="Another interpreter has it: name that one with `--python`",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         stage="import",
         by_check=True,
         way=_install,
@@ -116,16 +115,12 @@ CAUSES = (
                 "one runs",
             ),
         ),
-        says={
-            "no module named": r"No module named ['\"]?torch['\"]?(?![\w.])",
-            "package 'torch' is not": r"Package 'torch' is not installed",
-            "not found: torch": r"Package\(s\) not found: torch\b",
-        },
-        examples=(
-            "File \"run.py\", line 24, in <module>\n ModuleNotFoundError: No module named 'torch'\n [end of the log]",
-            "WARNING: Package 'torch' is not installed",
-            "WARNING: Package(s) not found: torch",
+        says=(
+            r"No module named ['\"]?torch['\"]?(?![\w.])",
+            r"Package 'torch' is not installed",
+            r"Package\(s\) not found: torch\b",
         ),
+        examples=("WARNING: Package(s) not found: torch",),
         not_examples=(
             "[INFO] Found comfy_kitchen backend triton: {'available': False, 'disabled': True, 'unavailable_reason': \"ImportError: No module named 'triton'\", 'capabilities': []}",
         ),
@@ -138,12 +133,11 @@ CAUSES = (
         proven_by="Libraries that torch's RECORD lists are missing",
         stage="import",
         way=_anew,
-        says={
-            "name '_c' is not defined": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
-            "no module named": r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
-        },
+        says=(
+            r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
+            r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
+        ),
         examples=(
-            "/x/site-packages/torch/__init__.py\", line 1\nNameError: name '_C' is not defined",
             "File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",
         ),
     ),
@@ -168,7 +162,7 @@ CAUSES = (
         means="Neither installer knows the other's files, and chance decides which ones Python loads.",
         text="Remove both, then install one",
         proven_by="conda's pytorch and pip's torch have different versions",
-        source="conda documentation, using pip",
+        # Source: conda documentation, using pip.
         explains=("torch-cpu-build",),
         before_torch=(Severity.ERROR,),
         way=_anew,
@@ -178,9 +172,9 @@ CAUSES = (
                 "torch-half-installed",
             )
         },
-        says={
-            "undefined symbol": rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
-        },
+        says=(
+            rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
+        ),
         examples=(
             "ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",
         ),
@@ -201,7 +195,7 @@ CAUSES = (
         means="Python searches PYTHONPATH before the environment's packages.",
         text="Remove that folder from the path; then check whether the environment has torch",
         proven_by="torch would be imported from a folder outside the environment",
-        source="Python documentation, site",
+        # Source: Python documentation, site.
         explains=(
             "torch-half-installed",
             "two-torch-installs",
@@ -222,12 +216,7 @@ CAUSES = (
                 commands=("unset PYTHONPATH",),
             ),
         ),
-        says={
-            (
-                "/.local/lib/python",
-                "roaming\\python",
-            ): rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",
-        },
+        says=(rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",),
         examples=(
             "/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",
         ),
@@ -241,7 +230,7 @@ CAUSES = (
         text="Replace the CPU build. ",
         proven_by="torch/version.py has no CUDA, and there is an NVIDIA GPU",
         not_when="cuda-visible-devices-hidden, driver-missing: then that comes first",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         explains=("extension-abi-mismatch",),
         way=_replace_it,
         alike={alike.LIST_GPUS: ("no-nvidia-gpu",)},
@@ -254,7 +243,7 @@ CAUSES = (
         text="Replace it. ",
         proven_by="torch's label is rocm, and an NVIDIA GPU is listed",
         not_when="amd-gpu: there is no NVIDIA GPU",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         way=paste.install_torch,
     ),
     Cause(
@@ -265,7 +254,7 @@ CAUSES = (
         text="Replace it. ",
         proven_by="torch's label is xpu, and an NVIDIA GPU is listed",
         not_when="intel-gpu: there is no NVIDIA GPU",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         way=paste.install_torch,
     ),
     Cause(
@@ -358,16 +347,15 @@ CAUSES = (
         text="Name the build yourself, or update the tool",
         proven_by="The tool says that it found no CUDA version, and nvidia-smi prints such a banner",
         not_when="driver-missing, driver-too-old: the driver itself is the reason",
-        source="nvidia-smi of driver 610",
+        # Source: nvidia-smi of driver 610.
         commands=("gpusetup install",),
-        says={
-            "cuda umd version": r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version",
-            "nvidia-smi": r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
-            "parse": r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
-        },
+        says=(
+            r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version",
+            r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
+            r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
+        ),
         examples=(
             "ValueError: could not parse 'CUDA UMD Version: 13.1'",
-            "installer: could not determine the CUDA version from nvidia-smi, using CPU",
             "failed to parse the output of nvidia-smi",
         ),
         not_examples=("CUDA UMD Version: 13.1",),

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Likelier, Message
-from gpusetup.causes.sources import CUDA_RUNTIME, WHEELS
-from gpusetup.evidence.context import RuleContext, cuda_needed
+from gpusetup.causes.record import Cause, Likelier
+from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
-from gpusetup.model.versions import parsed
-
-
-def _no_newer_cuda(context: RuleContext) -> bool:
-    """Whether the build to be installed brings no newer CUDA than the torch that is there."""
-    build, own = context.resolution.build, cuda_needed(context.torch)
-    return own is not None and not (build and build.cuda and parsed(build.cuda) > parsed(own))
-
 
 REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
 """What the driver answers to a kernel that it cannot use."""
@@ -49,71 +40,42 @@ CAUSES = (
         text="Install a torch with a newer CUDA, whose compiler supports it. ",
         proven_by="The compiler names the option or the architecture",
         not_when="arch-too-new-for-wheel: torch's own kernels lack the GPU",
-        source="NVRTC documentation; Triton's and XLA's sources",
+        # Source: NVRTC documentation; Triton's and XLA's sources.
         stage="first-kernel",
         explains=("cuda-init-failed",),
         but={"compiler": "^nvcc$"},
         way=paste.install_torch,
-        cases=(
-            Message(
-                having={"compiler": "ptxas|triton"},
-                where=(_no_newer_cuda,),
-                text="Make Triton use a newer toolkit's ptxas",
-                commands=("export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",),
-                windows=(),
-            ),
-        ),
         says=(
-            says(
-                "ptxas does not support cc",
-                r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)",
-                compiler="XLA's assembler",
-            ),
+            says(r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)", compiler="XLA's assembler"),
             *(
-                says(
-                    "compatible with compute capability",
-                    pattern,
-                    compiler="The driver's compiler, for TensorFlow's kernels,",
-                )
+                says(pattern, compiler="The driver's compiler, for TensorFlow's kernels,")
                 for pattern in (
                     rf"{NOT_BUILT_FOR}.{{0,600}}?{REJECTED}",
                     rf"{REJECTED}.{{0,600}}?{NOT_BUILT_FOR}",
                 )
             ),
-            {
-                "--gpu-architecture": r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture",
-                "gpu-name": r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'",
-                "is not defined for option 'gpu-architecture'": r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\d\w{1,4})' is not defined for option 'gpu-architecture'",
-                "unsupported gpu architecture": r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\d\w{1,4})",
-            },
+            r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture",
+            r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'",
+            r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\d\w{1,4})' is not defined for option 'gpu-architecture'",
+            r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\d\w{1,4})",
             says(
-                "does not support .target",
-                r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)",
-                compiler="ptxas",
+                r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)", compiler="ptxas"
             ),
             says(
-                "--gpu-name=sm_",
                 r"ptxas\W.{0,200}?--gpu-name=(?P<arch>sm_\w+)\W.{0,300}?returned non-zero exit status",
                 compiler="ptxas",
                 unless="too much shared data|Permission denied",
             ),
             says(
-                "is an unsupported option",
                 r"-arch=(?P<arch>(?:compute|sm)_\d\w{1,4})'? is an unsupported option",
                 compiler="NVVM",
             ),
-            says(
-                {
-                    "not a recognized processor": r"'(?P<arch>sm_\w+)' is not a recognized processor",
-                    "unknown target cpu": r"Unknown target CPU '(?P<arch>sm_\w+)'",
-                },
-                compiler="llvm",
-            ),
+            says(r"'(?P<arch>sm_\w+)' is not a recognized processor", compiler="llvm"),
+            says(r"Unknown target CPU '(?P<arch>sm_\w+)'", compiler="llvm"),
         ),
         examples=(
             "nvrtc: error: invalid value for --gpu-architecture (-arch)",
             "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'",
-            "ptxas /tmp/x.ptx, line 5; error : PTX .version 8.2 does not support .target sm_120",
             "`/x/triton/backends/nvidia/bin/ptxas -lineinfo -v --gpu-name=sm_121a /tmp/a.ptx -o /tmp/a.ptx.o` failed: subprocess.CalledProcessError: returned non-zero exit status 255",
             "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
             "'sm_120' is not a recognized processor for this target (ignoring processor)",
@@ -138,7 +100,7 @@ CAUSES = (
         text="Install a newer torch",
         proven_by="No architecture of the build fits the GPU's capability",
         not_when="A kernel of the same major version covers the GPU: then the warning is harmless",
-        source="CUDA C++ Programming Guide, application compatibility",
+        # Source: CUDA C++ Programming Guide, application compatibility.
         stage="first-kernel",
         explains=("cuda-library-error",),
         way=_other_wheel,
@@ -151,7 +113,7 @@ CAUSES = (
         means="Newer builds drop old architectures.",
         text="Install the build that still has them: cu126 for Maxwell to Volta",
         proven_by="No architecture of the build fits the GPU's capability",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         stage="first-kernel",
         explains=("cuda-library-error",),
         way=_other_wheel,
@@ -168,7 +130,7 @@ CAUSES = (
         text="Install a torch made for this GPU; if torch itself works, rebuild the extension",
         proven_by="CUDA answers code 209 (48, 8 or 98 in an older runtime)",
         not_when="extension-arch-mismatch, arch-too-new-for-wheel, arch-too-old-for-wheel: the text says which one lacks it",
-        source=CUDA_RUNTIME,
+        # Source: CUDA Runtime API reference, cudaError.
         symptom=True,
         stage="first-kernel",
         by_check=True,
@@ -192,93 +154,67 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "but was built for sm": r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
-                "cuda error: no kernel i": r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
-                "invalid device function": r"(?:Cuda failure '|CUDA error: )invalid device function",
-                "device kernel image is invalid": r"CUDA error: device kernel image is invalid",
-                "no kernel image is available": r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
-            },
+            r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
+            r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
+            r"(?:Cuda failure '|CUDA error: )invalid device function",
+            r"CUDA error: device kernel image is invalid",
+            r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
             says(
-                {
-                    "but was built for sm": r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}",
-                    "your device is too old. we require": r"Your device is too old\. We require compute capability >= \d{2}",
-                    "(too new)": r"requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)",
-                },
+                r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}",
                 module="xformers",
             ),
             says(
-                {
-                    "invalid argument": r"CUDA error \([^()]{0,160}?\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument",
-                    "invalid device function": r"CUDA error \([^()]{0,160}?(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function",
-                },
+                r"Your device is too old\. We require compute capability >= \d{2}",
+                module="xformers",
+            ),
+            says(
+                r"requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)",
+                module="xformers",
+            ),
+            says(
+                r"CUDA error \([^()]{0,160}?\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument",
                 module="flash_attn",
             ),
             says(
-                "query kernel attributes",
-                r"RuntimeError: can't query kernel attributes",
-                module="cuequivariance_ops",
+                r"CUDA error \([^()]{0,160}?(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function",
+                module="flash_attn",
             ),
+            says(r"RuntimeError: can't query kernel attributes", module="cuequivariance_ops"),
+            says("sglang only supports sm75", module="sglang"),
+            says("assertion failed: unsupported architecture", module="tensorrt_llm"),
             says(
-                "sglang only supports sm75",
-                module="sglang",
-            ),
-            says(
-                "assertion failed: unsupported architecture",
-                module="tensorrt_llm",
-            ),
-            says(
-                {
-                    "has no device code compatible with": r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch",
-                    "compiled without support for the current gpu": r"ggml-cuda was compiled without support for the current GPU architecture",
-                },
+                r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch",
                 module="ggml-cuda",
             ),
             says(
-                "cuda gpu is too old",
-                r"CUDA GPU is too old\. Compute Capability detected: \d\.\d",
-                module="ollama",
+                r"ggml-cuda was compiled without support for the current GPU architecture",
+                module="ggml-cuda",
             ),
+            says(r"CUDA GPU is too old\. Compute Capability detected: \d\.\d", module="ollama"),
+            says(r"SM\d{2,3} kernel is not available\. make sure you GPU", module="sageattention"),
             says(
-                "kernel is not available",
-                r"SM\d{2,3} kernel is not available\. make sure you GPU",
-                module="sageattention",
-            ),
-            says(
-                "tinycudann extension",
                 r"Could not find compatible tinycudann extension for compute capability",
                 module="tinycudann",
             ),
-            says(
-                "gpu arch",
-                r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt",
-                module="spconv",
-            ),
+            says(r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt", module="spconv"),
         ),
         examples=(
             "FATAL: this function is for sm80, but was built for sm750",
             "FATAL: kernel `fmha_cutlassF_f16_aligned_64x64_rf_sm80` is for sm80-sm100, but was built for sm37",
             "CUDA error (C:/a/xformers/xformers/third_party/flash-attention/hopper\\flash_fwd_launch_template.h:188): invalid argument",
             "CUDA error (/tmp/flash_fwd_launch_template.h:94): invalid device function",
-            "RuntimeError: can't query kernel attributes",
             "RuntimeError: Your device is too old. We require compute capability >= 50",
             "CUDA error: no kernel i",
-            "RuntimeError: CUDA error: invalid device function",
-            "RuntimeError: SGLang only supports sm75 and above.",
-            "[TensorRT-LLM][ERROR] Assertion failed: Unsupported architecture (fmhaRunner.cpp:87)",
             "ERROR: CUDA kernel mul_mat_q has no device code compatible with CUDA arch 610. ggml-cuda.cu was compiled for: 700",
             'level=INFO msg="[0] CUDA GPU is too old. Compute Capability detected: 3.0"',
-            "ERROR: ggml-cuda was compiled without support for the current GPU architecture.",
             "RuntimeError: your gpu arch (12, 0) isn't compiled in prebuilt, may cause invalid device function",
             "AssertionError: SM89 kernel is not available. make sure you GPUs with compute capability 8.9.",
-            "OSError: Could not find compatible tinycudann extension for compute capability 75.",
             "requires device with capability <= (9, 0) but your GPU has capability (12, 0) (too new)",
         ),
         not_examples=(
             "this function is for sm80 and was built for sm80, but was built for smaller inputs",
             "CUDA error (/src/flash-attention/csrc/flash_api.cpp:90): invalid argument",
             "CUDA error (/src/mine/kernel.cu:94): invalid device function",
-            "the tool cannot query kernel attributes",
         ),
     ),
 )

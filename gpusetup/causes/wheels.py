@@ -1,14 +1,38 @@
-"""No such wheel: why an installer found no file."""
+"""Wheels: why an installer found none, or could not download it."""
 
 from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
-from gpusetup.causes.sources import PIP, WHEELS
-from gpusetup.evidence.context import RuleContext, has_nvidia, on
+from gpusetup.evidence.context import RuleContext, on
 from gpusetup.fixes import paste
+from gpusetup.messages.fragments import HOST, IF
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
+
+NETWORK_WAYS = {
+    "certificate": "Look at this machine's clock and its certificates (a proxy that opens TLS "
+    "needs its own certificate in PIP_CERT or SSL_CERT_FILE)",
+    "proxy": "Look at HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
+    "dns": "The host's name is not found: look at DNS, the VPN and the proxy",
+    "timeout": "The connection is slow: give it more time (PIP_DEFAULT_TIMEOUT=120, "
+    "UV_HTTP_TIMEOUT=300), or take a mirror",
+}
+"""How a connection failed -> what to look at."""
+
+ANY_NETWORK = "Look at the network, the proxy and this machine's clock, and try again"
+
+MIRROR = ". Another source: `gpusetup install --index URL` takes a mirror"
+
+ANSWERS = ("curl -sSI https://{host}/",)
+
+AT_WORK = r"(?:\b(?:pip|uv|conda|poetry)\b|\.whl\b|Installing collected|Collecting )"
+"""Signs of an installer: programs unzip their own files too."""
+
+FETCHING = (
+    r"(?:\bpip[/\\]_(?:vendor|internal)|\bpip3? (?:install|download)\b|\bDownloading \S{1,80}\.whl)"
+)
+"""Signs of pip at work near a message that any program prints."""
 
 
 def _as_chosen(context: RuleContext, text: str) -> Fix:
@@ -43,11 +67,124 @@ def no_platform_way(context: RuleContext) -> str:
     )
 
 
-def _has_no_gpu(context: RuleContext) -> bool:
-    return has_nvidia(context) is False or context.torch.backend == "cpu"
-
-
 CAUSES = (
+    Cause(
+        "download-hash-mismatch",
+        title="The downloaded file does not match its hash: {file}",
+        plain="The downloaded file does not match its hash",
+        means="The download was cut or altered on the way (a proxy, a full disk, a mirror "
+        "that is being updated), or a lock file names another build.",
+        text="Clear the installer's cache, then run the same installation once more; behind a "
+        "proxy or mirror try another network. Do not switch the check off",
+        not_when="pip-cache-disk-full: the disk cut the file",
+        # Source: messages of uv and pip.
+        commands=("pip cache purge",),
+        says=(
+            r"DO NOT MATCH THE HASHES(?:.{0,260}?(?P<file>[\w.%+-]+\.whl))?",
+            r"Hash mismatch for `?(?P<file>[\w.=+-]+)",
+            r"CondaVerificationError: The package for (?P<file>[\w.-]{2,60}) located at",
+            rf"{AT_WORK}.{{0,900}}?BadZipFile: Bad CRC-32|BadZipFile: Bad CRC-32 for file '(?:torch|nvidia|triton)",
+            rf"{AT_WORK}.{{0,900}}?BadZipFile: File is not a zip file",
+            r"Wheel '[\w.-]{1,80}' located at [^\n]{3,240}?\.whl is invalid",
+        ),
+        examples=(
+            "error: Hash mismatch for `torch==2.6.0+cu124`",
+            "zipfile.BadZipFile: Bad CRC-32 for file 'torch/lib/libtorch_cuda.so'",
+            "$ uv pip install x.whl\nzipfile.BadZipFile: File is not a zip file",
+            "ERROR: Wheel 'llama-cpp-python-cuda' located at G:\\w\\llama_cpp_python_cuda-0.2.85-cp311-cp311-win_amd64.whl is invalid.",
+            "CondaVerificationError: The package for pytorch located at /x/pkgs/pytorch-2.1.0 appears to be corrupted.",
+        ),
+        not_examples=(
+            "zipfile.BadZipFile: File is not a zip file",
+            "zipfile.BadZipFile: Bad CRC-32 for file 'data.csv'",
+        ),
+    ),
+    Cause(
+        "download-network-error",
+        title="{host} cannot be reached or verified",
+        plain="The package index cannot be reached or verified",
+        means="TLS, a proxy, DNS, a wrong clock or a slow line stopped it. torch, CUDA and the driver are not the problem.",
+        text=ANY_NETWORK + MIRROR,
+        not_when="wrong-index: the server answers 403 or 404",
+        # Source: messages of pip, urllib3, uv and conda.
+        explains=("python-no-wheel",),
+        look=ANSWERS,
+        see="show what the host answers",
+        cases=tuple(
+            Message(having={"how": how}, text=text + MIRROR, look=ANSWERS, see="ask the host")
+            for how, text in NETWORK_WAYS.items()
+        ),
+        says=(
+            r"\berror: Remote end closed connection without response",
+            rf"HTTPSConnectionPool\(host='{HOST}', port=\d+\): (?P<how>Max retries|Read timed out)",
+            r"CondaHTTPError: HTTP (?P<how>\w+)",
+            r"registry\.ollama\.ai.{0,160}?(?:no such host|i/o timeout|connection (?:refused|reset)|TLS handshake|context deadline|server misbehaving|network is unreachable)",
+            says(
+                r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|invalid peer certificate|CondaSSLError",
+                how="certificate",
+            ),
+            says(
+                rf"(?:ReadTimeoutError|ConnectTimeoutError|ReadTimeout)\W{{0,3}}(?:HTTPS?ConnectionPool\(host='{HOST}')?.{{0,240}}?timed out",
+                how="timeout",
+            ),
+            says(
+                rf"{FETCHING}.{{0,1100}}?The read operation timed out|The read operation timed out.{{0,600}}?{FETCHING}",
+                how="timeout",
+            ),
+            says(r"due to network timeout", how="timeout"),
+            says(
+                r"cannot open URL '\S{0,40}(?:pytorch\.org|nvidia\.com|torch)\S{0,200}'",
+                how="connection",
+            ),
+            says(r"NewConnectionError", how="connection"),
+            says(rf"error sending request for url \(https?://{HOST}", how="connection"),
+            says(r"ProxyError|Cannot connect to proxy|Tunnel connection failed", how="proxy"),
+            says("wrong_version_number", how="proxy"),
+            says(r"Temporary failure in name resolution|NameResolutionError", how="name"),
+            says("getaddrinfo failed", how="name"),
+            says("dns error", how="name"),
+            says(
+                r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(",
+                how="cut",
+            ),
+            says(
+                r"Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer",
+                how="cut",
+            ),
+            says(
+                r"<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]",
+                how="cut",
+            ),
+            says(rf"Failed to fetch: `https?://{HOST}", unless=r"40[34] "),
+            says(
+                r"\b(?:pip3?|uv|conda) (?:keeps |kept |is |was |always )?tim(?:ed|ing|es) out\b|\b(?:downloads?|downloading)\b (?:[^\s.]{1,20} ){0,6}?(?:keeps |kept |is |was |always |just )?tim(?:ed|ing|es) out\b|\btim(?:ed|ing|es) out (?:while |when |during |in )(?:the )?download(?:s|ing)?\b",
+                *("timed out", "timing out", "times out"),
+                how="timeout",
+                unless=rf"{IF}(?:pip|uv|conda|the download)",
+            ),
+        ),
+        examples=(
+            "error: Remote end closed connection without response",
+            "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate in certificate chain'))",
+            "WARNING: Retrying after ProxyError('Cannot connect to proxy.', OSError('Tunnel connection failed: 407'))",
+            "Temporary failure in name resolution",
+            "error: error sending request for url (https://index.example.org/simple/torch/)",
+            "CondaHTTPError: HTTP 000 CONNECTION FAILED for url",
+            "ConnectionError: ('Connection broken: IncompleteRead(1234 bytes read, 5678 more expected)')",
+            "pip: ConnectionResetError(104, 'Connection reset by peer') for https://files.example.org/x.whl",
+            "error: <urlopen error [Errno 104] Connection reset by peer>",
+            "error: Failed to fetch: `https://index.example.org/simple/numpy/`",
+            'File "/usr/lib/python3/dist-packages/pip/_vendor/urllib3/response.py", line 438\nTimeoutError: The read operation timed out',
+            "WARNING: Connection timed out while downloading.",
+            "! cannot open URL 'https://download.pytorch.org/libtorch/cu124/libtorch-win.zip'",
+            'Get "https://registry.ollama.ai/v2/x": dial tcp: lookup registry.ollama.ai: no such host',
+        ),
+        not_examples=(
+            "urllib.error.URLError: <urlopen error [Errno 2] No such file or directory>",
+            "queue: The read operation timed out",
+            "the connection timed out while waiting",
+        ),
+    ),
     Cause(
         "resolver-conflict",
         title="The requirements contradict each other: the solver finds no set that satisfies all "
@@ -58,40 +195,25 @@ CAUSES = (
         "depends on, as this command does",
         proven_by="The solver finds no solution",
         not_when="conda-cuda-virtual-missing and python-no-wheel come first: then that is the cause",
-        source="messages of uv, pip, conda and pixi",
+        # Source: messages of uv, pip, conda and pixi.
         way=_as_chosen,
         says=(
-            {
-                "no solution found when resolving": "",
-                "resolutionimpossible": "",
-                "because there are no viable options": "",
-                "contain conflicting urls for package": "",
-                "conflicting dependencies": r"because these package versions have conflicting dependencies",
-                "the conflict is caused by:": "",
-                "unsatisfiableerror": "",
-                "version solving failed": "",
-                "found conflicts!": "",
-                "failed to solve": r"failed to solve (?:the pypi )?requirements of environment",
-                "encountered problems while solving": "",
-            },
-            says(
-                "for which no candidates were found",
-                unless=r"__cuda",
-            ),
+            "no solution found when resolving",
+            "resolutionimpossible",
+            "because there are no viable options",
+            "contain conflicting urls for package",
+            r"because these package versions have conflicting dependencies",
+            "the conflict is caused by:",
+            "unsatisfiableerror",
+            "version solving failed",
+            "found conflicts!",
+            r"failed to solve (?:the pypi )?requirements of environment",
+            "encountered problems while solving",
+            says("for which no candidates were found", unless=r"__cuda"),
         ),
         examples=(
-            "ERROR: ResolutionImpossible: for help visit the documentation of pip",
-            "ERROR: Cannot install a and b because these package versions have conflicting dependencies.",
-            "The conflict is caused by:\n    torchvision 0.15.0 depends on torch==2.0.0",
-            "Because no versions of x match, version solving failed.",
-            "Found conflicts! Looking for incompatible packages.",
-            "LibMambaUnsatisfiableError: Encountered problems while solving:",
             "failed to solve the pypi requirements of environment 'default' for platform 'linux-64'",
-            "error: Requirements contain conflicting URLs for package `torch` in all marker environments:",
-            "pytorch ==2.4.0 cuda120_py312, which cannot be installed because there are no viable options:",
-            "blas * mkl, for which no candidates were found.",
         ),
-        not_examples=("failed to solve it",),
     ),
     Cause(
         "requirement-broken",
@@ -101,38 +223,34 @@ CAUSES = (
         means="pip installs anyway and warns; it matters when you use that package.",
         text="Install versions that fit each other; it matters only when that package is used",
         not_when="torchvision-mismatch, torchaudio-mismatch: these two have their own findings",
-        source=PIP,
+        # Source: pip documentation; messages of pip's sources.
         but={"package": "^torch(?:vision|audio)?"},
         look=("pip check",),
         see="see what does not fit",
         says=(
+            says(r"Numba needs (?P<needs>NumPy \d\.\d{1,2} or (?:less|greater))", package="numba"),
             says(
-                "numba needs numpy",
-                r"Numba needs (?P<needs>NumPy \d\.\d{1,2} or (?:less|greater))",
-                package="numba",
-            ),
-            {
-                "but you": r"""(?x)
+                r"""(?x)
         (?<![\w.-])(?P<package>(?!torchvision|torchaudio)[\w.-]+)
         \ (?P<version>\d[\w.+!]*)
         \ (?:requires|has\ requirement)
         \ (?P<needs>[\w.\[\]-]+\ ?[<>=!~][^ ]*?),\ but\ you
         (?:'ll)?\ have\ (?P<have>[\w.-]+\ \d[\w.+]*\w)
         """,
-            },
+                "but you",
+            ),
         ),
         examples=(
             "ImportError: Numba needs NumPy 2.0 or less",
             "xformers 0.0.28 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible.",
         ),
-        not_examples=("Numba needs NumPy",),
     ),
     Cause(
         "python-32bit",
         title="This Python is a 32-bit build: torch has no wheels for it",
         text="Make an environment with a 64-bit Python",
         proven_by="Its pointers have 32 bits, or its banner, wheel tags or build folders say so",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         way=_other_python,
     ),
     Cause(
@@ -143,18 +261,17 @@ CAUSES = (
         text="Make an environment with another Python",
         proven_by="No build for this system has its tag, or an installer finds no file although one is there",
         not_when="no-wheel-for-platform: no Python has a wheel here",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
         way=_other_python,
-        says={
-            "python abi tag": rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?",
-            "no wheels are available with a matching python": rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python",
-            "abi tag": r"You(?:'re using| require) (?:CPython )?(?P<python>\d\.\d+)\S* \(`cp\d+\w*`\), but (?:we only found wheels for )?`?(?P<requirement>\w+)`?",
-            "requires a different python": r"(?P<requirement>[\w.-]+)'? requires a different Python: (?P<python>\d\.\d+)[\d.]* not in",
-            "python implementation tag": rf"{REQUIREMENT} has no wheels with a matching Python implementation tag",
-        },
+        says=(
+            rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?",
+            rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python",
+            r"You(?:'re using| require) (?:CPython )?(?P<python>\d\.\d+)\S* \(`cp\d+\w*`\), but (?:we only found wheels for )?`?(?P<requirement>\w+)`?",
+            r"(?P<requirement>[\w.-]+)'? requires a different Python: (?P<python>\d\.\d+)[\d.]* not in",
+            rf"{REQUIREMENT} has no wheels with a matching Python implementation tag",
+        ),
         examples=(
-            "hint: torch==2.4.1 has no wheels with a matching Python ABI tag (e.g., `cp313`)",
             "Because torch==2.0.0 is unusable because no wheels are available with a matching Python implementation",
             "hint: You require CPython 3.14 (`cp314`), but we only found wheels for `torch` (v2.8.0) with the following Python ABI tags: `cp312`",
             "ERROR: Package 'vllm' requires a different Python: 3.13.1 not in '<3.13,>=3.9'",
@@ -169,7 +286,7 @@ CAUSES = (
         text="Use another image or system",
         proven_by="The catalog has no build for this system and machine, or the system's libc is musl",
         not_when="python-no-wheel: only the Python lacks a wheel",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
         way=lambda context, _: Fix(text=no_platform_way(context)),
         cases=(
@@ -185,32 +302,29 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "no wheels are available with a matching platform": rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
-                "wheel for the current platform": r"""(?x)
+            rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
+            says(
+                r"""(?x)
         (?:Distribution\ `?(?P<requirement>[\w.-]+==[\w.+]+)[^`]{0,200}?`?\ )?can't\ be\ installed\ because\ it\ doesn't\ have\ a\ source\ distribution\ or\ wheel\ for\ the\ current\ platform
         """,
-                "with neither wheels nor source distribution": r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution",
-                "matching platform tag": rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
-                "only has wheels for the following platform": r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
-            },
+                "wheel for the current platform",
+            ),
+            r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution",
+            rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
+            r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
             says(
-                "unable to find installation candidates",
                 r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))",
                 what="Python or system",
             ),
             says(
-                "wheel",
                 r"(?:\b(?:no|lack of|without|missing)\b|отсутств\w+|\bнет\b) (?:official |any |готовых )?(?:pre-?built |precompiled |binary )?wheels? (?:for|of|для) (?P<requirement>[A-Za-z][\w-]{2,40})(?: [\d.]{1,12})? (?:on|for|на|для|под) (?P<platform>Windows|macOS|Linux aarch64|aarch64|ARM64?)\b",
                 said="in words",
             ),
         ),
         examples=(
             "torch==2.8.0 is unusable because no wheels are available with a matching platform, we can conclude",
-            "error: Distribution `torch==2.8.0+cu128 @ registry+x` can't be installed because it doesn't have a source distribution or wheel for the current platform",
             "hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)",
             "Unable to find installation candidates for torch (2.1.0+cu118)",
-            "hint: You're on macOS (`macosx_14_0_x86_64`), but `torch` (v2.8.0) only has wheels for the following platforms: `manylinux_2_28_x86_64`",
             "error: found distribution torchaudio==2.0.0 @ registry+https://download.pytorch.org/whl/cu121 with neither wheels nor source distribution",
             "there are no prebuilt wheels for xformers 0.0.28 on Windows",
         ),
@@ -227,7 +341,7 @@ CAUSES = (
         text="Use a newer distribution, or a container with one, which this command starts. Do not "
         "replace the system's glibc",
         proven_by="The system's glibc is older than every build needs",
-        source="PEP 600; the wheels and indexes of torch, read for the catalog",
+        # Source: PEP 600; the wheels and indexes of torch, read for the catalog.
         stage="import",
         explains=(
             "torch-missing",
@@ -235,12 +349,8 @@ CAUSES = (
             "library-missing",
         ),
         commands=("docker run --rm --gpus all -it ubuntu:24.04",),
-        cases=(Message(where=(_has_no_gpu,), commands=("docker run --rm -it ubuntu:24.04",)),),
-        says={
-            "glibc_": r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} not found",
-        },
-        examples=(
-            "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /x/flash_attn.so)",
+        says=(
+            r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} not found",
         ),
     ),
     Cause(
@@ -250,7 +360,7 @@ CAUSES = (
         text="Use the index that `gpusetup resolve` names",
         proven_by="The index never had torch or the label, answers 403 or 404, or offers only releases around the one that is asked for",
         not_when="python-no-wheel: the index has the release, for other Pythons",
-        source=WHEELS,
+        # Source: the wheels and indexes of torch, read for the catalog.
         alike={
             alike.BITS: (
                 "python-no-wheel",
@@ -258,15 +368,11 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "download.pytorch.org": r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
-                "package registry": r"(?P<requirement>torch\w*) was not found in the package registry",
-                "there is no version of": r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+)",
-                "invalid wheel": r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'",
-            },
-            {
-                "download.pytorch.org": r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b",
-            },
+            r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
+            r"(?P<requirement>torch\w*) was not found in the package registry",
+            r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+)",
+            r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'",
+            r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b",
         ),
         examples=(
             "ERROR: HTTP error 403 while getting https://download.pytorch.org/whl/cu999/torch/",
@@ -284,7 +390,7 @@ CAUSES = (
         means="Its name or version is wrong, or torch's index is the only one.",
         text="Use torch's index for torch alone",
         proven_by="The installer finds no distribution of a name outside the torch family",
-        source=PIP,
+        # Source: pip documentation; messages of pip's sources.
         kind_of="wrong-index",
         plain="The installer finds no file of another package",
     ),

@@ -71,7 +71,7 @@ CAUSES = (
         text="Install the current Visual C++ runtime (x64), then reinstall torch (2.4.1 or newer)",
         proven_by="Windows answers error 126, 127, 182, 193 or 1114",
         not_when="windows-pagefile-too-small: error 1455; extension-abi-mismatch: the DLL is an extension's",
-        source="Microsoft, System Error Codes; torch/__init__.py",
+        # Source: Microsoft, System Error Codes; torch/__init__.py.
         stage="import",
         where=(_is_not_told,),
         windows=("winget install Microsoft.VCRedist.2015+.x64",),
@@ -84,48 +84,33 @@ CAUSES = (
             )
         },
         says=(
-            {
-                "c10.dll": r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)",
-                "failed to load ": r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b",
-                "os error": r"\(os error (?P<code>126|127|1114)\)",
-                "1073741515": rf"{STARTED}\W{{0,4}}-1073741515\b",
-                "3221225781": rf"{STARTED}\W{{0,4}}3221225781\b",
-                "(or one of its dependencies)": r"Could not find module '[^'\n]{1,200}?[\\/](?P<dll>(?!nvcuda|nvml|cud|cub|cuf|cur|cus|nvrtc|nvJit|nvvm|zlib|libbitsandbytes|libtorchcodec|llama\.|ggml-|amd|rocm|c10|torch|libtorch)[\w.+-]{2,60}\.(?:dll|pyd))' \(or one of its dependencies\)",
-            },
+            r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)",
+            r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b",
+            r"\(os error (?P<code>126|127|1114)\)",
+            rf"{STARTED}\W{{0,4}}-1073741515\b",
+            rf"{STARTED}\W{{0,4}}3221225781\b",
+            r"Could not find module '[^'\n]{1,200}?[\\/](?P<dll>(?!nvcuda|nvml|cud|cub|cuf|cur|cus|nvrtc|nvJit|nvvm|zlib|libbitsandbytes|libtorchcodec|llama\.|ggml-|amd|rocm|c10|torch|libtorch)[\w.+-]{2,60}\.(?:dll|pyd))' \(or one of its dependencies\)",
             says(
-                "winerror",
                 r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?",
                 unless="libbitsandbytes_|amdhip64|rocm_sdk|intel-ext-pt",
             ),
             says(
-                "or one of its dependencies",
                 r"\bErro\w? loading ['\"\u201c][^'\"\u201d\n]{0,200}?[\\/]torch[\\/]lib[\\/](?P<dll>(?!amdhip|rocm)[\w.+-]{3,60}\.dll)['\"\u201d] or one of its dependencies",
                 unless=r"WinError|1455",
             ),
             says(
-                "dll load failed",
                 r"DLL load failed(?:(?: while importing (?P<module>[\w.]+))?:| while importing (?P<module2>[a-z]\w*_\w+)(?=[\s`'\"*.]|$))",
                 unless=r"while importing \w{2,40}_plugin",
             ),
-            says(
-                "redistributable is not installed",
-                r"Visual C\+\+ Redistributable is not installed",
-                dll="vcruntime140_1.dll",
-            ),
-            says(
-                "0xc0000135",
-                r"\b0xc0000135\b",
-                unless=r"\b(?:codes? (?:like|such as)|e\.g\.)",
-            ),
+            says(r"Visual C\+\+ Redistributable is not installed", dll="vcruntime140_1.dll"),
+            says(r"\b0xc0000135\b", unless=r"\b(?:codes? (?:like|such as)|e\.g\.)"),
         ),
         examples=(
             "I got a torch related error when loading the c10.dll library",
             "tokenizers: failed to load (os error 126)",
-            "ImportError: DLL load failed while importing _C: The specified module could not be found.",
             "Microsoft Visual C++ Redistributable is not installed, this may lead to the DLL load failure.",
             "[10540] Failed to load onnxruntime_providers_cuda.dll, error code: 1114",
             'Error loading "C:\\x\\Lib\\site-packages\\torch\\lib\\fbgemm.dll" or one of its dependencies.',
-            "llama-server <embedding> exited with status code -1073741515, args: x",
             "Process finished with exit code -1073741515 (0xC0000135)",
             "subprocess returned code 3221225781",
             "FileNotFoundError: Could not find module 'E:\\x\\lib\\site-packages\\pywhispercpp\\lib\\ggml.dll' (or one of its dependencies). Try using the full path with constructor syntax.",
@@ -146,7 +131,7 @@ CAUSES = (
         "Advanced, Performance, Virtual memory), and restart Windows; use fewer workers",
         proven_by="Windows answers error 1455",
         not_when="windows-dll-missing: another error",
-        source="Microsoft, System Error Codes",
+        # Source: Microsoft, System Error Codes.
         stage="import",
         explains=(
             "windows-dll-missing",
@@ -154,11 +139,10 @@ CAUSES = (
         ),
         windows=("SystemPropertiesPerformance.exe",),
         needs_root=True,
-        says={
-            "1455": r"\[?(?:WinError|os error) 1455\]?(?:.{0,200}?[\\/\"' ](?P<dll>[\w.+-]+\.dll))?",
-            "paging file is too small": "",
-        },
-        examples=("OSError: The paging file is too small for this operation to complete",),
+        says=(
+            r"\[?(?:WinError|os error) 1455\]?(?:.{0,200}?[\\/\"' ](?P<dll>[\w.+-]+\.dll))?",
+            "paging file is too small",
+        ),
     ),
     Cause(
         "windows-path-too-long",
@@ -167,7 +151,7 @@ CAUSES = (
         text="Switch long paths on (as administrator, then restart the program), or move the "
         "caches and the environment to a short folder",
         proven_by="Windows answers error 206, ninja says so, or a file in a cache is not found",
-        source="Microsoft, Maximum Path Length Limitation",
+        # Source: Microsoft, Maximum Path Length Limitation.
         windows=(
             "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
             "-Name LongPathsEnabled -Value 1",
@@ -175,21 +159,17 @@ CAUSES = (
             "$env:TRITON_CACHE_DIR = 'C:\\tr'",
         ),
         needs_root=True,
-        says={
-            "longer than 260": r"(?:\S{1,160} )?\w+ longer than 260 characters",
-            "[winerror 206]": "",
-            "windows long path support": "",
-            "torchinductor": r"No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{200,700}['\"]",
-            "could not install packages": r"(?:OS|Environment)Error: \[Errno 2\] No such file or directory: ?['\"][A-Za-z]:\\[^'\"]{220,700}['\"]",
-            "no such file or directory": rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]",
-        },
+        says=(
+            r"(?:\S{1,160} )?\w+ longer than 260 characters",
+            r"\[winerror 206\]",
+            "windows long path support",
+            rf"No such file or directory: ?['\"](?=[^'\"]*torchinductor){LONG_PATH}['\"]",
+            rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error|Could not install packages).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]",
+        ),
         examples=(
-            "ninja: error: Stat(C:/a/b/kernel.obj): Filename longer than 260 characters",
             "OSError: [WinError 206] The filename or extension is too long",
-            "HINT: This error might have occurred since this system does not have Windows Long Path support enabled.",
             "torch._inductor: FileNotFoundError: [Errno 2] No such file or directory: 'C:\\Users\\a\\AppData\\Local\\Temp\\torchinductor_a\\aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\\x.ttir'",
             "ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: 'C:\\Users\\b\\AppData\\Local\\Packages\\PythonSoftwareFoundation\\bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\test.hpp'",
-            "InvalidArchiveError(\"Error with archive C:\\\\p.conda. Message was: failed with error: [Errno 2] No such file or directory: 'C:\\\\Users\\\\user\\\\Desktop\\\\an-installer-of-many-parts-1.0\\\\an-installer-of-many-parts-1.0\\\\installer_files\\\\conda\\\\pkgs\\\\pytorch-2.0.0-py3.10_cuda11.8_cudnn8_0\\\\Lib\\\\site-packages\\\\torch\\\\distributed\\\\_shard\\\\sharding_spec\\\\x.pyc'\")",
         ),
         not_examples=(
             "InvalidArchiveError: failed with error: [Errno 2] No such file or directory: 'C:\\\\conda\\\\pkgs\\\\x.pyc'",
@@ -201,7 +181,7 @@ CAUSES = (
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start it again",
         proven_by="WSL shows no GPU, and /dev/dxg or libcuda is missing",
-        source='NVIDIA, "CUDA on WSL User Guide"',
+        # Source: NVIDIA, "CUDA on WSL User Guide".
         by_check=True,
         way=lambda context, _: driver_of_windows(
             context, context.catalog.driver_floor("12", "windows")
@@ -217,29 +197,16 @@ CAUSES = (
             ),
         ),
         says=(
+            says("gpu access blocked", why="blocked"),
+            says("wsl environment detected but no adapters", why="adapters"),
             says(
-                "gpu access blocked",
-                why="blocked",
-            ),
-            says(
-                "wsl environment detected but no adapters",
-                why="adapters",
-            ),
-            says(
-                "/usr/lib/wsl/lib/nvidia-smi",
                 r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi",
                 why="crash",
             ),
-            says(
-                "driver version: 0",
-                r"Driver Version: 0(?![\d.])",
-                why="version-zero",
-            ),
+            says(r"Driver Version: 0(?![\d.])", why="version-zero"),
         ),
         examples=(
-            "Failed to initialize NVML: GPU access blocked by the operating system",
             "Driver Version: 0   CUDA Version: N/A",
-            "nvidia-container-cli: initialization error: WSL environment detected but no adapters were found: unknown",
             "/usr/lib/wsl/lib/nvidia-smi\nSegmentation fault (core dumped)",
         ),
         not_examples=("alias nvidia-smi=/usr/lib/wsl/lib/nvidia-smi",),
@@ -251,7 +218,7 @@ CAUSES = (
         means=f"WSL's own is in {WSL_LIBRARIES}; another one cannot talk to Windows.",
         text="Remove the Linux driver's packages from WSL, then start WSL again",
         proven_by="libcuda was loaded from outside /usr/lib/wsl/lib",
-        source='NVIDIA, "CUDA on WSL User Guide"',
+        # Source: NVIDIA, "CUDA on WSL User Guide".
         kind_of="wsl-driver",
         explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),
         commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),

@@ -30,7 +30,6 @@ VERDICTS = (
         not_when="Any error finding; a warning alone (an idle PCIe link, a capability that a later "
         "minor covers) changes nothing",
         text="Nothing to do",
-        source="gpusetup",
     ),
     Cause(
         id="unknown",
@@ -39,7 +38,6 @@ VERDICTS = (
         means="No rule found an error, and nothing shows a working stack.",
         proven_by="Neither a finding nor a healthy stack",
         text="`gpusetup doctor` on the machine itself, or the output of `gpusetup snapshot`",
-        source="gpusetup",
     ),
 )
 """What the judgement answers where no finding is the root."""
@@ -78,5 +76,4 @@ def as_known(row: Cause) -> KnownFinding:
         not_when=row.not_when,
         way_out=row.text.removesuffix(". "),
         explains=consequences(row),
-        source=row.source,
     )

@@ -12,12 +12,12 @@ from gpusetup.model.finding import Findings, Severity
 
 # The files of the findings by what they are about; which finding is the root says `precedence`.
 # The first finding of an id gives its title: what reads the nodes goes before NVML's codes.
-OF_A_DRIVER = ("driver", "kernels", "gpu_losses", "gpu_access", "cuda", "gpu_faults")
+OF_A_DRIVER = ("driver", "kernels", "gpu_access", "cuda", "gpu_faults")
 """A driver and its GPUs."""
 FILES = (
-    *("said", "container", "presence", "torch", "companions", "host"),
+    *("message_rules", "container", "presence", "torch", "companions", "environment"),
     *OF_A_DRIVER,
-    *("running", "installers"),
+    *("running", "wheels"),
 )
 
 
@@ -44,5 +44,4 @@ RULE_BROKEN = Cause(
     means="This is a fault of gpusetup. The other findings are still valid; please report it.",
     proven_by="An exception in a rule",
     text="Report it",
-    source="gpusetup",
 )

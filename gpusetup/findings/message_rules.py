@@ -1,4 +1,8 @@
-"""From a record and what was said, or what the machine shows, to the finding."""
+"""From a record and what was said, or what the machine shows, to the finding.
+
+A message alone decides every record that no check decides; what needs more than the message (a
+version, a GPU, another event) is a function in the file of its subject.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gpusetup.causes.record import RECORDS, Message
-from gpusetup.evidence.context import RuleContext, event_evidence, gpus, on, source_of
+from gpusetup.causes.table import CAUSES
+from gpusetup.evidence.context import (
+    RuleContext,
+    cuda_errors,
+    event_evidence,
+    events,
+    gpus,
+    on,
+    source_of,
+)
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.fixes import packages, paste, which
-from gpusetup.model.finding import Finding, Fix, Severity
+from gpusetup.model.finding import Finding, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events, Gpu
 from gpusetup.model.patterns import in_any_case
@@ -169,3 +182,17 @@ WRITERS: dict[str, Callable[[RuleContext, list[str]], Lines]] = {
     "unset": lambda context, words: paste.unset(context, words[0]),
 }
 """The first word of a row's command -> how it is written for a target."""
+
+
+def said(context: RuleContext) -> Findings:
+    """A finding for every such cause whose message was said."""
+    for cause in CAUSES:
+        if cause.by_check:
+            continue
+        heard = (*events(context, *cause.kinds), *cuda_errors(context, *cause.codes))
+        messages = tuple(e for e in heard if not cause.but or not has(e, cause.but))
+        if messages and all(holds(context) for holds in cause.where):
+            yield finding(context, cause.id, messages)
+
+
+RULES = (said,)

@@ -5,9 +5,17 @@ from __future__ import annotations
 from gpusetup.catalog.facts import driver_branch, generation_of
 from gpusetup.evidence.context import RuleContext, gpus, in_container, nvidia_on_pci, on
 from gpusetup.fixes import which
-from gpusetup.fixes.driver_packages import LEGACY, WAYS, asks_for_a_key
+from gpusetup.fixes.driver_packages import (
+    LEGACY,
+    ONLY_OPEN_FROM,
+    OPEN_FROM,
+    WAYS,
+    Wanted,
+    asks_for_a_key,
+    at_least,
+    last_closed,
+)
 from gpusetup.fixes.packages import distribution, is_past
-from gpusetup.fixes.wanted_driver import ONLY_OPEN_FROM, OPEN_FROM, Wanted, at_least, last_closed
 from gpusetup.model.finding import Fix
 from gpusetup.model.machine import Gpu
 from gpusetup.model.shell import Lines, lines

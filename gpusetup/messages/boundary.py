@@ -47,130 +47,103 @@ HOW = (
 """What the system says of a connection that was not made."""
 
 
-SLURMS = (
-    *rows(
-        "slurm-job",
-        {
-            "slurm_job": r"(?<![\w'\"])SLURM_JOB_?(?:ID|NAME|PARTITION|NODELIST)=\w",
-            "#sbatch": r"#SBATCH +-",
-            "srun": r"\bsrun(?:: job \d| +-)",
-            "salloc": r"\bsalloc(?:: (?:Granted|job \d)| +-)",
-        },
-    ),
-    row(
-        "slurm-job",
-        "slurm",
-        r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b",
-        gpus="not shown",
-    ),
-    *rows(
-        "slurm-job",
-        {
-            "--gres": r"--gres[= ]gpu",
-            "--gpus": r"(?:sbatch|srun|salloc)\b[^\n]{0,120}? --gpus(?:-per-\w{3,6})?[= ]\w",
-            "slurm_": r"SLURM_(?:JOB_GPUS|GPUS\w{0,12}|STEP_GPUS)[=:] ?\w",
-        },
-        gpus="asked for",
-    ),
-    row(
-        "shared-node",
-        ("cluster", "login node"),
-        r"\b(?:(?:our|the|my|a|university|school|HPC|GPU|compute|computing|shared|lab)(?:'s)? )+cluster\b(?! cent)|\bHPC cluster|\blogin node\b",
-    ),
-)
-"""That a text is of a Slurm job, and that the job asked for GPUs (sbatch's manual page)."""
-
-
 ROWS = (
-    row("gpu-image", "-workspace/", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
+    row("gpu-image", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
     row(
         "no-nvidia-driver",
-        "load library failed",
         r"load library failed: (?P<library>libnvidia-ml\.so[.\d]*)",
         place="host",
     ),
     *rows(
         "hosted-notebook",
-        {
-            "google/colab": "",
-            "condacolab": r"\bcondacolab\b",
-            "google.colab": "",
-            "/content/": r"(?<![\w./-])/content/(?!images?/|media/)\w",
-        },
+        "google/colab",
+        r"\bcondacolab\b",
+        r"google\.colab",
+        r"(?<![\w./-])/content/(?!images?/|media/)\w",
         service="Google Colab",
     ),
     row(
         "hosted-notebook",
-        "colab",
-        rf"\b(?:(?:on|in|using|my|this|from) {ARTICLE}|(?:environment|platform|system|os|running on)"
-        r"\W{1,6})(?:Google )?Colab(?:oratory)?\b|\bColab(?:oratory)?(?:'s)? (?:\((?=[TLAV]))?"
-        r"(?:T4|L4|[AV]100|TPU|GPUs?|notebooks?|runtime|pro|instance|session|page|free)\b"
-        r"|(?:运行环境|环境|在) ?(?:是|为|：|:)? ?(?:Google )?Colab",
+        (
+            rf"\b(?:(?:on|in|using|my|this|from) {ARTICLE}|(?:environment|platform|system|os|running on)"
+            r"\W{1,6})(?:Google )?Colab(?:oratory)?\b|\bColab(?:oratory)?(?:'s)? (?:\((?=[TLAV]))?"
+            r"(?:T4|L4|[AV]100|TPU|GPUs?|notebooks?|runtime|pro|instance|session|page|free)\b"
+            r"|(?:运行环境|环境|在) ?(?:是|为|：|:)? ?(?:Google )?Colab"
+        ),
         unless=elsewhere("colab(?:oratory)?", "kaggle"),
         service="Google Colab",
     ),
     row(
         "hosted-notebook",
-        "kaggle",
-        rf"\b(?:(?:on|in|using|my|this) {ARTICLE}|(?:environment|platform|system|os|running on)"
-        r"\W{1,6})Kaggle\b(?! ?(?:data|competition|api\b|cli\b|[./_-]))|\bKaggle(?:'?s)? (?:\((?=[TP]))?"
-        r"(?:T4|P100|TPU|GPUs?|notebooks?|kernel|session|runtime|free)\b",
+        (
+            rf"\b(?:(?:on|in|using|my|this) {ARTICLE}|(?:environment|platform|system|os|running on)"
+            r"\W{1,6})Kaggle\b(?! ?(?:data|competition|api\b|cli\b|[./_-]))|\bKaggle(?:'?s)? (?:\((?=[TP]))?"
+            r"(?:T4|P100|TPU|GPUs?|notebooks?|kernel|session|runtime|free)\b"
+        ),
         unless=elsewhere("kaggle", "colab"),
         service="Kaggle",
     ),
     *rows(
         "gpu-not-chosen",
-        {
-            "gpu backend": r"[Cc]annot (?:currently )?connect to (?:a )?GPU backend",
-            "due to usage limits in colab": "",
-        },
+        r"[Cc]annot (?:currently )?connect to (?:a )?GPU backend",
+        "due to usage limits in colab",
         service="Google Colab",
     ),
-    row(
-        "hosted-notebook",
-        "/kaggle/",
-        r"(?<![\w.])/kaggle/(?:working|input|tmp)\b",
-        service="Kaggle",
+    row("hosted-notebook", r"(?<![\w.])/kaggle/(?:working|input|tmp)\b", service="Kaggle"),
+    row("hosted-notebook", r"/home/ec2-user/SageMaker|/home/sagemaker-user", service="SageMaker"),
+    *rows(
+        "slurm-job",
+        r"(?<![\w'\"])SLURM_JOB_?(?:ID|NAME|PARTITION|NODELIST)=\w",
+        r"#SBATCH +-",
+        r"\bsrun(?:: job \d| +-)",
+        r"\bsalloc(?:: (?:Granted|job \d)| +-)",
     ),
     row(
-        "hosted-notebook",
-        "sagemaker",
-        r"/home/ec2-user/SageMaker|/home/sagemaker-user",
-        service="SageMaker",
+        "slurm-job",
+        r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b",
+        gpus="not shown",
     ),
-    *SLURMS,
+    *rows(
+        "slurm-job",
+        r"--gres[= ]gpu",
+        r"(?:sbatch|srun|salloc)\b[^\n]{0,120}? --gpus(?:-per-\w{3,6})?[= ]\w",
+        r"SLURM_(?:JOB_GPUS|GPUS\w{0,12}|STEP_GPUS)[=:] ?\w",
+        gpus="asked for",
+    ),
+    row(
+        "shared-node",
+        r"\b(?:(?:our|the|my|a|university|school|HPC|GPU|compute|computing|shared|lab)(?:'s)? )+cluster\b(?! cent)|\bHPC cluster|\blogin node\b",
+    ),
     row(
         "gpus-not-given",
-        "no cuda gpus are available",
         r"(?:ray::|ray\.exceptions|RayTaskError).{0,550}?No CUDA GPUs are available",
         who="Ray",
     ),
     row(
         "nccl-connect-failed",
-        "failed with error ",
         r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:Network is unreachable|Connection timed out|No route to host)))",
         unless=r"Cannot allocate memory",
     ),
     *rows(
         "nccl-connect-failed",
-        {
-            "connect to ": rf"Connect to (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
-            "call to connect": rf"NCCL \w{{4}} Call to connect (?:to \S{{3,60}} )?(?:returned|failed:?) {HOW}",
-            "net : call to": rf"Net ?: Call to (?:recv from|send to) (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
-            "gloo connectfullmesh failed": "",
-            "client socket has timed out": r"client socket has (?P<how>timed out) after \d{1,9}(?:ms|s) while trying to connect to \(?(?P<peer>[\w.:%\[\]-]{3,80}, \d{1,5})",
-        },
+        rf"Connect to (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
+        rf"NCCL \w{{4}} Call to connect (?:to \S{{3,60}} )?(?:returned|failed:?) {HOW}",
+        rf"Net ?: Call to (?:recv from|send to) (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
+        "gloo connectfullmesh failed",
+        r"client socket has (?P<how>timed out) after \d{1,9}(?:ms|s) while trying to connect to \(?(?P<peer>[\w.:%\[\]-]{3,80}, \d{1,5})",
     ),
     row(
         "nccl-connect-failed",
-        "ncclsystemerror",
         rf"ncclSystemError\b.{{0,900}}?(?:{FEW_PORTS})|(?:{FEW_PORTS}).{{0,900}}?ncclSystemError\b",
         how=FEW_PORTS_OPEN,
     ),
     row(
         "nccl-hangs",
-        ("tensor-parallel", "tensor_parallel", "tensor parallel", "nccl version"),
         rf"\b{HANGS}\b[^\n]{{0,160}}?{OF_SEVERAL}|{OF_SEVERAL}[^\n]{{0,160}}?\b{HANGS}\b",
+        "tensor-parallel",
+        "tensor_parallel",
+        "tensor parallel",
+        "nccl version",
         unless=r"Watchdog|[Tt]imed? ?out|out of memory|\b(?:if|may|might|could|can) (?:\w+ ){0,3}(?:hang|get stuck)",
     ),
 )

@@ -1,6 +1,6 @@
 """What the driver, its kernel module and programs that test GPUs say, and proves no cause alone.
 
-What the kernel itself logs stands in `messages/kernel.py`. Sources: NVML's and nvidia-smi's errors,
+Sources: NVML's and nvidia-smi's errors,
 modprobe, dkms, NVIDIA's installer.
 
 Sources: nvidia-smi 384 to 610, nvmlErrorString, torch's check of the driver, supergfxctl,
@@ -12,135 +12,229 @@ Sources: gpu_burn-drv.cpp, DCGM's diagnostics (dcgmi diag), nccl-tests' common.c
 from __future__ import annotations
 
 from gpusetup.messages.fragments import BUS
-from gpusetup.messages.kernel import KERNEL_LOG
 from gpusetup.messages.row import row, rows
 
-LINKS = (
+LINKS = r"14[4-9]|150"
+"""Xids of NVLink 5, which say themselves whether they are fatal."""
+NONFATAL = rf"(?:{LINKS}), \w{{2,40}} Nonfatal\b"
+
+KERNEL_LOG = (
     row(
-        "pcie-errors",
-        "pcie bus error",
-        rf"\bnvidia {BUS}: (?:AER: )?PCIe Bus Error: severity=(?P<severity>Correct(?:ed|able)|Uncorrect(?:ed|able) \([\w-]{{3,12}}\))",
+        "xid",
+        rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>(?!154\b)(?!{NONFATAL})\d{{1,4}})",
+    ),
+    row(
+        "xid",
+        rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<nonfatal>(?P<number>{LINKS}), \w{{2,40}} Nonfatal)\b",
+    ),
+    row(
+        "xid",
+        (
+            rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>154)\b"
+            r"(?:.{0,120}?recovery action changed from .{3,60}? to 0x\w{1,8} \((?P<recovery>[\w /-]{3,40})\))?"
+        ),
+    ),
+    row(
+        "sxid",
+        rf"\bSXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>\d{{5}}), (?:Always[ -])?Fatal\b",
+    ),
+    *rows(
+        "nvml-mismatch",
+        (
+            r"API mismatch: \w+ client .{0,60}?version (?P<client>\d[\d.]{3,12}\d)"
+            r"(?:.{0,60}?module has(?: \S{1,40}){0,4}? the version (?P<kernel>\d[\d.]{3,12}\d))?"
+        ),
+        r"nvidia-nvswitch: Version mismatch, kernel version (?P<kernel>[\d.]{3,14}\d) user version (?P<client>[\d.]{3,14}\d)",
+    ),
+    *rows(
+        "gpu-init-failed",
+        (
+            rf"NVRM: (?:GPU (?:at )?(?:PCI:)?{BUS}:? ?)?:?\s?(?:RmInitAdapter)(?:: | )(?:failed|cannot)!?"
+            r"(?: \((?P<code>0x[0-9a-fx:]{1,24})\))?"
+        ),
+        rf"(?:GPU {BUS}: )?rm_init_adapter.{{0,12}} failed",
+        "none of the nvidia devices were",
+        r"GSP-\w{3,4} reported an error while attempting to boot GSP",
+        r"NVIDIA probe routine failed",
+        rf"nvidia\w{{0,8}}:? .{{0,24}}probe of {BUS} failed with error",
+        rf"{BUS}: probe with driver nvidia failed with error",
+        r"failed to wait for GFW.?boot",
+        "failed to copy vbios",
+        r"(?<!NVRM: )(?<!\d: )(?<!\d )\bRmInitAdapter failed!",
+    ),
+    *rows(
+        "gpu-init-failed",
+        r"I/?O region assigned to your NVIDIA device",
+        r"NVRM: BAR1 is 0M",
+        lacks="address space",
+    ),
+    *rows(
+        "gpu-fell-off-bus",
+        r"\b(?:GPU|card) (?:has |had |is )?(?:fallen|fell|falls|falling) off of the bus",
+        rf"(?:(?:GPU (?:at )?|Xid \()(?:PCI:)?{BUS}\)?:?(?:(?!NVRM|Xid|GPU \S*:).){{0,80}})?fallen off the bus",
+    ),
+    row("hardware-fault", r"\bReset required \[NV_ERR_RESET_REQUIRED\]"),
+    *rows(
+        "gpu-not-supported-by-driver",
+        rf"NVRM: The NVIDIA (?:GPU )?{BUS}.{{0,120}}?not supported by (?:the )?(?:NVIDIA )?(?P<driver>[\d.]{{3,14}}|open)?",
+        (
+            r"installed in this system is .{0,24}?not supported by.{0,40}?"
+            r"(?:NVIDIA (?P<driver>\d{3}[\d.]{1,10}\d) driver|open .{0,24}?nvidia\.ko)"
+        ),
+        (
+            r"(?:The NVIDIA (?P<name>[\w ()-]{3,50}?) (?:GPU )?installed in this system is .{0,24}?)?"
+            r"supported through the NVIDIA (?P<driver>[\d.x]{3,14}) Legacy"
+        ),
+    ),
+    row(
+        "gpu-not-supported-by-driver",
+        r"requires? use of the NVIDIA open kernel modules",
+        driver="closed",
+    ),
+    row("gpu-not-supported-by-driver", r"nvidia\.ko because it does not include", driver="open"),
+    row(
+        "gsp-timeout",
+        r"Time(?:d )?out (?:waiting for RPC|after \d+s? of waiting for RPC).{0,40}GSP",
+        "rpc",
+    ),
+    row(
+        "gsp-timeout",
+        r"GSP(?: |-)?RM heartbeat timed out|GSP task (?:timeout|exception)|GSP .{0,20}lockdown",
+    ),
+    row("hardware-fault", r"uncorrectable NVLink error", what="nvlink"),
+    row("hardware-fault", r"NVRM: .{0,40}NVLink: .{0,60}fatal", what="nvlink"),
+    *rows(
+        "secure-boot-rejected",
+        r"(?:insert (?:module )?'?(?P<module>[\w./-]{1,80})'?: )?Key was rejected by service",
+        r"(?:insert '?(?P<module>nvidia[\w-]*)'?: )Required key not available",
+        r"(?:unsigned |nvidia.{0,20})module is rejected",
+        "module with unavailable key is rejected",
+        r"PKCS#7 signature not signed with a trusted key",
+        r"Lockdown: .{0,40}unsigned module loading is restricted",
+        r"not signed by a key that is trusted by the (?:Linux )?kernel",
+    ),
+    *rows(
+        "driver-does-not-answer",
+        r"task (?:nvidia[\w-]{0,20}|nvc:\[driver\]|nv_\w{1,20}):\d{1,8} blocked for more than \d{2,6} seconds",
+        r"task:\S{1,40} state:D .{0,900}?\[nvidia(?:_uvm|_modeset)?\]",
+        how="is blocked in the kernel",
+    ),
+    row(
+        "driver-does-not-answer",
+        r"blocked for more than \d{2,6} seconds.{0,900}?\[nvidia(?:_uvm|_modeset)?\]",
+        how="is blocked in the kernel",
+    ),
+    row("nouveau-in-the-way", r"NVRM: .{0,80}nouveau"),
+    row("xid", r"\bXid(?: error)?:? (?P<number>\d{2,3})\b(?! ?\()"),
+    row(
+        "pcie-degraded",
+        (
+            r"available PCIe bandwidth, limited by [\d.]+ GT/s(?: PCIe)? x(?P<width>\d{1,2}) link at \S{1,20} "
+            r"\(capable of [\d.]+ Gb/s with [\d.]+ GT/s(?: PCIe)? x(?P<width_max>16) link"
+        ),
     ),
 )
-"""The kernel's Advanced Error Reporting of NVIDIA's devices."""
 
 
-TOOLS = (
-    row("xid", "xid", r"\bXid ?= ?(?P<number>\d{1,3})\b"),
+ROWS = (
+    *KERNEL_LOG,
+    row(
+        "pcie-errors",
+        rf"\bnvidia {BUS}: (?:AER: )?PCIe Bus Error: severity=(?P<severity>Correct(?:ed|able)|Uncorrect(?:ed|able) \([\w-]{{3,12}}\))",
+    ),
+    row("xid", r"\bXid ?= ?(?P<number>\d{1,3})\b"),
+    *rows("module-not-found", r"'?(?P<module>\bnvidia[\w-]*)'? not found in directory"),
+    row(
+        "module-not-found",
+        r"(?:modinfo: ERROR: Module |ERROR: module not found: \W?)(?P<module>nvidia[\w-]*)",
+        "not found",
+    ),
     *rows(
         "module-not-found",
-        {
-            "not found in directory": r"'?(?P<module>\bnvidia[\w-]*)'? not found in directory",
-            "not found": r"(?:modinfo: ERROR: Module |ERROR: module not found: \W?)(?P<module>nvidia[\w-]*)",
-            "module by name": r"find module by name '(?P<module>nvidia[\w-]*)'",
-            "falling back to": r"NVIDIA kernel module \w+(?: \w+)?\. Falling back to",
-        },
+        r"find module by name '(?P<module>nvidia[\w-]*)'",
+        r"NVIDIA kernel module \w+(?: \w+)?\. Falling back to",
     ),
     row(
         "nouveau-in-the-way",
-        "nouveau",
-        r"Kernel driver in use: nouveau|Nouveau kernel driver is currently in use"
-        r"|\bNVIDIA\b.{0,400}? configuration: (?:\w+=\S+ ){0,4}driver=nouveau\b"
-        r"|Device-\d: NVIDIA.{0,120}? driver: nouveau\b",
+        (
+            r"Kernel driver in use: nouveau|Nouveau kernel driver is currently in use"
+            r"|\bNVIDIA\b.{0,400}? configuration: (?:\w+=\S+ ){0,4}driver=nouveau\b"
+            r"|Device-\d: NVIDIA.{0,120}? driver: nouveau\b"
+        ),
     ),
-)
-
-
-KERNEL = (*KERNEL_LOG, *LINKS, *TOOLS)
-
-
-DRIVER = (
     *rows(
         "no-nvidia-driver",
-        {
-            "found no nvidia driver": "",
-            "libcuda.so": r"(?:could not load dynamic library '|couldn't open CUDA library |cannot load |unable to load |(?:failed to|could not|cannot|can't|unable to) dlopen (?:library )?)(?P<library>libcuda\.so[.\d]*)",
-            "nvcuda.dll": r"(?:could not|cannot|unable to|failed to) (?:load|find|locate).{0,30}(?P<library>nvcuda\.dll)",
-            "libnvidia-ml.so": r"(?P<library>libnvidia-ml\.so(?:\.1)?): cannot open shared object",
-        },
+        "found no nvidia driver",
+        r"(?:could not load dynamic library '|couldn't open CUDA library |cannot load |unable to load |(?:failed to|could not|cannot|can't|unable to) dlopen (?:library )?)(?P<library>libcuda\.so[.\d]*)",
+        r"(?:could not|cannot|unable to|failed to) (?:load|find|locate).{0,30}(?P<library>nvcuda\.dll)",
+        r"(?P<library>libnvidia-ml\.so(?:\.1)?): cannot open shared object",
     ),
     row(
         "driver-check-failed",
-        "in _check_driver",
         r"in _check_driver\b(?!.{0,400}?(?:Error|too old|Found no NVIDIA|not compiled))",
     ),
-    row(
-        "no-nvidia-driver",
-        "find libnvidia-ml",
-        r"couldn.?t find libnvidia-ml\.so",
-        library="libnvidia-ml.so",
-    ),
+    row("no-nvidia-driver", r"couldn.?t find libnvidia-ml\.so", library="libnvidia-ml.so"),
     *rows(
         "no-nvidia-driver",
-        {
-            "nvml shared library not found": "",
-            "nvml doesn't exist on this system": "",
-            "error_library_not_found": r"NVML.{0,24}ERROR_LIBRARY_NOT_FOUND",
-        },
+        "nvml shared library not found",
+        "nvml doesn't exist on this system",
+        r"NVML.{0,24}ERROR_LIBRARY_NOT_FOUND",
         library="libnvidia-ml",
     ),
     row(
         "no-nvidia-driver",
-        "libcuda.so",
         r"(?<![\w.])(?P<library>libcuda\.so(?:\.1)?): (?!undefined|version|file too short)(?=\S)",
         unless=r"dlerror|Could not load library libcudnn",
     ),
     row(
         "libcuda-unlinked",
-        "error: libcuda.so",
         r"Could not load library (?P<asker>libcudnn\w+\.so(?:\.\d+)*)\W{1,2} ?Error: (?P<library>libcuda\.so): cannot open",
     ),
     *rows(
         "smi-not-found",
-        {
-            "command not found: nvidia-smi": r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?command not found: nvidia-smi",
-            "not found": r"nvidia-smi.{0,3}: (?:command )?not found|Command 'nvidia-smi' not found",
-            "nvidia-smi": r"nvidia-smi\W{1,2} (?:is not recognized|: The term|\u4e0d\u662f\u5185\u90e8|wurde nicht|n'est pas reconnu)",
-            "no such file or directory: ": r"no such file or directory: '?\S{0,60}nvidia-smi",
-        },
+        r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?command not found: nvidia-smi",
+        r"nvidia-smi.{0,3}: (?:command )?not found|Command 'nvidia-smi' not found",
+        r"nvidia-smi\W{1,2} (?:is not recognized|: The term|\u4e0d\u662f\u5185\u90e8|wurde nicht|n'est pas reconnu)",
+        r"no such file or directory: '?\S{0,60}nvidia-smi",
     ),
     row("no-devices-found", "no devices were found"),
     *rows(
         "image-needs-newer-driver",
-        {
-            "unsatisfied condition": r"unsatisfied condition: (?:[\w =,]{0,40}?)cuda ?>= ?(?P<cuda>\d+\.\d+)",
-            "unsatisfied condition: driver": r"unsatisfied condition: driver ?>?= ?(?P<needs_driver>\d{3}[.\d]*)",
-            "unsupported cuda version": r"unsupported CUDA version: driver (?P<driver_cuda>[\d.]+) < image (?P<cuda>[\d.]+)",
-            "was built for nvidia driver release": (
-                r"""(?x)
+        r"unsatisfied condition: (?:[\w =,]{0,40}?)cuda ?>= ?(?P<cuda>\d+\.\d+)",
+        r"unsatisfied condition: driver ?>?= ?(?P<needs_driver>\d{3}[.\d]*)",
+        r"unsupported CUDA version: driver (?P<driver_cuda>[\d.]+) < image (?P<cuda>[\d.]+)",
+    ),
+    row(
+        "image-needs-newer-driver",
+        r"""(?x)
         built\ for\ NVIDIA\ Driver\ Release
         \ (?P<needs_driver>[\d.]+)\ or\ later,\ but\s+version
         \ (?P<driver>[\d.]+)\ was\ detected\ and\ compatibility\ mode\ is
         \ (?:UNAVAILABLE|FAILED)
-        """
-            ),
-        },
+        """,
+        "was built for nvidia driver release",
     ),
     row(
         "pcie-slow",
-        "(downgraded)",
         r"Speed (?P<best>[\d.]+GT/s)[^()]{0,200}?LnkSta:\s{0,4}Speed (?P<speed>[\d.]+GT/s) \(downgraded\), Width x\d{1,2} \(ok\)",
     ),
     row("no-nvswitch", "nv_warn_nothing_to_do"),
-)
-
-
-ROWS = (
-    *KERNEL,
-    *DRIVER,
     *rows(
         "gpu-computes",
-        {
-            ": ok": r"Tested \d{1,3} GPUs:(?: GPU \d{1,3}: OK){1,64}(?! GPU \d{1,3}: FAULTY)",
-            "avg bus bandwidth": r"Out of bounds values : 0 OK.{0,60}?Avg bus bandwidth",
-            "| pass": r"Successfully ran diagnostic for group\.(?:(?!\| Fail).){0,1100}?(?:Memory|PCIe|Diagnostic|Denylist|Software) ?\| Pass(?!.{0,1100}\| Fail)",
-            "result = pass": r"deviceQuery.{0,300}?Result = PASS",
-        },
+        r"Tested \d{1,3} GPUs:(?: GPU \d{1,3}: OK){1,64}(?! GPU \d{1,3}: FAULTY)",
+        r"Out of bounds values : 0 OK.{0,60}?Avg bus bandwidth",
+        r"Successfully ran diagnostic for group\.(?:(?!\| Fail).){0,1100}?(?:Memory|PCIe|Diagnostic|Denylist|Software) ?\| Pass(?!.{0,1100}\| Fail)",
+        r"deviceQuery.{0,300}?Result = PASS",
     ),
     row(
         "ran-first",
-        ("loss", "after ", "ran ", "epoch"),
-        r"\b(?:step|iter(?:ation)?|epoch)s?\b[ =:#\[]{0,3}\d{1,8}\b.{0,60}?\bloss\b.{0,3}\d|\{'loss': \d|\bEpoch:? ?\d[^\n]{0,20}?[1-9]\d?%\|"
-        r"|\b(?:after|ran) (?:running |training )?(?:for )?(?:(?:about|around|roughly|some|a few|several|many|a couple of|~|over|only) ?)*(?:\d[\d,.]*k?|an?|one|two|three|few|several|some|many)? ?(?:hours?|minutes|mins|days|(?:training )?(?:steps|iterations)|epochs?|batches)\b(?! (?:of )?(?:suspend|sleep|uptime|idle|loading|waiting))",
+        (
+            r"\b(?:step|iter(?:ation)?|epoch)s?\b[ =:#\[]{0,3}\d{1,8}\b.{0,60}?\bloss\b.{0,3}\d|\{'loss': \d|\bEpoch:? ?\d[^\n]{0,20}?[1-9]\d?%\|"
+            r"|\b(?:after|ran) (?:running |training )?(?:for )?(?:(?:about|around|roughly|some|a few|several|many|a couple of|~|over|only) ?)*(?:\d[\d,.]*k?|an?|one|two|three|few|several|some|many)? ?(?:hours?|minutes|mins|days|(?:training )?(?:steps|iterations)|epochs?|batches)\b(?! (?:of )?(?:suspend|sleep|uptime|idle|loading|waiting))"
+        ),
+        "loss",
+        "after ",
+        "ran ",
+        "epoch",
     ),
 )

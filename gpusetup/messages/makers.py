@@ -12,74 +12,6 @@ AMDS = r"lib(?:amdhip64|hip(?:blas(?:lt)?|fft|rtc|rand|solver|sparse(?:lt)?)|roc
 """ROCm's libraries."""
 
 
-AMD = (
-    *rows(
-        "no-hip-gpus",
-        {
-            "/dev/kfd": r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted|No such file or directory)",
-            "group": r"not (?:a )?member of \W?(?:render|video)\W? group",
-        },
-        why="groups",
-    ),
-    row(
-        "no-hip-gpus",
-        "/dev/kfd",
-        r"['\"]?/dev/kfd['\"]?:? (?:is (?:missing|absent|not there)|does(?: not|n't) exist|not found|no such file)",
-        unless=r"\b(?:if|when|in case) ['\"]?/dev/kfd",
-        why="driver",
-    ),
-    *rows(
-        "foreign-gpu",
-        {
-            "timeout": r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
-            "instead of": r"\b(?:NVIDIA|CUDA)(?:'s)? (?:\w+ )?(?:version|build|variant|one|torch|dependenc\w{1,3}|packages?)(?: of (?:py)?torch)? instead of (?:(?:using|installing|the|my|with|for) ){0,3}(?:AMD|ROCm|DirectML)\b",
-            "amdgpu-install": r"amdgpu-install (?:-y )?--usecase=\S{0,40}rocm",
-            "rocm binary not found": r"Configured ROCm binary not found at",
-            "rocm gpu architecture": r"ROCm GPU architecture detection failed despite ROCm being available",
-            "gpu detected": r"msg=\"(?:Radeon GPU detected|ROCm unsupported integrated GPU detected)",
-            "zluda": r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ZLUDA (?:load|support|version|\d\.\d)|(?:via|with|using|on) ZLUDA\b|ComfyUI-Zluda|--use-zluda|\.zluda\b|zluda_\w{2,12}\b",
-            "found version 2147483647": "",
-            "rocm": r"\b(?:ollama|vllm|llama\.cpp|pytorch) (?:\w+ )?rocm (?:docker )?(?:image|container)\b[^.\n]{0,60}?\b(?:can ?not|can't|does(?: not|n't)|fails?)\b",
-            "miopenstatus": r"\bmiopenStatus\w{3,40}",
-            "hipblas": r"\bHIPBLAS_STATUS_\w{3,40}|hipBLASLt on an unsupported",
-            "dkms": r"/var/lib/dkms/amdgpu/|error processing package amdgpu-dkms",
-            "runtimeerror: hip error": "",
-            "hip call failed": r"HIP call failed:? hipError(?!NoDevice)",
-            "amdgpu": r"\bamdgpu\b[^\n]{0,60}?(?:GPU reset|ring \S{3,20} timeout|GPU fault detected|page fault)",
-        },
-        vendor="amd",
-    ),
-    *rows(
-        "no-hip-gpus",
-        {
-            "hiperrornodevice": "",
-            "no rocm-capable device is detected": "",
-            "initialize tensile host": r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found",
-        },
-        why="devices",
-    ),
-    *rows(
-        "no-hip-gpus",
-        {
-            "rock module is not loaded": "",
-            "amdhip64": r"amdhip64(?:_\d)?\.dll",
-            ".so": rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot ",
-        },
-        why="driver",
-    ),
-    *rows(
-        "hip-kernel-missing",
-        {
-            "hip error: invalid device function": r"HIP error: invalid device function(?:.{0,600}?\b(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",
-            "tensilelibrary": r"Cannot read \S{1,200}TensileLibrary.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b",
-            "hiperrornobinaryforgpu": "",
-            "hiperrorinvaliddevicefunction": "",
-            "hsa_status_error_invalid_isa": "",
-        },
-        what="kernel",
-    ),
-)
-
 OTHER_CARDS = r"(?<!www\.)NVIDIA(?! driver| GPU and installed)|GeForce|\bRTX|\bGTX|\bTesla"
 """A card of NVIDIA's, and not what torch says of its driver."""
 OTHERS = r"NVIDIA|GeForce|\bRTX|\bGTX|\bTesla"
@@ -90,81 +22,6 @@ NO_DRIVER = (
     r"[Ff]ound no NVIDIA driver|[Nn]o CUDA GPUs are available|[Tt]orch not compiled with CUDA"
 )
 
-SPOKEN = (
-    row(
-        "foreign-gpu",
-        "amd",
-        rf"{AN_AMD}.{{0,160}}?(?:{NO_DRIVER})|(?:{NO_DRIVER}).{{0,160}}?{AN_AMD}",
-        unless=OTHER_CARDS,
-        vendor="amd",
-    ),
-    row(
-        "foreign-gpu",
-        "torch not compiled with cuda",
-        r"\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b.{0,1100}?Torch not compiled with CUDA|Torch not compiled with CUDA.{0,600}?\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b",
-        unless=OTHERS,
-        vendor="intel",
-        name="Arc",
-    ),
-    *rows(
-        "foreign-gpu",
-        {
-            "torch not compiled with cuda": r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b.{0,1100}?Torch not compiled with CUDA|Torch not compiled with CUDA.{0,600}?\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b",
-            "whl/": r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD (?:GPU|graphics|Ryzen)|Renoir)\b.{0,900}?download\.pytorch\.org/whl/(?:nightly/)?rocm\d",
-            "rocminfo": r"(?<!if )\brocminfo\b(?! ?ROCk)[^.\n]{0,40}?\b(?:shows? no|lists? no|finds? no|no agents?|(?:does|do|is|can)(?: not|n't|not)|only (?:shows?|lists?)|fails?|failed)\b",
-            "amdgpu-dkms": r"\bamdgpu-dkms\b.{0,600}?\b(?:rocm-core|rocminfo|rocm-smi-lib)\b",
-        },
-        unless=OTHERS,
-        vendor="amd",
-    ),
-    row(
-        "foreign-gpu",
-        "amd",
-        r"\b(?:Are you using a GPU|What GPU[\w ]{0,20}|[Mm]y (?:GPU|graphics card) is|GPU(?: used| model)?) ?[:?=]?[* ]{1,4}(?:an? )?(?:AMD|Radeon)\b",
-        unless=rf"{OTHER_CARDS}|AMD Ryzen|AMD EPYC|AMD Threadripper",
-        vendor="amd",
-    ),
-    row(
-        "foreign-gpu",
-        "intel",
-        r"\b(?:using|have|has|got|with|on)(?: an?| my| the| only| just)*(?: integrated)? Intel(?:'s)? (?:integrated )?(?:GPU|graphics\b|iGPU|[Ii]ris\b|UHD\b)|\b(?:GPU|(?:graphics|video) card)(?: used| model| type)?(?: is|:| =)[* ]{1,4}(?:an? |only |the |just )*(?:integrated )?Intel(?:\(R\))? (?:U?HD\b|Iris\b|graphics\b)|\bIntel(?:\(R\))? Iris(?:\(R\))? Xe\b",
-        unless=rf"{OTHER_CARDS}|\bdiscrete|\bdedicated",
-        vendor="intel",
-        name="integrated graphics",
-    ),
-)
-"""Whose GPU it is by a model's name, beside what torch or an installer says of CUDA."""
-
-INTEL = rows(
-    "no-xpu",
-    {
-        "no supported devices found": r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
-        "double type is not supported": r"Double type is not supported on this platform",
-        "atenipextypexpu": "",
-        "xpu.is_available": r"torch\.xpu\.is_available\(\)(?: is|:|\)| ==| ->)? ?False",
-        "xpu device count is zero": "",
-        "ur_result_error": r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
-        ".so": r"\b(?P<library>lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})\.so[.\d]*): cannot ",
-        "could not create an engine": r"\b(?:xpu|Arc [AB]\d{3}).{0,900}?could not create an engine|could not create an engine.{0,400}?\b(?:xpu|Arc [AB]\d{3})",
-        "is not supported on the device": r"Required aspect \w{2,20} is not supported on the device",
-        "sycl_ext_oneapi_": r"sycl_ext_oneapi_(?!.{0,160}?\b(?:NVIDIA|CUDA)\b)",
-        "pi_error_": r"\(PI_ERROR_\w{3,40}\)",
-        "intel-ext-pt-gpu": r"Error loading \W?\S{0,200}intel-ext-pt-gpu\.dll",
-        "no device of requested type available": "",
-        "ze_result_error": r"ZE_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_LOST|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
-    },
-    why="driver",
-)
-
-APPLE = rows(
-    "mps-lacks",
-    {
-        "not supported on mps": r"(?:is|are) not supported on MPS\b",
-        "unsupported by mps": r"(?:is|are) unsupported by mps\b",
-        "mps": r"for the MPS device(?!.{0,60}fall back)|\bMPS float64|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b(?! and will fall back)|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out))|MPSNDArray|MPSGraph",
-    },
-)
-"""What torch's Metal backend says of itself; CUDA's MPS is a server."""
 
 NVIDIAS = r"\bNVIDIA\b|\bGeForce\b|\b[RG]TX\b|\bCUDA\b"
 
@@ -172,24 +29,150 @@ FAILS = r"\b(?:crash\w*|fail\w*|errors?|hangs?|segfault|not? (?:\w+ )?(?:detect\
 
 IN_USE = row(
     "backend-runs",
-    ("mps", "xpu", "cuda", " devices", "metal"),
-    r"(?<!not )(?<!n't )(?<!if )(?<!instead of )\b(?:us(?:ing|es?)|selected|running|train(?:ing|s)?|runs?|computes)(?: it)? (?:on |the )*(?:device\b:? ?)?['\"]?(?:mps|xpu|cuda(?::\d)?)\b(?!/|\.\w| (?:version|toolkit|build|runtime|\d))"
-    r"|\bdevice\b['\"]?(?:\((?:type=)?|[:=]| is| =)? ?['\"]?(?:mps|xpu)\b|\bon cuda:\d|\.to\(['\"](?:mps|xpu)\b|\b(?:mps|xpu)\.is_available\(\)\W{0,8}True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to",
+    (
+        r"(?<!not )(?<!n't )(?<!if )(?<!instead of )\b(?:us(?:ing|es?)|selected|running|train(?:ing|s)?|runs?|computes)(?: it)? (?:on |the )*(?:device\b:? ?)?['\"]?(?:mps|xpu|cuda(?::\d)?)\b(?!/|\.\w| (?:version|toolkit|build|runtime|\d))"
+        r"|\bdevice\b['\"]?(?:\((?:type=)?|[:=]| is| =)? ?['\"]?(?:mps|xpu)\b|\bon cuda:\d|\.to\(['\"](?:mps|xpu)\b|\b(?:mps|xpu)\.is_available\(\)\W{0,8}True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to"
+    ),
+    "mps",
+    "xpu",
+    "cuda",
+    " devices",
+    "metal",
     unless=r"(?:mps|xpu)\.is_available\(\)\W{0,8}False",
 )
 """What shows the backend of a program in use, whose own complaint is another."""
 
 INTELS = r"(?:\bsycl-ls\b|\blevel_zero:(?:gpu|\d)|\b(?:XPU|GPU|SYCL|Intel)\b.{0,200}?\bLevel Zero\b|\bipex[-_](?:llm|ollama)\b|\btorch\.xpu\.\w{4,24})"
 """Intel's own tools and runtime."""
-RUNTIMES = (
+
+
+ROWS = (
+    *rows(
+        "no-hip-gpus",
+        r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted|No such file or directory)",
+        r"not (?:a )?member of \W?(?:render|video)\W? group",
+        why="groups",
+    ),
+    row(
+        "no-hip-gpus",
+        r"['\"]?/dev/kfd['\"]?:? (?:is (?:missing|absent|not there)|does(?: not|n't) exist|not found|no such file)",
+        unless=r"\b(?:if|when|in case) ['\"]?/dev/kfd",
+        why="driver",
+    ),
+    *rows(
+        "foreign-gpu",
+        r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
+        r"\b(?:NVIDIA|CUDA)(?:'s)? (?:\w+ )?(?:version|build|variant|one|torch|dependenc\w{1,3}|packages?)(?: of (?:py)?torch)? instead of (?:(?:using|installing|the|my|with|for) ){0,3}(?:AMD|ROCm|DirectML)\b",
+        r"amdgpu-install (?:-y )?--usecase=\S{0,40}rocm",
+        r"Configured ROCm binary not found at",
+        r"ROCm GPU architecture detection failed despite ROCm being available",
+        r"msg=\"(?:Radeon GPU detected|ROCm unsupported integrated GPU detected)",
+        r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ZLUDA (?:load|support|version|\d\.\d)|(?:via|with|using|on) ZLUDA\b|ComfyUI-Zluda|--use-zluda|\.zluda\b|zluda_\w{2,12}\b",
+        "found version 2147483647",
+        r"\b(?:ollama|vllm|llama\.cpp|pytorch) (?:\w+ )?rocm (?:docker )?(?:image|container)\b[^.\n]{0,60}?\b(?:can ?not|can't|does(?: not|n't)|fails?)\b",
+        r"\bmiopenStatus\w{3,40}",
+        r"\bHIPBLAS_STATUS_\w{3,40}|hipBLASLt on an unsupported",
+        r"/var/lib/dkms/amdgpu/|error processing package amdgpu-dkms",
+        "runtimeerror: hip error",
+        r"HIP call failed:? hipError(?!NoDevice)",
+        r"\bamdgpu\b[^\n]{0,60}?(?:GPU reset|ring \S{3,20} timeout|GPU fault detected|page fault)",
+        vendor="amd",
+    ),
+    *rows(
+        "no-hip-gpus",
+        "hiperrornodevice",
+        "no rocm-capable device is detected",
+        r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found",
+        why="devices",
+    ),
+    *rows(
+        "no-hip-gpus",
+        "rock module is not loaded",
+        r"amdhip64(?:_\d)?\.dll",
+        rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot ",
+        why="driver",
+    ),
+    *rows(
+        "hip-kernel-missing",
+        r"HIP error: invalid device function(?:.{0,600}?\b(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",
+        r"Cannot read \S{1,200}TensileLibrary.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b",
+        "hiperrornobinaryforgpu",
+        "hiperrorinvaliddevicefunction",
+        "hsa_status_error_invalid_isa",
+        what="kernel",
+    ),
     row(
         "foreign-gpu",
-        ("sycl-ls", "level_zero:", "level zero", "ipex", "torch.xpu"),
+        rf"{AN_AMD}.{{0,160}}?(?:{NO_DRIVER})|(?:{NO_DRIVER}).{{0,160}}?{AN_AMD}",
+        "amd",
+        unless=OTHER_CARDS,
+        vendor="amd",
+    ),
+    row(
+        "foreign-gpu",
+        r"\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b.{0,1100}?Torch not compiled with CUDA|Torch not compiled with CUDA.{0,600}?\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b",
+        unless=OTHERS,
+        vendor="intel",
+        name="Arc",
+    ),
+    *rows(
+        "foreign-gpu",
+        r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b.{0,1100}?Torch not compiled with CUDA|Torch not compiled with CUDA.{0,600}?\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b",
+        r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD (?:GPU|graphics|Ryzen)|Renoir)\b.{0,900}?download\.pytorch\.org/whl/(?:nightly/)?rocm\d",
+        r"(?<!if )\brocminfo\b(?! ?ROCk)[^.\n]{0,40}?\b(?:shows? no|lists? no|finds? no|no agents?|(?:does|do|is|can)(?: not|n't|not)|only (?:shows?|lists?)|fails?|failed)\b",
+        r"\bamdgpu-dkms\b.{0,600}?\b(?:rocm-core|rocminfo|rocm-smi-lib)\b",
+        unless=OTHERS,
+        vendor="amd",
+    ),
+    row(
+        "foreign-gpu",
+        r"\b(?:Are you using a GPU|What GPU[\w ]{0,20}|[Mm]y (?:GPU|graphics card) is|GPU(?: used| model)?) ?[:?=]?[* ]{1,4}(?:an? )?(?:AMD|Radeon)\b",
+        "amd",
+        unless=rf"{OTHER_CARDS}|AMD Ryzen|AMD EPYC|AMD Threadripper",
+        vendor="amd",
+    ),
+    row(
+        "foreign-gpu",
+        r"\b(?:using|have|has|got|with|on)(?: an?| my| the| only| just)*(?: integrated)? Intel(?:'s)? (?:integrated )?(?:GPU|graphics\b|iGPU|[Ii]ris\b|UHD\b)|\b(?:GPU|(?:graphics|video) card)(?: used| model| type)?(?: is|:| =)[* ]{1,4}(?:an? |only |the |just )*(?:integrated )?Intel(?:\(R\))? (?:U?HD\b|Iris\b|graphics\b)|\bIntel(?:\(R\))? Iris(?:\(R\))? Xe\b",
+        unless=rf"{OTHER_CARDS}|\bdiscrete|\bdedicated",
+        vendor="intel",
+        name="integrated graphics",
+    ),
+    *rows(
+        "no-xpu",
+        r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
+        r"Double type is not supported on this platform",
+        "atenipextypexpu",
+        r"torch\.xpu\.is_available\(\)(?: is|:|\)| ==| ->)? ?False",
+        "xpu device count is zero",
+        r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
+        r"\b(?P<library>lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})\.so[.\d]*): cannot ",
+        r"\b(?:xpu|Arc [AB]\d{3}).{0,900}?could not create an engine|could not create an engine.{0,400}?\b(?:xpu|Arc [AB]\d{3})",
+        r"Required aspect \w{2,20} is not supported on the device",
+        r"sycl_ext_oneapi_(?!.{0,160}?\b(?:NVIDIA|CUDA)\b)",
+        r"\(PI_ERROR_\w{3,40}\)",
+        r"Error loading \W?\S{0,200}intel-ext-pt-gpu\.dll",
+        "no device of requested type available",
+        r"ZE_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_LOST|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
+        why="driver",
+    ),
+    *rows("mps-lacks", r"(?:is|are) not supported on MPS\b", r"(?:is|are) unsupported by mps\b"),
+    row(
+        "mps-lacks",
+        r"for the MPS device(?!.{0,60}fall back)|\bMPS float64|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b(?! and will fall back)|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out))|MPSNDArray|MPSGraph",
+        "mps",
+    ),
+    IN_USE,
+    row(
+        "foreign-gpu",
         rf"{INTELS}.{{0,600}}?{FAILS}|{FAILS}.{{0,600}}?{INTELS}",
+        "sycl-ls",
+        "level_zero:",
+        "level zero",
+        "ipex",
+        "torch.xpu",
         unless=NVIDIAS,
         vendor="intel",
         name="Arc",
     ),
 )
-
-ROWS = (*AMD, *SPOKEN, *INTEL, *APPLE, IN_USE, *RUNTIMES)

@@ -26,130 +26,81 @@ from __future__ import annotations
 from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import row, rows
 
-COMPANIONS = (
+ROWS = (
     row(
         "torchvision-image-mismatch",
-        "failed to load image python extension",
         rf"Failed to load image Python extension: \W{{0,3}}\S{{0,200}}torchvision\S{{0,60}}: undefined symbol: (?P<symbol>{TORCH_SYMBOL})",
     ),
-)
-
-
-IMPORTS = (
     row(
         "backport-in-the-way",
-        "intflag",
         r"module 'enum' has no attribute 'IntFlag'",
         package="enum34",
         module="enum",
     ),
     row(
         "backport-in-the-way",
-        "_abc_registry",
         r"type object 'Callable' has no attribute '_abc_registry'",
         package="typing",
         module="typing",
     ),
     row(
         "backport-in-the-way",
-        "_classvar",
         r"module 'typing' has no attribute '_ClassVar'",
         package="dataclasses",
         module="dataclasses",
     ),
-)
-
-
-LOADER = (
     *rows(
         "musl-libc",
-        {
-            "error loading shared library": r"Error loading shared library (?P<library>\S+): No such file",
-            "symbol not found": r"Error relocating \S{1,160}: \S{1,60}: symbol not found",
-        },
+        r"Error loading shared library (?P<library>\S+): No such file",
+        r"Error relocating \S{1,160}: \S{1,60}: symbol not found",
     ),
-)
-
-
-WHEELS = (
     row(
         "no-matching-distribution",
-        "tools.nnwrap",
         r"No module named '?tools\.nnwrap",
         requirement="torch",
         none_found="true",
     ),
     row(
         "no-matching-distribution",
-        "no compatible version found for: torch",
         r"No compatible version found for: torch\s+(?:DEBUG [^\n]{0,200}\s+)?[×x] No s",
         requirement="torch",
     ),
     row(
         "wheel-not-supported",
-        "is not a supported wheel",
         r"(?P<wheel>[\w.+%-]+\.whl) is not a supported wheel on this platform",
     ),
-)
-
-
-RESOLVERS = (
     *rows(
         "conda-not-found",
-        {
-            "packagesnotfounderror": r"PackagesNotFoundError: .{0,120}?channels: ?-? ?(?P<package>[\w.=*-]+)",
-            "resolvepackagenotfound": r"ResolvePackageNotFound: ?-? ?(?P<package>[\w.=*-]+)",
-        },
+        r"PackagesNotFoundError: .{0,120}?channels: ?-? ?(?P<package>[\w.=*-]+)",
+        r"ResolvePackageNotFound: ?-? ?(?P<package>[\w.=*-]+)",
     ),
-)
-
-
-TENSORFLOWS = (
     *rows(
         "program-lib-unfound",
-        {
-            "open cuda library": r"Couldn't open CUDA library (?P<library>lib(?!cupti|cuda\.)[\w-]{3,24}\.so[.\d]{0,8}?)\.? ",
-            "could not load dynamic library": r"Could not load dynamic library '(?P<library>(?!lib(?:nvinfer|cuda\.)|nvinfer|nvcuda)[\w.-]{3,60})'; dlerror",
-        },
+        r"Couldn't open CUDA library (?P<library>lib(?!cupti|cuda\.)[\w-]{3,24}\.so[.\d]{0,8}?)\.? ",
+        r"Could not load dynamic library '(?P<library>(?!lib(?:nvinfer|cuda\.)|nvinfer|nvcuda)[\w.-]{3,60})'; dlerror",
         program="TensorFlow",
     ),
     row(
         "gpu-not-in-wheel",
-        "unsupported compute capability",
         r"\bTensorFlow\b.{0,900}?\bunsupported compute capability (?P<capability>1[0-2]\.\d)?",
         unless=r"\bnot (?:\w+ ){0,3}unsupported",
         side="new",
         said="in words",
     ),
-)
-
-
-CUPYS = (
     row(
         "program-lib-missing",
-        ".dll -> not found",
         r"\b(?P<library>(?:cudart64|cublas64|cufft64|curand64|cusolver64|cusparse64|nvrtc64)_\w{2,8}\.dll) -> not found",
         program="CuPy",
     ),
-)
-
-
-ONNXRUNTIMES = (
     row(
         "program-lib-missing",
-        "but cuda was",
         r"CUDA_PATH is set but CUDA was ?n['o]?t able to be loaded",
         program="onnxruntime",
         library="CUDA or cuDNN, in the release that onnxruntime was built for,",
     ),
-)
-
-
-PADDLES_GPUS = (
     *(
         row(
             "gpu-not-in-wheel",
-            "not compatible with paddle installation",
             rf"GPU architecture in your current machine is (?:{names})\b[^\n]{{0,20}}? not compatible with Paddle installation",
             side=side,
         )
@@ -158,14 +109,8 @@ PADDLES_GPUS = (
             ("new", "Ampere|Ada\\w*|Hopper|Blackwell"),
         )
     ),
-)
-"""The driver's branch that CUDA 11 and 12 need at least (CUDA compatibility): 450, 525."""
-
-
-SEES_NO_GPU = (
     row(
         "program-lib-missing",
-        "find cuda drivers",
         r"Could not find cuda drivers on your machine, GPU will not be used",
         program="TensorFlow",
         library="the CUDA libraries of TensorFlow",
@@ -173,7 +118,6 @@ SEES_NO_GPU = (
     ),
     row(
         "program-lib-missing",
-        "find libdevice directory",
         r"Can't find libdevice directory|libdevice not found at",
         program="TensorFlow",
         library="libdevice (the toolkit's nvvm folder)",
@@ -186,32 +130,15 @@ SEES_NO_GPU = (
     ),
     *rows(
         "program-lib-missing",
-        {
-            "skipping registering gpu devices": "",
-            "cannot dlopen some gpu libraries": "",
-        },
+        "skipping registering gpu devices",
+        "cannot dlopen some gpu libraries",
         program="TensorFlow",
         library="a CUDA library of TensorFlow",
     ),
     row(
         "program-lib-missing",
-        "failed to create cudaexecutionprovider",
         r"Failed to create CUDAExecutionProvider\. ?Require cuDNN",
         program="onnxruntime",
         library="cuDNN or CUDA, in the release that onnxruntime names,",
     ),
-)
-
-
-ROWS = (
-    *COMPANIONS,
-    *IMPORTS,
-    *LOADER,
-    *WHEELS,
-    *RESOLVERS,
-    *TENSORFLOWS,
-    *CUPYS,
-    *ONNXRUNTIMES,
-    *PADDLES_GPUS,
-    *SEES_NO_GPU,
 )

@@ -1,4 +1,4 @@
-"""One message of one program: a kind of event, a few letters to look for, a pattern near them.
+"""One message of one program: a kind of event, and the pattern of its words.
 
 A row costs one search for its letters where they are absent; its pattern is compiled when they are
 there. The named groups of a pattern become the event's values.
@@ -8,63 +8,82 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.patterns import in_any_case
+from gpusetup.model.patterns import in_any_case, lowered
 
 AROUND = 160
 
-Letters = str | tuple[str, ...]
-"""Lower case: every form of a message has one of them."""
-Patterns = Mapping[Letters, str]
-"""Letters -> the pattern near them."""
+SIGN = re.compile(r"\\(\W)")
+"""A sign that a backslash makes plain."""
+PLAIN = 0xE000
+"""Where such a sign is kept, beyond the letters that a text has."""
+ANY_OF = re.compile(r"\[\^?\]?[^\]]*\]|\\\w")
+TRANSPARENT = re.compile(r"\((?:\?P<\w+>|\?:)([^()|]*)\)(?![?*{])")
+"""A group that is there in any case, in one form."""
+GROUP = re.compile(r"\([^()]*\)")
+LOOSE = re.compile(r".(?:[?*]|\{0?,\d*\})|\{[\d,]*\}\??|[.^$+?]")
+"""What may be absent, be another letter, or be repeated."""
 
 
 class Row(Frozen):
     """One message of one program, in its versions."""
 
     kind: str
-    needles: tuple[str, ...]
-    """Letters, lower case: every form of the message has one of them."""
-    pattern: str = ""
-    """Near a needle; "" if the one needle says it all. Letter case does not count."""
+    pattern: str
+    """Letter case does not count."""
+    needles: tuple[str, ...] = ()
+    """Letters, lower case: every form of the message has one of them. None: the pattern's own."""
     values: Mapping[str, str] = {}
     """What the message says without naming it."""
     unless: str = ""
     """A pattern that, close to the message, says that something else is meant."""
 
-
-def row(
-    kind: str,
-    needle: Letters,
-    pattern: str = "",
-    *,
-    unless: str = "",
-    **values: str,
-) -> Row:
-    return Row(
-        kind=kind,
-        needles=(needle,) if isinstance(needle, str) else needle,
-        pattern=pattern,
-        unless=unless,
-        values=values,
-    )
+    @property
+    def letters(self) -> tuple[str, ...]:
+        return self.needles or letters_of(self.pattern)
 
 
-def rows(kind: str, patterns: Patterns, **values: str) -> tuple[Row, ...]:
-    """Rows that differ in their letters alone, and in the pattern near them."""
-    return tuple(row(kind, needle, pattern, **values) for needle, pattern in patterns.items())
+def row(kind: str, pattern: str, *needles: str, unless: str = "", **values: str) -> Row:
+    return Row(kind=kind, needles=needles, pattern=pattern, unless=unless, values=values)
 
 
-def says(message: Letters | Patterns, pattern: str = "", **more: str) -> tuple[Row, ...]:
-    """Messages of the cause in whose record they stand."""
-    return rows("", message if isinstance(message, Mapping) else {message: pattern}, **more)
+def rows(kind: str, *patterns: str, unless: str = "", **values: str) -> tuple[Row, ...]:
+    """Rows that differ in their pattern alone."""
+    return tuple(row(kind, pattern, unless=unless, **values) for pattern in patterns)
+
+
+def says(pattern: str, *needles: str, unless: str = "", **values: str) -> Row:
+    """A message of the cause in whose record it stands."""
+    return row("", pattern, *needles, unless=unless, **values)
+
+
+@cache
+def letters_of(pattern: str) -> tuple[str, ...]:
+    """The longest letters of each form of a message, lower case: a text without them lacks it.
+
+    >>> letters_of(r"(?:lib)?cuda (?P<what>stub\\.so) \\w+|not a (?:driver|GPU)")
+    ('cuda stub.so ', 'not a ')
+    """
+    bare = SIGN.sub(lambda sign: chr(PLAIN + ord(sign[1])), pattern)
+    bare = ANY_OF.sub("\0", bare)
+    while bare != (outer := GROUP.sub("\0", TRANSPARENT.sub(r"\1", bare))):
+        bare = outer
+    longest = (max(form.split("\0"), key=len) for form in LOOSE.sub("\0", bare).split("|"))
+    return tuple(dict.fromkeys(lowered(re.sub(SIGNS, _sign, form)) for form in longest))
+
+
+SIGNS = f"[{chr(PLAIN)}-{chr(PLAIN + 0xFF)}]"
+
+
+def _sign(kept: re.Match[str]) -> str:
+    return chr(ord(kept[0]) - PLAIN)
 
 
 def found_in(window: str, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
     """Where a row's message stands in a piece of text, and its values."""
-    pattern = in_any_case(one.pattern or re.escape(one.needles[0]))
-    for found in pattern.finditer(window):
+    for found in in_any_case(one.pattern).finditer(window):
         if one.unless and _is_meant_otherwise(one.unless, window, found):
             continue
         named = {name: value.strip() for name, value in found.groupdict().items() if value}

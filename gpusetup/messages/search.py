@@ -100,12 +100,12 @@ def events_of(text: Text, rows: Iterable[Row]) -> Iterator[Event]:
     """The events of all rows whose message is in the text, each different one once.
 
     >>> from gpusetup.messages.row import row
-    >>> rows = [row("xid", "xid", r"Xid \\((?P<bus_id>[\\d:.]+)\\): (?P<number>\\d+)")]
+    >>> rows = [row("xid", r"Xid \\((?P<bus_id>[\\d:.]+)\\): (?P<number>\\d+)")]
     >>> next(events_of(text_of(["NVRM: Xid (0000:01:00): 79, GPU has"]), rows)).values
     {'bus_id': '0000:01:00', 'number': '79'}
     """
     for one in rows:
-        if any(needle in text.low for needle in one.needles):
+        if any(letters in text.low for letters in one.letters):
             found: dict[frozenset[tuple[str, str]], Event] = {}
             for first, last, values in matches(text, one):
                 found.setdefault(
@@ -124,6 +124,6 @@ def event(text: Text, kind: str, first: int, last: int, values: Mapping[str, str
 
 def matches(text: Text, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
     """Where a row's message stands, as often as it does, and its values."""
-    for start, window in text.near(*one.needles):
+    for start, window in text.near(*one.letters):
         for first, last, values in found_in(window, one):
             yield start + first, start + last, values

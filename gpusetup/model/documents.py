@@ -97,7 +97,6 @@ class KnownFinding(Frozen):
     way_out: str
     explains: tuple[str, ...]
     """The findings that are its consequences where both are there."""
-    source: str
 
 
 class FindingsAnswer(Frozen):

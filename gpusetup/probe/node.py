@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from gpusetup.messages.kernel import KERNEL_LOG
+from gpusetup.messages.driver import KERNEL_LOG
 from gpusetup.messages.search import events_of, text_of
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Event, Reading, Snapshot

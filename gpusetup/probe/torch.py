@@ -9,8 +9,8 @@ from typing import Any
 from gpusetup.model.machine import Event, Package, Reading, Snapshot, Torch
 from gpusetup.probe.packages import installed_packages
 from gpusetup.probe.target import Target
+from gpusetup.readings.packages import backend_of, parse_version_file
 from gpusetup.readings.paths import is_below, join, separator
-from gpusetup.readings.torch_version import backend_of, parse_version_file
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 SHADOWS = (

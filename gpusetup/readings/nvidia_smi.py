@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from gpusetup.messages.recovery import recovery_action
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
@@ -302,6 +301,31 @@ def next_line(cells: list[str]) -> dict[str, Any]:
     mode = flag(cells[-1]) if len(cells) == 3 and not cells[0].strip() else None
     waits = {"mig_pending": not mode} if cells[-1].strip().endswith("*") else {}
     return {} if mode is None else {"mig_enabled": mode, **waits}
+
+
+RECOVERY_ACTIONS = (
+    ("none", "none"),
+    ("drain and reset", "drain_and_reset"),
+    ("drain p2p and reset", "drain_and_reset"),
+    ("drain p2p", "drain_p2p"),
+    ("imex", "recover_imex_domain"),
+    ("bus reset", "bus_reset"),
+    ("system reboot", "system_reboot"),
+    ("reboot", "node_reboot"),
+    ("reset", "gpu_reset"),
+    ("flr", "gpu_reset"),
+)
+"""Words in nvidia-smi's and the kernel's names -> NVML's; the first that is there counts."""
+
+
+def recovery_action(text: str | None) -> str | None:
+    """What the driver recommends, by one name; `None` is a word of its own here.
+
+    >>> recovery_action("Reset"), recovery_action("Node Reboot Required"), recovery_action("N/A")
+    ('gpu_reset', 'node_reboot', None)
+    """
+    low = (text or "").strip().lower()
+    return next((name for words, name in RECOVERY_ACTIONS if words in low), None)
 
 
 GPU_HEAD = lazy(

@@ -300,7 +300,6 @@ def explained(row: KnownFinding) -> Screen:
         "Not when": row.not_when,
         "Way out": row.way_out,
         "Explains": ", ".join(row.explains),
-        "Source": row.source,
     }
     why = (f"  {row.means}", "") if row.means else ()
     return Screen((heading(f"{row.id}: {row.title}"), "", *why, *facts(told)))

@@ -175,7 +175,7 @@ def _sized(event: Event, os: Os) -> Event:
 
 
 def _torch(snapshot: Snapshot) -> Torch:
-    from gpusetup.readings.torch_version import backend_of
+    from gpusetup.readings.packages import backend_of
 
     torch, listed = snapshot.torch, snapshot.packages or ()
     there = [p for p in listed if p.name in ("torch", "pytorch")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusetup.causes.host import short_disks
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
@@ -17,7 +18,6 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.plausible import exactly
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import paste
-from gpusetup.fixes.disk_space import short_disks
 from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB

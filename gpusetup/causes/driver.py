@@ -1,0 +1,366 @@
+"""The driver: missing, too old, or its kernel module is not loaded, built or signed."""
+
+from __future__ import annotations
+
+from gpusetup.causes import alike
+from gpusetup.causes.lenders import is_lent
+from gpusetup.causes.record import Cause
+from gpusetup.evidence.context import RuleContext, answering, events
+from gpusetup.evidence.places import gpu_is_listed, in_windows_itself, in_wsl
+from gpusetup.fixes.kernel_module import ENROLL, REBOOT, load_fix, mok_command, with_headers
+from gpusetup.messages.fragments import IF, IF_ONLY
+from gpusetup.messages.row import says
+from gpusetup.model.shell import Lines, lines
+from gpusetup.model.versions import parsed
+
+
+def serves_every_torch(context: RuleContext) -> bool:
+    """Whether the driver starts the CUDA of every build."""
+    newest = max(parsed(build.cuda or "0").major for build in context.catalog.builds)
+    return parsed(context.driver.cuda or "0").major >= newest
+
+
+def _switch_on(context: RuleContext) -> Lines:
+    tool = events(context, "hybrid-gpu-off")[0].values.get("tool", "")
+    return lines(HYBRID_ON[tool], "sudo reboot") if tool in HYBRID_ON else ()
+
+
+HYBRID_ON = {
+    "bbswitch": "echo ON | sudo tee /proc/acpi/bbswitch",
+    "prime-select": "sudo prime-select on-demand",
+    "asusctl": "supergfxctl --mode Hybrid",
+    "supergfxctl": "supergfxctl --mode Hybrid",
+    "envycontrol": "sudo envycontrol --switch hybrid",
+    "system76-power": "sudo system76-power graphics hybrid",
+    "optimus-manager": "optimus-manager --switch hybrid",
+}
+"""The tool that switched the GPU off -> what switches it on."""
+
+
+CAUSES = (
+    Cause(
+        "driver-too-old",
+        title="{who} needs {needs}; found driver {driver}",
+        plain="The program or torch needs a newer driver",
+        means="Each major CUDA version has a minimum driver; within 11, 12 and 13 every minor version "
+        "runs on it.",
+        text="Update the driver, or install a torch for an older CUDA",
+        proven_by="The driver is older than torch's CUDA needs",
+        not_when="The driver itself says that it supports that CUDA",
+        # Source: NVIDIA, "CUDA Compatibility".
+        lacks="driver",
+        explains=(
+            "cuda-sees-no-device",
+            "container-hook-failed",
+            "resolver-conflict",
+        ),
+        impossible=(serves_every_torch,),
+        by_check=True,
+        says=(
+            r"driver on your system is (?P<refused>too old)(?! \(found version \d{7})(?: \(found version (?P<found>\d{4,6})\))?",
+            r"CUDA driver version is (?P<refused>insufficient for CUDA runtime version)",
+            r"(?P<refused>cudaErrorInsufficientDriver)",
+            r"undefined symbol: (?P<symbol>cu(?:GreenCtx|DevSm|DeviceGetDevResource|TensorMap|Multicast|MemcpyBatch|LaunchKernelEx|KernelGet|Library|StreamGetGreenCtx|StreamBatchMemOp|CtxFromGreenCtx|Coredump|Logs)\w{0,40})",
+            r"installed NVIDIA graphics driver is unsupported.{0,200}?unsupported driver range: \[0\.0,",
+            r"driver's CUDA version is (?P<driver_cuda>\d+\.\d+) which is older than the PTX compiler version \(?(?P<cuda>\d+\.\d+)",
+            r"CUDA initialization failure with (?P<refused>error:? 35)\b",
+            r"Driver does not support the required nvenc API version",
+            r"minimum required Nvidia driver for nvenc is (?P<needed>\d{3}(?:\.\d{1,3})?)",
+            r"no GPU found in runtime.{0,1100}?CUDA version: (?:11\.\d.{0,120}?driver version: (?:3\d\d|4[0-4]\d)\.|12\.\d.{0,120}?driver version: (?:[34]\d\d|5[01]\d)\.)",
+            r"has constraint __cuda >=(?P<cuda>\d+\.\d+) conflicting with __cuda-(?P<driver_cuda>\d+\.\d+)-",
+            r"minimum required CUDA driver version is (?P<cuda>\d+\.\d+), but the installed CUDA driver version is (?P<driver_cuda>[1-9]\d*\.\d+)",
+            r"your nvidia driver is too old or missing",
+        ),
+        examples=(
+            "The NVIDIA driver's CUDA version is 11.2 which is older than the PTX compiler version 12.3.107",
+            "The currently installed NVIDIA graphics driver is unsupported or has known issues.\nInstalled driver: 535.18\nThe unsupported driver range: [0.0, 535.129)",
+            "[TRT] [W] CUDA initialization failure with error: 35",
+            "[av1_nvenc @ 0x1] The minimum required Nvidia driver for nvenc is 570.0 or newer",
+            "Compiled with WITH_GPU, but no GPU found in runtime. Paddle With CUDA: True CUDA version: 11.2.142 cuDNN version: 8.1.1 Nvidia driver version: 440.33.01",
+            "package pytorch-2.1.0 has constraint __cuda >=12.1 conflicting with __cuda-11.4-0",
+            "The minimum required CUDA driver version is 12.0, but the installed CUDA driver version is 11.4.",
+        ),
+        not_examples=(
+            "The currently installed NVIDIA graphics driver is unsupported or has known issues. The unsupported driver range: [553.0, 560.35)",
+        ),
+    ),
+    Cause(
+        "driver-missing",
+        title="{who}: there is no NVIDIA driver",
+        plain="No NVIDIA driver was found",
+        means="The GPU is on the bus, but no kernel module and no driver libraries are installed.",
+        text="Install the distribution's driver package and reboot",
+        proven_by="The PCI bus shows an NVIDIA GPU, and there is no libcuda and no module on disk",
+        not_when="driver-not-loaded: a part of a driver is installed; in a container and in WSL the driver is elsewhere",
+        # Source: NVIDIA, "Driver Installation Guide".
+        lacks="gpu",
+        explains=("container-hook-failed",),
+        impossible=(in_wsl,),
+        by_check=True,
+        alike={
+            alike.ON_THE_BUS: (
+                "no-nvidia-gpu",
+                "container-no-gpu",
+            )
+        },
+    ),
+    Cause(
+        "hybrid-gpu-off",
+        title="The NVIDIA GPU is switched off by {tool}",
+        plain="The NVIDIA GPU is switched off by the hybrid graphics setting",
+        means="supergfxctl, prime-select, envycontrol and others remove the GPU from the bus "
+        "or blacklist its module.",
+        text="Switch the NVIDIA GPU on and reboot",
+        proven_by="The tool's state or its configuration says so",
+        not_when="driver-missing: no tool switched the GPU off",
+        # Source: the tools' own documentation.
+        where=(lambda context: not answering(context),),
+        commands=_switch_on,
+        needs_root=True,
+        needs_reboot=True,
+        says=(
+            says(r"supergfxctl (?:-g|--get)\W{0,4}(?P<mode>Integrated|Vfio)", tool="supergfxctl"),
+            says(
+                r"envycontrol (?:-q|--query)\W{0,4}(?:Current graphics mode(?: is)?: )?(?P<mode>integrated)",
+                tool="envycontrol",
+            ),
+            says(r"prime-select query\W{0,4}(?P<mode>intel|amd)\b", tool="prime-select"),
+            says(r"system76-power graphics\W{0,4}(?P<mode>integrated)", tool="system76-power"),
+            says(r"Current GPU mode ?: (?P<mode>integrated|intel)", tool="optimus-manager"),
+            says(
+                r"envycontrol (?:-s|--switch) (?P<mode>integrated)(?!.{0,400}?(?:-s|--switch) (?:hybrid|nvidia))",
+                tool="envycontrol",
+            ),
+            says(
+                r"envycontrol\b.{0,200}?\b(?P<mode>integrated) (?:graphics )?mode(?!\w).{0,400}?(?:not found|missing|not (?:listed|detected|shown)|disappear|can ?no?t see|does not see)",
+                tool="envycontrol",
+            ),
+            says(
+                r"supergfxctl (?:-m|--mode) (?P<mode>Integrated|Vfio)(?!.{0,400}?(?:-m|--mode) (?:Hybrid|AsusMuxDgpu))",
+                tool="supergfxctl",
+            ),
+            says(
+                r"sudo prime-select (?P<mode>intel|amd)\b(?!.{0,400}?prime-select (?:nvidia|on-demand))",
+                tool="prime-select",
+            ),
+            says(r"dgpu_disable\W{1,6}1\b", tool="asus-wmi"),
+            says(r"bbswitch.{0,80}? [0-9a-f:.]{7,12} (?P<mode>OFF)\b", tool="bbswitch"),
+            says(
+                r"(?<![\w/-])blacklist nvidia(?:[-_]drm|[-_]modeset)?(?= |$)",
+                tool="modprobe",
+                unless=r"nouveau",
+            ),
+            says(
+                r"(?<![\w/-])install nvidia(?:[-_](?:drm|modeset))? /bin/(?:false|true)",
+                tool="modprobe",
+                unless=r"nouveau",
+            ),
+            says("alias nvidia off", tool="modprobe"),
+            says(
+                r"supergfxctl\b[^.\n]{0,12} (?:is|was|says?|shows?|set) (?:in |to )?(?P<mode>Integrated)\b",
+                tool="supergfxctl",
+                unless=IF_ONLY,
+            ),
+        ),
+        examples=(
+            "$ supergfxctl -g\nIntegrated",
+            "$ prime-select query\namd",
+            "$ system76-power graphics\nintegrated",
+            "Current GPU mode: integrated",
+            "$ cat /sys/devices/platform/asus-nb-wmi/dgpu_disable\n1",
+            "$ cat /proc/acpi/bbswitch\n0000:01:00.0 OFF",
+            "$ cat /etc/modprobe.d/gpu.conf\ninstall nvidia /bin/false",
+            "/etc/modprobe.d/a.conf: blacklist nvidia-drm",
+            "$ sudo envycontrol -s integrated\n$ sudo reboot",
+            "With envycontrol I went to integrated mode and now the card is missing",
+            "$ supergfxctl -m Integrated",
+            "$ sudo prime-select intel",
+            "supergfxctl is in Integrated mode",
+        ),
+        not_examples=(
+            "sudo envycontrol -s integrated, and later sudo envycontrol -s hybrid",
+            "envycontrol can go from integrated to hybrid mode",
+            "supergfxctl -m Integrated and back by supergfxctl -m Hybrid",
+            "sudo prime-select intel; afterwards sudo prime-select nvidia",
+        ),
+    ),
+    Cause(
+        "driver-not-loaded",
+        title="The NVIDIA driver is installed, but its kernel module is not loaded",
+        means="Often no module was built after a kernel update, nouveau has the GPU, or Secure Boot loads no module whose key is not enrolled. doctor itself loads nothing: if the driver loads on demand, run `nvidia-smi` once.",
+        text="Load or rebuild the module, keep nouveau away from the GPU, or reboot",
+        proven_by="The driver's libraries or its module are on disk, and no module is loaded; NVML answers code 9",
+        not_when="driver-missing: nothing is installed",
+        # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
+        # Installation Guide".
+        lacks="gpu",
+        explains=("container-hook-failed",),
+        impossible=(gpu_is_listed, in_windows_itself, in_wsl, is_lent),
+        by_check=True,
+        way=load_fix,
+        says=(
+            says("nvml error: driver not loaded", place="host"),
+            says(
+                r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver",
+                place="host",
+            ),
+            says(r'adding custom device "/dev/nvidia(?:\d+|ctl)": no such file', place="host"),
+            "communicate with the nvidia driver",
+            r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
+            r"NVIDIA (?:kernel )?driver is not loaded",
+            "drivernotloaded",
+            r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))",
+            r"\bnvidia-smi\b.{0,80}?\b(?:could not|couldn['\u2019]?t|cannot|can['\u2019]?t|unable to|not able to) (?:connect|talk|speak) (?:to|with) the NVIDIA driver",
+            r"nvidia-driver-\d{3}[\w-]{0,14}\W{1,3}(?:won['\u2019]?t|will not|does(?: not|n['\u2019]?t)|fails to|cannot|can['\u2019]?t) load",
+            r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
+            r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'",
+        ),
+        examples=(
+            'docker: error gathering device information while adding custom device "/dev/nvidiactl": no such file or directory',
+            "microk8s kubectl exec nvidia-driver-daemonset-x1 -c nvidia-driver-ctr -- nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
+            "ERROR: NVIDIA driver is not loaded",
+            "E cuda_diagnostics: kernel driver does not appear to be running on this host (node-17): /proc/driver/nvidia/version does not exist",
+            "nvidia-driver-550-server won't load on kernel 6.8",
+            "it does not load (running `nvidia-smi` and it telling me it could not connect to the Nvidia driver)",
+            "ERROR: Unable to load the kernel module 'nvidia-drm.ko'. This happens most frequently when",
+        ),
+        not_examples=(
+            "pod/nvidia-driver-daemonset-7 is Running",
+            "nvidia-driver-535 loads on kernel 6.8",
+            "nvidia-smi shows the NVIDIA driver",
+        ),
+    ),
+    Cause(
+        "driver-build-failed",
+        title="The kernel module of driver {driver} was not built for kernel {kernel}",
+        plain="The NVIDIA driver's kernel module was not built for the running kernel",
+        means="Mostly the kernel is newer than the driver: each driver branch builds against the "
+        "kernels of its time. Else headers or a compiler (gcc, make) are missing (see make.log).",
+        text="Install the headers of this kernel, and a driver release that is as new as the "
+        "kernel (an old branch that a GPU needs: an older kernel); until then start the previous "
+        "kernel",
+        proven_by="dkms reports a bad status for NVIDIA's module, or NVIDIA's installer fails while it builds",
+        not_when="nvidia-smi lists the GPU, or the build that failed is not of NVIDIA's module",
+        # Source: dkms's manual page; messages of nvidia-installer.
+        kind_of="driver-not-loaded",
+        stage="build",
+        # No order: a text may list the GPU that it bought; one that answers has its driver shown too.
+        where=(
+            lambda context: (
+                not (answering(context) and context.driver.version)
+                and not context.torch.cuda_available
+            ),
+        ),
+        commands=with_headers,
+        needs_root=True,
+        needs_reboot=True,
+        says=(
+            (
+                r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?"
+                r"/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/"
+            ),
+            r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia",
+            r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
+            r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED",
+            r"DKMS module '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'? failed to build",
+            r"make\[\d\]: \*\*\* \[[^\]]{0,160}/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build[^\]]{0,80}\] \w{2,12} \d",
+            r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ",
+            r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log",
+            r"Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED",
+            r'the step: "Building kernel modules"',
+            r"ERROR: Unable to build the NVIDIA kernel module",
+            says(
+                r"nvidia\b.{0,600}?dkms:? autoinstall for kernel:? (?P<kernel>[\w.+~-]{3,60}) failed|dkms:? autoinstall for kernel:? (?P<kernel2>[\w.+~-]{3,60}) failed.{0,400}?nvidia",
+                unless=r"amdgpu/|virtualbox|zfs/",
+            ),
+            says(r"ERROR: Unable to find the development tool \W?\w{2,5}", why="compiler"),
+            says(
+                r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b",
+                why="compiler",
+            ),
+            says(
+                r"ERROR: Unable to find the kernel source tree for the currently running kernel",
+                why="headers",
+            ),
+            says(
+                r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found",
+                unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]",
+                why="headers",
+            ),
+            says(
+                (
+                    r"\b(?:nvidia|driver \d{3}\b|GeForce|[RG]TX \d{3,4}).{0,400}?(?:DKMS\b[^.\n]{0,30}?FAILS\b|FAILS\b[^.\n]{0,60}?\bDKMS\b(?! ?(?:status|build -m|install -m|remove|add)))|FAILS\b[^.\n]{0,60}?\bDKMS\b.{0,400}?\b(?:nvidia|driver \d{3}\b|GeForce)".replace(
+                        "FAILS",
+                        r"\b(?:br(?:eak|oke)\w{0,3}|fail\w{0,5}|disappear\w{0,2}|gone|missing|delet\w{2,3}|incompatible|not compatible|(?:can(?:no|')t|does(?: not|n't)|won't) build)",
+                    )
+                ),
+                "dkms",
+                unless=rf"{IF}(?:the )?dkms|virtualbox|wi-?fi|wlan|\bvbox|\bzfs\b|broadcom|amdgpu|rtl\d|v4l2",
+            ),
+        ),
+        examples=(
+            "make[1]: *** [Makefile:1953: /var/lib/dkms/nvidia/535.183.01/build] Error 2",
+            "Error! One or more modules failed to install during autoinstall.\ndkms autoinstall on 6.5.0-15-generic/x86_64 failed for nvidia(10)",
+            "dpkg: error processing package nvidia-dkms-550 (--configure):",
+            "ERROR: Unable to find the development tool 'make' in your path; please make sure that you have the package 'make' installed.",
+            "Error! Your kernel headers for kernel 6.1.0-18-amd64 cannot be found at /lib/modules/6.1.0-18-amd64/build or /lib/modules/6.1.0-18-amd64/source.",
+            "Building DKMS module: nvidia-565.77... FAILED!",
+            "DKMS module 'nvidia-367.35' failed to build, please check /var/lib/dkms for errors in the log file.",
+            "nvidia/nv-procfs.c:1431:17: error: passing argument 4 of 'proc_create_data' from incompatible pointer type",
+            "akmodsbuild: see /var/cache/akmods/nvidia/565.77-1-for-6.13.5-200.fc41.x86_64.failed.log",
+            "Building and installing nvidia-kmod [FAILED]",
+            "nVidia 545.23.08 DKMS issue\ndkms: autoinstall for kernel: 6.1.76-x64v4-xanmod1 failed!",
+            "[ nvidia-modeset    ]  CXX  ../common/displayport/src/dp_list.cpp ↵ /bin/sh: line 1: g++: command not found",
+        ),
+        not_examples=(
+            "Building DKMS module: nvidia-565.77... done.",
+            "DKMS module 'nvidia-367.35' already added, skipping.",
+            "kernels/nv-like.cu:12:3: error: expected a ;",
+        ),
+    ),
+    Cause(
+        "secure-boot-rejected",
+        title="Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
+        means="The firmware does not know the key that signed the module.",
+        text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or switch Secure Boot off in the firmware",
+        proven_by="The kernel log says `Key was rejected by service`",
+        not_when="driver-not-loaded: no module is there at all",
+        # Source: Linux kernel, module signing.
+        where=(
+            lambda context: not answering(context),
+            lambda context: any(
+                "nvidia" in event.values.get("module", "nvidia")
+                for event in events(context, "secure-boot-rejected")
+            ),
+        ),
+        commands=lambda context: (*mok_command(context), *lines(REBOOT)),
+        needs_root=True,
+        needs_reboot=True,
+        says=(
+            r"\bsecure ?boot\b.{0,300}?\bsigned NVIDIA module (?:is )?(?:fail(?:s|ed|ing)|refus\w{1,4}) to load",
+            r"module\.sig_enforce=1.{0,200}?nvidia.{0,60}?(?:reject|refus|not load)",
+            r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject",
+            r"The signed kernel module failed to load",
+            says(
+                (
+                    r"\b(?:nvidia|driver|modules?)\b[^.\n]{0,80}?\b(?:\w*(?:not|n't|nt)|fails? to|refus\w{1,4} to|unable to) (?:be )?(?:loaded|load|accepted)\b[^.\n]{0,40}?\b(?:because of|due to|thanks to|by|under|with) secure[- ]?boot\b"
+                    r"|\bMOK\b.{0,500}?\b(?:NVIDIA|DKMS) (?:\w+ ){0,3}modules? (?:are|is|were|was|get) (?:\w+ )?(?:not (?:being )?(?:accepted|trusted)|rejected|refused)\b"
+                ),
+                unless=rf"{IF}(?:the )?(?:nvidia|driver|module|secure|dkms)|secure[- ]?boot (?:is )?(?:off|disabled)",
+            ),
+        ),
+        examples=(
+            "The kernel module is not signed by a key that is trusted by the Linux kernel.",
+            "Loading of unsigned module is rejected",
+            "I use secure boot, and with the new kernel the signed nVidia module is failing to load",
+            "with module.sig_enforce=1 the modules nvidia and nvidia_drm are rejected",
+            "nvidia module keys are rejected by the kernel",
+            "now the system boots but my nvidia driver cant load because of secure boot",
+        ),
+        not_examples=(
+            "with secure boot the signed nvidia module loads",
+            "module.sig_enforce=1 is set and nvidia loads",
+            "nvidia module keys are enrolled",
+        ),
+    ),
+)
