@@ -246,24 +246,6 @@ def test_a_replay_refuses_what_a_live_run_refuses(
     assert said in text and "--venv .venv" in text
 
 
-@needs_linux
-def test_where_torch_is_condas_its_command_is_shown_and_nothing_is_changed(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_a_gpu(monkeypatch)
-    venv = world.venv()
-    (venv / "conda-meta").mkdir()
-    (venv / "conda-meta" / "history").write_text("")
-    world.fill(venv, world.wheel("torch", "2.0.0"))
-    next(venv.glob("lib/*/site-packages/torch-*/INSTALLER")).write_text("conda")
-    before = state_of(venv)
-    for last, code in (("--dry-run", 0), ("--yes", 3)):
-        said = install("--torch", "2.5.1", "--python", str(venv), last)
-        assert (said.exit, state_of(venv)) == (code, before), said.err
-        assert f"conda install --yes --prefix {venv} " in said.out
-    assert "conda itself changes it" in said.err and "gpusetup verify --python" in said.err
-
-
 def test_a_broken_install_is_installed_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["install", "--dry-run", "--from", there("half-installed")]) == 0
     text = capsys.readouterr().out

@@ -2,6 +2,7 @@
 
     end_with_parent.py LOCK PARENT_PID PROGRAM [ARGUMENT ...]
 
+PARENT_PID 0: it does not end with its parent, it only holds the lock.
 Linux: the kernel kills it with its parent. Elsewhere it goes on, and who waits for the lock waits
 for it. Python 3.8 syntax, stdlib only, POSIX.
 """
@@ -21,11 +22,11 @@ def main(lock: str, parent: int, argv: list[str]) -> None:
     handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX)
     os.set_inheritable(handle, True)
-    if sys.platform == "linux":
+    if parent and sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before we were ready
+    if parent and os.getppid() != parent:  # it ended before we were ready
         sys.exit(PARENT_HAS_GONE)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     # SIGXFSZ stays ignored, as Python has it: a limit on file sizes is an error to tell, no death.

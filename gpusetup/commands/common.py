@@ -73,7 +73,7 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
         "metavar": "FILE",
         "action": "append",
         "default": [],
-        "help": "a requirements.txt or pyproject.toml",
+        "help": "a requirements.txt",
     },
     "--timeout": {
         "metavar": "SECONDS",

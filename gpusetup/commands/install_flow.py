@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gpusetup.commands.common import gather
 from gpusetup.errors import Blocked
+from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda, way_back
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
-from gpusetup.install.described import by_conda, describe
+from gpusetup.install.described import describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
 from gpusetup.install.job import Job, Outcome, new_job
 from gpusetup.install.make_plan import free_bytes, plan_task
@@ -49,7 +51,7 @@ from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.progress import fetching
-from gpusetup.render.screen import Screen
+from gpusetup.render.screen import Row, Screen, section
 from gpusetup.system.system import System
 
 Done = tuple[InstallAnswer, str, bool]
@@ -102,7 +104,7 @@ def install(session: Session) -> int:
     request, job = session.request, session.job
     target, machine = _read(session)
     if by_conda(machine) and not (request.wheelhouse or request.venv or request.download):
-        return _by_conda(session, machine)
+        return _by_conda(session, target, machine)
     question = question_of(request, machine, target.installed, by_conda=False)
     if question.asked.left_out_words:
         job.talk(question.asked.left_out_words)
@@ -207,7 +209,6 @@ def _plan_screen(plan: Plan, task: Task, answer: InstallAnswer) -> Screen:
         "packages": without_logins(", ".join((*task.asked.packages, *task.asked.followers))),
         "stays": ", ".join(task.asked.pinned),
         "created": "the environment is new" if plan.venv else None,
-        "fallback": screens.fallback(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
     return screens.plan_screen(
@@ -222,18 +223,42 @@ def _plan_screen(plan: Plan, task: Task, answer: InstallAnswer) -> Screen:
 # --- by conda, where torch is conda's ------------------------------------------------------------
 
 
-def _by_conda(session: Session, machine: Snapshot) -> int:
-    """conda's own command is shown: another installer would leave two torches in one place."""
-    answer, screen = _described(session.request, session.out.talk, machine)
-    session.out.answer(answer, screen)
-    if session.request.dry_run or answer.state == "unchanged":
-        return 0
-    python = answer.target
-    raise Blocked(
-        f"conda has installed torch into {python}, and conda itself changes it",
-        hint="nothing was changed; type the command above, then test the result: "
-        f"`{own_line('gpusetup', 'verify', '--python', python)}`",
-    )
+def _by_conda(session: Session, target: Target, machine: Snapshot) -> int:
+    """Another installer would leave two torches in one place. Where conda cannot be run, its
+    command is shown."""
+    request, job, prefix = session.request, session.job, target.layout.prefix
+    answer, task = describe(request, job.talk, machine)
+    if task.is_done:
+        return session.out.answer(answer, _described_screen(machine, answer, task))
+    program, back = conda_program(os.environ), way_back(prefix)
+    argv = (program or "conda", *answer.steps[0].argv[1:])
+    answer = replace(answer, steps=(DoneStep(argv=argv),))
+    says: tuple[str, ...] = ()
+    problem = None if program else "conda, mamba and micromamba are not found"
+    if not os.access(Path(prefix, "conda-meta"), os.W_OK):
+        problem = f"{prefix} cannot be written by this user"
+    if not (problem or request.yes or request.dry_run):
+        job.talk("Asking conda what it would change ...")
+        says = tuple(Row(f"  {line}", hang=4) for line in conda_says(argv).splitlines())
+    screen = _described_screen(machine, answer, task, section("conda says", says))
+    if problem and not request.dry_run:
+        session.out.talk(screen)
+        test = own_line("gpusetup", "verify", "--python", target.python)
+        raise Blocked(
+            f"conda has installed torch into {prefix}, and conda itself changes it: {problem}",
+            hint=f"nothing was changed; `{own_line(*argv)}` does it, then test it: `{test}`",
+        )
+
+    def done() -> Done:
+        device = device_to_prove(task.build.backend, task.gpus_here)
+        verdict = install_by_conda(job, target.layout, argv, None if request.no_verify else device)
+        there, ok = target.installed, verdict is None or verdict["verdict"] == "passed"
+        after = {name: there[name] for name in FAMILY if name in there}
+        steps = tuple(job.done)
+        now = replace(answer, state="installed", after=after, steps=steps, verdict=verdict)
+        return now, screens.end_screen(now, None if ok else "unproven", undo=back), ok
+
+    return session.carry_out(answer, screen, done)
 
 
 # --- `--undo` -----------------------------------------------------------------------------------
@@ -291,22 +316,21 @@ def _download(session: Session, target: Target, task: Task) -> int:
 def show_described(options: Namespace, out: Console) -> int:
     """The commands as one would type them on the machine that is described; nothing is asked."""
     machine = gather(options, out)
-    return out.answer(*_described(request_of(options), out.talk, machine))
+    answer, task = describe(request_of(options), out.talk, machine)
+    return out.answer(answer, _described_screen(machine, answer, task))
 
 
-def _described(
-    request: InstallRequest, talk: Callable[[str], None], machine: Snapshot
-) -> tuple[InstallAnswer, Screen]:
-    answer, task = describe(request, talk, machine)
+def _described_screen(
+    machine: Snapshot, answer: InstallAnswer, task: Task, rows: Iterable[str] = ()
+) -> Screen:
     build, asked = task.build, task.asked
     if task.is_done:
-        return answer, screens.end_screen(answer, notes=task.notes)
+        return screens.end_screen(answer, notes=task.notes)
     comes = not build.labelled and "torch" in asked.family
     told = {
         "packages": without_logins(", ".join(asked.packages)),
         "stays": ", ".join(asked.pinned),
         "backend": build.backend if comes else None,
-        "fallback": screens.fallback(task.fallbacks),
     }
     system = machine.os.family or OWN_SYSTEM
-    return answer, screens.plan_screen(answer, told, notes=task.all_notes, system=system)
+    return screens.plan_screen(answer, told, rows, notes=task.all_notes, system=system)

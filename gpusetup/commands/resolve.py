@@ -33,7 +33,6 @@ from gpusetup.resolver.joint import Asked, Joint, by_name, by_table, name_of
 from gpusetup.resolver.least import Decision
 from gpusetup.resolver.notes import age_note
 from gpusetup.resolver.offer import at_root, newest_of
-from gpusetup.resolver.spelled import python_named, system_named
 from gpusetup.system.system import System
 
 SUMMARY = (
@@ -59,10 +58,10 @@ def configure(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("another machine")
     add = group.add_argument
     add_shared(group, "--from", "--driver", "--gpu")
-    add("--os", type=system_named, choices=("linux", "windows", "macos"))
+    add("--os", choices=("linux", "windows", "macos"))
     add("--machine", type=architecture_named, choices=("x86_64", "aarch64"))
     python = "Python version, also 3.13t"
-    add("--python", dest="python_version", type=python_named, metavar="3.11", help=python)
+    add("--python", dest="python_version", metavar="3.11", help=python)
     add("--glibc", metavar="2.35", help="version of the C library (Linux)")
     group = parser.add_argument_group("request")
     add = group.add_argument

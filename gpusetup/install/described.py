@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gpusetup.install.conda import by_conda
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.refusals import check_described
@@ -26,7 +27,7 @@ def describe(
     installer = "conda" if by_conda(machine) else "uv"
     question = question_of(request, machine, before, by_conda=installer == "conda")
     task = decide(question, talk)
-    if not task.is_done:
+    if not task.is_done and installer == "uv":
         check_described(machine, task.elsewhere)
     asked = task.asked
     followers = (*asked.followers, *asked.pinned) if installer == "uv" else ()  # conda's own names
@@ -50,11 +51,6 @@ def describe(
         newest=task.newest,
     )
     return answer, task
-
-
-def by_conda(machine: Snapshot) -> bool:
-    """Whether conda has installed torch: conda changes it, else uv."""
-    return machine.python.manager == "conda" and machine.torch.installer == "conda"
 
 
 def _family_of(machine: Snapshot) -> dict[str, str]:

@@ -44,12 +44,20 @@ class Outcome(Frozen):
     receipt: str | None = None
 
 
-def run_step(job: Job, step: Step, environment: Mapping[str, str] | None = None) -> Output:
-    """Run one step and keep what it was."""
+def run_step(
+    job: Job,
+    step: Step,
+    environment: Mapping[str, str] | None = None,
+    *,
+    gently_seconds: float = 0.0,
+) -> Output:
+    """Run one step and keep what it was. `gently_seconds`: it cleans up after itself, so it is not
+    killed with us, and may take so long after a Ctrl-C."""
     output = run(
-        launched(step.argv, job.store),
+        launched(step.argv, job.store, outlives=gently_seconds > 0),
         timeout=step.timeout_seconds,
         environment={**(environment or job.environ), **step.environment},
+        gently_seconds=gently_seconds,
     )
     output = replace(output, argv=step.argv)
     job.done.append(DoneStep(argv=step.argv, seconds=round(output.seconds, 3), exit=output.exit))

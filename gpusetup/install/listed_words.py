@@ -1,4 +1,4 @@
-"""Requirements that a file lists: `requirements.txt`, `pyproject.toml`.
+"""Requirements that a file lists: `requirements.txt`.
 
 They are read as words of the command line, which judges each."""
 
@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gpusetup import named_file
-from gpusetup.errors import BadInput, UsageError
+from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
-from gpusetup.install.settings import parse_toml
 from gpusetup.model.frozen import Record
 
 MOST_BYTES = 1 << 20
@@ -29,7 +28,7 @@ class Listed(Record):
 
 
 def words_of_files(files: Sequence[str]) -> Listed:
-    """Everything that `-r FILE` names: a project, or a list of requirements.
+    """Everything that `-r FILE` names: a list of requirements.
 
     BadInput for what cannot be read; UsageError for what cannot be asked here.
     """
@@ -37,8 +36,10 @@ def words_of_files(files: Sequence[str]) -> Listed:
     for path in map(Path, files):
         text = named_file.read_text(path, MOST_BYTES)
         if path.suffix == ".toml":
-            found.words += project_words(path, text)
-            continue
+            raise UsageError(
+                f"{path} is a project, not a list of requirements",
+                hint=f"`uv pip compile {path} -o requirements.txt` writes one",
+            )
         if re.search(r"--(hash|require-hashes)", text):
             found.hashed = found.hashed or str(path)
         for line in lines_of(text):
@@ -66,17 +67,3 @@ def lines_of(text: str) -> Iterator[str]:
         plain = re.sub(r"(^|\s)#.*", "", line).strip()
         if plain:
             yield plain
-
-
-def project_words(path: Path, text: str) -> tuple[str, ...]:
-    """Its `dependencies`."""
-    try:
-        project = parse_toml(text).get("project")
-    except ValueError as problem:
-        raise BadInput(f"{path} is no TOML: {problem}") from problem
-    if not isinstance(project, dict):
-        raise BadInput(f"{path} has no [project] table", hint="`uv init` writes one")
-    rows = project.get("dependencies", [])
-    if not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
-        raise BadInput(f"{path}: its dependencies are no list of requirements")
-    return tuple(rows)

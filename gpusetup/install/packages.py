@@ -33,7 +33,7 @@ NO_PACKAGES = {
     r"[^@]*\.(?:whl|tar\.gz|zip)": (
         "`gpusetup install --offline DIR` installs from a folder of wheels"
     ),
-    r"[^@]*\.(?:txt|in|toml)": "did you mean `gpusetup install -r WORD`?",
+    r"[^@]*\.(?:txt|in)": "did you mean `gpusetup install -r WORD`?",
     r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*": (
         "`gpusetup install` first, then `uv pip install WORD`"
     ),

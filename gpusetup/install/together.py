@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
-from gpusetup.errors import Unreached, Unsatisfiable
+from gpusetup.errors import Unsatisfiable
 from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
@@ -120,8 +120,6 @@ class Search:
         # Ours builds nothing: without it uv asks each Python of the machine for its version.
         ours = ("--python", sys.executable, "--no-build")
         self.options = (*ours, "--python-platform", platform, "--python-version", python)
-        self.no_sources: tuple[str, ...] = ()
-        """With it torch is asked of the user's own indexes."""
         self.ask = cache(self._ask)
 
     def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool = True) -> Set:
@@ -133,13 +131,7 @@ class Search:
             others=tuple(word for word in words if word not in own),
             constraints=limits_beside(self.asked, build) if limited else (),
         )
-        try:
-            found = self._said(question, (*COMPILE, *self.no_sources))
-        except Unreached:  # torch's index: the user's own may have the same versions
-            if self.no_sources:
-                raise
-            self.no_sources = ("--no-sources",)
-            found = self._said(question, (*COMPILE, *self.no_sources))
+        found = self._said(question, COMPILE)
         if isinstance(found, str):
             return Set(build=build, reason=found)
         return Set(build=build, packages=found, late=dict(self._late(found)))
@@ -265,8 +257,6 @@ class Search:
 
     def notes(self) -> Iterator[str]:
         os = self.asked.machine.os
-        if self.no_sources:
-            yield "torch's index did not answer: your own index was asked for torch's versions"
         if os.family == "linux" and not (os.libc or "").startswith("glibc "):
             yield f"the C library is not known and is taken as glibc {USUAL_GLIBC}: `--glibc`"
         if undated := [name for name, one in self.newest.items() if one.published is None]:

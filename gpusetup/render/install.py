@@ -8,7 +8,7 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text
 from gpusetup.install.target.find import User
 from gpusetup.model.documents import InstallAnswer
-from gpusetup.model.resolution import FAMILY, Choice
+from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import OWN_SYSTEM, shell_line
 from gpusetup.render.screen import (
     BUT,
@@ -66,10 +66,6 @@ def versions(known: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in known.items()) or "no torch"
 
 
-def fallback(choices: Sequence[Choice]) -> str:
-    return ", then ".join(one.backend for one in choices)
-
-
 def in_use(users: Iterable[User]) -> list[str]:
     """Who has torch of the environment loaded."""
     said = "has its torch loaded, and may fail afterwards"
@@ -105,6 +101,7 @@ ENDS = {
     "unchanged": (OK, "Nothing to do"),
     "restored": (NO, "The new packages failed their test, and the previous ones are back"),
     "undone": (OK, "Undone"),
+    "unproven": (NO, "Installed, but it fails its test"),
 }
 
 
@@ -113,7 +110,7 @@ def end_screen(
 ) -> Screen:
     """How it ended; `undo` is the command that restores the previous packages."""
     mark, said = ENDS[how or answer.state]
-    proof = proven(answer) if answer.verdict or answer.receipt else ()
+    proof = proven(answer) if answer.verdict or answer.state == "installed" else ()
     told = {
         "why": answer.why if answer.state == "unchanged" else None,
         "undo": undo and f"`{undo}`",

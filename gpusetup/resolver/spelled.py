@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from gpusetup.catalog.builds import Catalog
 from gpusetup.errors import UsageError
 from gpusetup.model.versions import parsed
 
-SYSTEMS: Mapping[str, str] = {"win": "windows", "darwin": "macos", "mac": "macos"}
-"""How a system's other names begin -> its name here."""
 FIRST_DRIVER = 60
 """No driver is older; CUDA's versions are all smaller numbers (Linux' first driver was 71.86)."""
 
@@ -27,24 +24,6 @@ def backend_label(text: str) -> str:
     found = re.fullmatch(r"(?:cuda|cu|v)?(\d{1,2})\.(\d)(?:\.\d+)*", plain)
     found = found or re.fullmatch(r"(?:cuda|cu)?(\d{1,2})(\d)", plain)
     return f"cu{found[1]}{found[2]}" if found else plain
-
-
-def system_named(text: str) -> str:
-    """
-    >>> system_named("Darwin"), system_named("Windows 11"), system_named("linux")
-    ('macos', 'windows', 'linux')
-    """
-    plain = text.strip().lower()
-    return next((name for start, name in SYSTEMS.items() if plain.startswith(start)), plain)
-
-
-def python_named(text: str) -> str:
-    """
-    >>> python_named("cp311"), python_named("python3.12"), python_named("3.13t"), python_named("x")
-    ('3.11', '3.12', '3.13t', 'x')
-    """
-    found = re.fullmatch(r"(?:python|cp|py)?(\d)\.?(\d{1,2}(?:\.\d+)?t?)", text.strip().lower())
-    return f"{found[1]}.{found[2]}" if found else text
 
 
 def torch_named(text: str) -> str:

@@ -77,13 +77,14 @@ def _acquired(path: Path, say: Callable[[str], None], who: str, seconds: float) 
     return lock
 
 
-def launched(argv: Sequence[str], store: Path | None) -> tuple[str, ...]:
-    """The command under which a program holds the installer's lock and ends with us.
+def launched(argv: Sequence[str], store: Path | None, *, outlives: bool = False) -> tuple[str, ...]:
+    """The command under which a program holds the installer's lock and ends with us. `outlives`: it
+    is not killed with us, because it ends its own transaction (conda).
 
     Windows has no such thing: there a killed gpusetup leaves uv to run to its end, and what it
     still has open cannot be renamed.
     """
     if store is None or os.name != "posix":
         return tuple(argv)
-    holding = (str(LAUNCHER), str(store / "installer"), str(os.getpid()))
+    holding = (str(LAUNCHER), str(store / "installer"), "0" if outlives else str(os.getpid()))
     return (sys.executable, "-I", "-S", *holding, *argv)
