@@ -342,7 +342,8 @@ def compared(torch: Any, device: str, asked: Any) -> List[Part]:
         if all(part.worst <= 1 for part in parts):
             return parts
         whole = any(part.worst > 1 and not part.allowed for part in parts)
-        calls = [nearby(torch, asked.call, turn, whole) for turn in (1, 2)]
+        is_far = asked.form.numbers == "far"  # of numbers nearby the spread would be another
+        calls = [asked.call if is_far else nearby(torch, asked.call, n, whole) for n in (1, 2)]
         others = [list(_once(torch, device, asked, call)) for call in calls]
         if all(any(part.worst > 1 for part in each) for each in others):
             return parts

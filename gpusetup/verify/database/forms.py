@@ -20,7 +20,7 @@ numbers; so do those of torch's database that it calls functions of single numbe
 Others are soon asked for what they are not made for, and a sound machine is called wrong."""
 NUMBERS = (
     *("", "special", "ties", "large", "negative", "special", "large"),
-    *("equal", "steps", "", "special", "large", ""),
+    *("equal", "steps", "far", "special", "large", ""),
 )
 LAYOUTS = ("", "transposed", "strided", "", "channels-last", "offset", "pitched", "front")
 WAYS = ("gradient", "out", "thread", "again", "in place", "gradient", "in place", "inference")
