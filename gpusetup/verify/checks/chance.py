@@ -27,7 +27,6 @@ def _samplers() -> Dict[str, Sampler]:
     dropouts = {
         "dropout": functional.dropout,
         "dropout of channels": lambda x, p: functional.dropout1d(x[None, :, None], p).flatten(),
-        "native dropout": lambda x, p: torch.native_dropout(x, p, True)[0],
     }
 
     def dropped(run: Any) -> Any:
@@ -73,8 +72,7 @@ def _samplers() -> Dict[str, Sampler]:
             ),
             [0.25, 0.5, 0.0, 0.25],
         ),
-        "uniform_": (lambda x, g: x.uniform_(generator=g), lambda v: v + (v >= 1)),
-        "normal": (lambda x, g: torch.normal(x.fill_(0), x + 2, generator=g) / 2, ndtr),
+        "normal": (lambda x, g: torch.normal(x.fill_(0), x + 1, generator=g), ndtr),
         "log_normal_": (
             lambda x, g: x.log_normal_(0, 1, generator=g),
             lambda v: ndtr(v.log()),

@@ -9,11 +9,10 @@ import zlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .calls import WHOLE, Call, nearby, plain, replaced, tensors_of
-from .draw import Draw, grown, numbered
-from .forms import Question
+from .draw import Draw, Question, grown, numbered
+from .judge import kind_of
 from .loading import Database, kept_chance, larger, seeded
 from .rules import BY_SIGN, HALVES, LEFT_OUT, NO_GRADIENT, reason
-from .targets import kind_of
 from .ways import WAYS, Way, directly, in_place, into_out
 
 

@@ -6,6 +6,7 @@ matters.
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import Any, Dict, List
 
 from .draw import Draw, Own
@@ -28,7 +29,7 @@ from .layers import (
     transformed,
 )
 
-NO_NUMBERS = (float("nan"), float("inf"), -float("inf"))
+NO_NUMBERS = (nan, inf, -inf)
 
 
 def _axis(d: Draw, shape: List[int]) -> int:
@@ -105,11 +106,6 @@ def _met(d: Draw) -> Any:
     return (d.normal(*shape), dim, places.permute(*range(len(shape))[::-1]), d.normal(*wanted)), {}
 
 
-def _picked(d: Draw) -> Any:
-    table, places = _rows(d)
-    return (table, places), {}
-
-
 def _sparse(d: Draw) -> Any:
     """Places that come more than once, as a gradient has them."""
     n, m = d.length(300), d.choice((1, 3, 17))
@@ -121,8 +117,8 @@ def _spread(places: Any, x: Any, y: Any, rows: int) -> List[Any]:
     import torch
 
     found = torch.sparse_coo_tensor(places, x, (rows, len(y)))
-    softmax = torch.sparse.softmax(found.coalesce(), 1)
-    return [found.to_dense(), found @ y, torch.sparse.sum(found, 1).to_dense(), softmax.to_dense()]
+    softmax = torch.sparse.softmax(found, 1)
+    return [found.to_dense(), found @ y, softmax.to_dense()]
 
 
 def _int8(d: Draw) -> Any:
@@ -164,12 +160,6 @@ def own(torch: Any) -> Dict[str, Any]:
         Own("product added", draw_addmm, t.addmm),
         Own("linear layer", draw_linear, f.linear),
         Own(
-            "product with a line",
-            lambda d: ((d.normal(*(s := d.shape(2))), d.normal(s[1])), {}),
-            t.mv,
-            once=True,
-        ),
-        Own(
             "product of lines",
             lambda d: ((d.normal(n := d.length(2**19)), d.normal(n)), {}),
             t.dot,
@@ -183,7 +173,6 @@ def own(torch: Any) -> Dict[str, Any]:
         Own("softmax in use", _along, t.softmax),
         Own("log softmax in use", _along, t.log_softmax),
         Own("sum along", _along, t.sum, once=True, by_threads=True),
-        Own("mean along", _along, t.mean, once=True, by_threads=True),
         Own("running sum", _along, t.cumsum),
         Own(
             "sort of ties",
@@ -200,15 +189,6 @@ def own(torch: Any) -> Dict[str, Any]:
                 x.index_add(0, i, y),
                 x.index_put((i,), y, True),
                 x.scatter_add(0, i[:, None].expand_as(y), y),
-            ),
-        ),
-        Own(
-            "picked rows",
-            _picked,
-            lambda x, i: (
-                x.index_select(0, i),
-                x[i],
-                x.gather(0, i[:, None].expand(-1, x.shape[1])),
             ),
         ),
         Own(
