@@ -73,10 +73,6 @@ def _samplers() -> Dict[str, Sampler]:
             [0.25, 0.5, 0.0, 0.25],
         ),
         "normal": (lambda x, g: torch.normal(x.fill_(0), x + 1, generator=g), ndtr),
-        "log_normal_": (
-            lambda x, g: x.log_normal_(0, 1, generator=g),
-            lambda v: ndtr(v.log()),
-        ),
         **{name: (dropped(run), [0.75, 0.25]) for name, run in dropouts.items()},
     }
 

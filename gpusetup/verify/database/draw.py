@@ -144,8 +144,9 @@ class Own(NamedTuple):
         if turn % 2 and any(x.dim() == 4 for x in given if hasattr(x, "dim")):
             draw.form = draw.form._replace(layout="channels-last")
         kind = draw.form.numbers if dtype != "float16" and draw.form.numbers != "special" else ""
-        if kind == "far" and device != "cpu" and "batch" in self.name:
-            kind = ""  # cuDNN does not say how it gets the spread
+        asks_far = "norm" in self.name and (device == "cpu" or "batch" not in self.name)
+        if kind == "far" and not asks_far:  # weights lose every digit; cuDNN may lose the spread
+            kind = ""
         if kind == "far":  # of channels last, torch's own group norm subtracts means of squares
             draw.form = draw.form._replace(layout="")
         call = numbered(draw, call, kind, dtype)

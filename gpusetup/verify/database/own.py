@@ -117,8 +117,7 @@ def _spread(places: Any, x: Any, y: Any, rows: int) -> List[Any]:
     import torch
 
     found = torch.sparse_coo_tensor(places, x, (rows, len(y)))
-    softmax = torch.sparse.softmax(found, 1)
-    return [found.to_dense(), found @ y, softmax.to_dense()]
+    return [found.to_dense(), found @ y]
 
 
 def _int8(d: Draw) -> Any:
@@ -131,6 +130,11 @@ def _int_product(a: Any, b: Any) -> Any:
     import torch
 
     return torch._int_mm(a, b) if a.dtype == torch.int8 else torch.mm(a.double(), b.double()).int()
+
+
+def _waves(d: Draw) -> Any:
+    n = d.length(2**14)
+    return (d.normal(d.choice((1, 3)), n), n), {}
 
 
 def _classes(d: Draw) -> Any:
@@ -159,12 +163,6 @@ def own(torch: Any) -> Dict[str, Any]:
         Own("products of a batch", draw_bmm, t.bmm, once=True),
         Own("product added", draw_addmm, t.addmm),
         Own("linear layer", draw_linear, f.linear),
-        Own(
-            "product of lines",
-            lambda d: ((d.normal(n := d.length(2**19)), d.normal(n)), {}),
-            t.dot,
-            once=True,
-        ),
         Own("convolution layer", draw_convolution(False), convolved),
         Own("convolution back", draw_convolution(True), back_convolved),
         Own("batch norm layer", draw_batch_norm, f.batch_norm),
@@ -198,6 +196,7 @@ def own(torch: Any) -> Dict[str, Any]:
         ),
         Own("sparse numbers", _sparse, _spread, full, learns=False),
         Own("product of bytes", _int8, _int_product, ("int8",), learns=False),
+        Own("waves", _waves, lambda x, n: (t.fft.rfft(x), t.fft.irfft(t.fft.rfft(x), n)), full),
         Own("classes", _classes, f.cross_entropy),
     )
     return {
