@@ -69,7 +69,7 @@ def _sought(x: Any, k: int, dim: int, right: bool) -> List[Any]:
         t.topk(x, k, dim, right),
         t.sort(x, dim, right),
         t.kthvalue(x, k, dim, True),
-        *(each(x, dim, True) for each in (t.median, t.nanmedian, t.max, t.min)),
+        *(each(x, dim, True) for each in (t.median, t.max, t.min)),
         *(each(x, dim) for each in (t.cummax, t.cummin)),
     ]
     values = [y for each in found for y in (each[0], x.gather(dim, each[1]))]
