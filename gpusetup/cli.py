@@ -12,7 +12,7 @@ from gpusetup.commands.parser import command, read_words
 from gpusetup.errors import Blocked, GpuSetupError, own_fault
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
-from gpusetup.render.program import set_program
+from gpusetup.render.screen import set_program
 from gpusetup.system.signals import endings_as_interrupt
 from gpusetup.verify import streams
 

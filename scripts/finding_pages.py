@@ -19,7 +19,7 @@ from gpusetup.causes.record import Cause
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.knowledge import records
 from gpusetup.model.finding import Fix
-from gpusetup.render.text import looks_of, needs, ways_beside
+from gpusetup.render.doctor import looks_of, needs, ways_beside
 from gpusetup.report.read import read_bytes
 
 MESSAGES = Path(__file__).resolve().parent.parent / "web" / "messages.json"

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this tree's gpusetup, whichever one is installed
 
-from gpusetup.configs.values import optimizer_named, strategy_named  # noqa: E402
+from gpusetup.configs.keys import optimizer_named, strategy_named  # noqa: E402
 from gpusetup.model.frozen import fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402

@@ -20,7 +20,7 @@ from test_kernel_log import LINES
 from gpusetup.causes.table import CAUSES
 from gpusetup.messages.row import Row
 from gpusetup.messages.search import Text, matches
-from gpusetup.report.cleaning.clean import text_of
+from gpusetup.report.cleaning import text_of
 
 FOLDER = Path(__file__).parent / "messages"
 ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}

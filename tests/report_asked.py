@@ -7,7 +7,7 @@ from gpusetup.commands.doctor import document
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import typed
-from gpusetup.render.text import answering
+from gpusetup.render.doctor import answering
 from gpusetup.report.read import read_report
 
 NOT_FOUND = "bash: nvidia-smi: command not found"

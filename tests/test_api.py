@@ -129,7 +129,7 @@ def test_an_answer_is_the_document_of_the_command_line(
 
 WRONG: dict[str, tuple[Callable[[], object], type[api.GpuSetupError], str]] = {
     "a GPU": (lambda: api.resolve(gpu=["no such"]), api.UsageError, "No GPU is called"),
-    "a list": (lambda: api.diagnose("list"), api.UsageError, "no machine"),
+    "a list": (lambda: api.diagnose("list"), api.UsageError, "example machine"),
     "an empty word": (lambda: api.plan(model=""), api.UsageError, "the value is empty"),
     "an option as a package": (lambda: api.resolve("--help"), api.UsageError, "is no package"),
     "an option in a value": (

@@ -16,16 +16,9 @@ import pytest
 from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
-from installing import (
-    TORCH,
-    World,
-    needs_linux,
-    versions_in,
-)
 
 from gpusetup.assistants import tools
-from gpusetup.assistants.bounded import bounded
-from gpusetup.assistants.tools import Setting, Tool
+from gpusetup.assistants.tools import Setting, Tool, bounded
 
 if not find_spec("mcp"):
     pytest.skip(
@@ -101,7 +94,7 @@ def test_the_tools_say_what_they_take_and_that_they_change_nothing(said: Said) -
     assert all(tool.annotations.read_only_hint for tool in listed)
     assert not any(tool.annotations.destructive_hint for tool in listed)
     open_world = {tool.name for tool in listed if tool.annotations.open_world_hint}
-    assert open_world == {"resolve", "install"}
+    assert open_world == {"resolve"}
     for tool in listed:
         assert tool.description
         assert tool.input_schema["additionalProperties"] is False
@@ -123,7 +116,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "code to run": ("plan", {"code": "os:abort"}, "'code' was unexpected"),
     "a package by address": ("resolve", {"packages": ["x @ https://evil/x.whl"]}, "no package"),
     "a package as an option": ("resolve", {"packages": ["--index=x"]}, "no package"),
-    "a file as a package": ("install", {"packages": ["./evil.whl"]}, "no package of an index"),
+    "a file as a package": ("resolve", {"packages": ["./evil.whl"]}, "no package of an index"),
     "an option in a value": ("resolve", {"gpu": ["--help"]}, "No GPU is called '--help'"),
     "one GPU as a text": ("resolve", {"gpu": "--help"}, "No GPU is called '--help'"),
     "another type": ("resolve", {"gpu": 4090}, "`gpu` of resolve: 4090 is not of type"),
@@ -276,26 +269,6 @@ def test_an_answer_never_exceeds_its_bound_and_says_when_it_was_cut(
     assert len(json.dumps(small)) <= limit
     if "cut" not in document:
         assert ("cut" in small) == (small != document)
-
-
-# --- an installation ----------------------------------------------------------------------------
-
-
-@needs_linux
-def test_a_plan_names_the_command_and_nothing_is_changed(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("GPUSETUP_INDEX", world.index.index_root)
-    world.add_torch("cpu")
-    venv = world.venv()
-    wanted = {"torch": TORCH, "backend": "cpu"}
-    setting = Setting(python=str(venv / "bin/python"), keep_private=True)
-    plan = tools.call("install", wanted, setting)
-    assert plan["state"] == "planned"
-    assert plan["after"]["torch"] == f"{TORCH}+cpu"
-    assert f"gpusetup install --python={venv}/bin/python --torch={TORCH}" in plan["to_install"]
-    assert versions_in(venv) == {}
 
 
 # --- without the package, and agents without the server -----------------------------------------

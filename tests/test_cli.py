@@ -158,7 +158,6 @@ def test_there_are_not_more_options_than_before() -> None:
 ENDS = [
     "doctor --from rtx3050-laptop --json",
     "doctor --explain",
-    "doctor --from list",
     "--help",
     "verify --help",
     "no-such-command --json",

@@ -31,7 +31,7 @@ from source_trees import parsed
 from gpusetup.cli import main
 from gpusetup.model import shell
 from gpusetup.model.finding import Fix, typed
-from gpusetup.render import program
+from gpusetup.render import screen
 
 Fixes = Sequence[tuple[str, str | None, str, Fix]]
 
@@ -205,7 +205,7 @@ def test_powershell_reads_one_text_in_quotes(text: str) -> None:
 def test_what_is_not_on_path_is_started_through_this_python(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(program, "TYPED", {})
+    monkeypatch.setattr(screen, "TYPED", {})
     monkeypatch.setenv("PATH", "")
     for words, way in (
         (["guard", "--python", sys.prefix], "gpusetup guard --write"),

@@ -23,8 +23,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Snapshot
 from gpusetup.model.shell import Line
 from gpusetup.probe.saved import dump_snapshot
-from gpusetup.render.markdown import doctor_markdown
-from gpusetup.render.text import doctor_screen
+from gpusetup.render.doctor import doctor_markdown, doctor_screen
 
 HERE = Path(__file__).resolve().parent
 

@@ -9,7 +9,7 @@ from each_row import each
 from judging import changed, judged
 
 from gpusetup.model.machine import Event
-from gpusetup.probe.dmesg import parse_kernel_log
+from gpusetup.probe.node import parse_kernel_log
 from gpusetup.report.read import read_report
 
 Told = list[tuple[str, tuple[tuple[str, str], ...]]]

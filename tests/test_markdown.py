@@ -14,8 +14,7 @@ from test_rules_said import text
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor import document
 from gpusetup.model.machine import Snapshot
-from gpusetup.render.markdown import WHAT_IT_IS, doctor_markdown
-from gpusetup.render.text import doctor_screen
+from gpusetup.render.doctor import WHAT_IT_IS, doctor_markdown, doctor_screen
 from gpusetup.report.read import read_report
 
 

@@ -31,8 +31,6 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "max-batch": ("--model", "gpt2", "--context", "1024", "--max-batch", "--gpu-mem", "24GiB"),
     "nothing-fits": ("--model", "qwen3-14b", "--context", "4096", "--gpu-mem", "16GiB",
                      "--trainer", "trl"),
-    "yaml": ("--model", "qwen3-8b", "--context", "61440", "--gpu", "H20", "--gpus", "6",
-             "--format", "yaml"),
 }  # fmt: skip
 DOES_NOT_FIT = ("laptop", "nothing-fits")
 
@@ -156,7 +154,6 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, *H20, "--strategy", "magic"), "'magic' is none of single"),
         ((*MODEL, *H20, "--trainer", "paddlenlp"), "torchtitan"),
         ((*MODEL, *H20, "--max-context"), "looks for what `--context` gives"),
-        ((*MODEL, *H20, "--json", "--format", "yaml"), "exclude each other"),
         (("--params", "7x", *H20), "is no number of parameters"),
         (("--cells", str(CELLS), "--optimizer", "sgd"), "`--optimizer` says nothing to `--cells`"),
         (("--cells", "/nowhere.csv"), "/nowhere.csv cannot be read"),

@@ -155,7 +155,7 @@ def test_the_command_answers_with_one_document(
     [
         ([], "takes one of `--batch` and `--max-batch`"),
         (["--batch", "4", "--context", "9"], "`--context` says nothing to `--code`"),
-        (["--batch", "4", "--gpus-needed"], "finds the largest batch alone"),
+        (["--batch", "4", "--gpus-needed"], "says nothing to `--code`"),
         (["--batch", "4", "--strategy", "hsdp", "--gpus", "2"], "cannot be traced from code"),
     ],
 )

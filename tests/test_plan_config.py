@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from each_row import each
 
 from gpusetup.cli import main
 from gpusetup.configs.config import read_config
@@ -17,7 +15,6 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, question_of
 from gpusetup.plan.models import model_named
 from gpusetup.plan.place import place_of
-from gpusetup.plan.trainers import rows
 from gpusetup.plan.verdict import batch_verdict
 
 HERE = Path(__file__).parent
@@ -131,65 +128,3 @@ def test_a_batch_is_clear_only_far_from_the_limit() -> None:
     for one in verdicts:
         if one.verdict == "clear":
             assert one.total_gib <= 0.8 * one.capacity_gib
-
-
-MODEL = ("--model", "qwen3-1.7b")
-QUESTION = (*MODEL, "--context", "2048", "--batch", "8", "--checkpointing")
-MISSING = "# These settings do not cover the following; set it yourself: "
-WRITTEN: tuple[tuple[str, str, str, str, object], ...] = (
-    ("axolotl", "--gpus 1 --lora 8 --quantize nf4", "axolotl train", "adapter", "qlora"),
-    ("llama-factory", "--gpus 1 --lora 4", "llamafactory-cli train", "lora_target", "all"),
-    ("trl", "--gpus 2 --lora 8 --optimizer paged-adamw8bit", "--num_processes 2",
-     "lora_target_modules", "all-linear"),
-    ("unsloth", "--gpus 1 --lora 8", "get_peft_model", "lora_r", 8),
-)  # fmt: skip
-"""Trainer, what is asked, what the line that starts it says, a key of its own and its value."""
-
-
-def written(trainer: str, conditions: str, capsys: pytest.CaptureFixture[str]) -> str:
-    words = ("plan", "--trainer", trainer, *QUESTION, *CARD_WORDS, *conditions.split())
-    assert main([*words, "--format", "yaml"]) == 0, capsys.readouterr().err
-    return capsys.readouterr().out
-
-
-CARD_WORDS = ("--gpu", "H100 80GB SXM")
-
-
-@each("trainer, conditions, start, key, value", WRITTEN)
-def test_a_trainers_own_file_is_read_back_as_the_same_plan(
-    trainer: str, conditions: str, start: str, key: str, value: object,
-    tmp_path: Path, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    text = written(trainer, conditions, capsys)
-    assert MISSING not in text
-    assert any(start in line for line in text.splitlines() if line.startswith("# "))
-    assert yaml.safe_load(text)[key] == value
-    file = tmp_path / "train.yaml"
-    file.write_text(text, encoding="utf-8")
-    asked = ("--trainer", trainer, *QUESTION, *conditions.split())
-    figures = []
-    for words in (asked, ("--from-config", str(file), "--gpus", conditions.split()[1])):
-        main(["plan", *words, *CARD_WORDS, "--json"])
-        figures.append(json.loads(capsys.readouterr().out)["memory_gib"])
-    assert figures[0] == figures[1]
-
-
-@each("trainer, conditions, left", (
-    ("trl", "--gpus 8 --strategy zero2", "strategy zero2"),
-    ("llama-factory", "--gpus 8 --tp 2", "tensor parallel 2"),
-))  # fmt: skip
-def test_what_a_trainer_has_no_key_for_is_said(
-    trainer: str, conditions: str, left: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = written(trainer, conditions, capsys)
-    assert any(line.startswith(MISSING) and left in line for line in text.splitlines())
-
-
-def test_every_writer_is_tested_and_others_are_refused_with_their_names(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    writers = {name for name, row in rows().items() if "start" in row}
-    assert {*(row[0] for row in WRITTEN), "trinity"} == writers
-    assert main(["plan", "--trainer", "hf", *QUESTION, *CARD_WORDS, "--format", "yaml"]) == 2
-    said = capsys.readouterr().err
-    assert all(name in said for name in writers)

@@ -17,12 +17,12 @@ from scripts_loaded import script
 from gpusetup.cli import main
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.capacity import capacity
 from gpusetup.plan.decide import Limits
 from gpusetup.plan.job import DIVIDES, Job, Recipe
 from gpusetup.plan.measured import CELLS
 from gpusetup.plan.memory import LOSSES, memory
 from gpusetup.plan.models import model_named
+from gpusetup.plan.place import capacity
 from gpusetup.plan.states import OPTIMIZERS
 
 PUBLISHED = script("published")

@@ -7,10 +7,9 @@ from tapes import system
 
 from gpusetup.model.units import GIB
 from gpusetup.probe.container import read_container
-from gpusetup.probe.environment import library_events
-from gpusetup.probe.host import read_os
+from gpusetup.probe.host import read_cgroup_limit, read_os
 from gpusetup.probe.machine import wanted_by
-from gpusetup.probe.memory import read_cgroup_limit
+from gpusetup.probe.torch import library_events
 
 DEBIAN = (
     'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'

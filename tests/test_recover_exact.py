@@ -288,18 +288,6 @@ def test_a_part_that_the_step_cannot_take_is_no_crash() -> None:
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_the_micro_batch_grows_back_after_an_outlier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpusetup.tune.recover.TRIED_AFTER", 8)
-    model, sizes, said = Net(), [], list[str]()
-    for number in range(60):  # a try at a larger part that fails is not said again
-        fits = 3 if number < 12 else 99
-        step = halved(lambda part: ce(model, part), fits, lambda part: len(part["ids"]))
-        done = recover_from_oom(step, tokens(), model=model, say=said.append)
-        sizes.append(done.micro_batch_size)
-    assert sizes[0] == 3 and sizes[-1] == COUNT
-    assert sorted(sizes) == sizes and len(said) == 1
-
-
 # --- batches that are no tensors ------------------------------------------------------------------
 
 IMAGES = [torch.randn(3, 8 + n, 9) for n in range(4)]

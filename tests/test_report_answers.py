@@ -7,7 +7,7 @@ import re
 from each_row import each
 from report_asked import NO_DRIVER, NO_KERNEL, NOT_FOUND, UNAVAILABLE, answered
 
-from gpusetup.render.text import answering
+from gpusetup.render.doctor import answering
 
 TIMEOUT = (
     "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=42, OpType=ALLREDUCE, "

@@ -16,7 +16,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.messages.row import row
 from gpusetup.messages.search import EVENTS_A_ROW, events_of
-from gpusetup.report.cleaning.clean import text_of
+from gpusetup.report.cleaning import text_of
 from gpusetup.report.read import read_report
 
 LIMIT_CPU_SECONDS = 150

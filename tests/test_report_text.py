@@ -17,7 +17,7 @@ from writers import mixture
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.codec import to_json
-from gpusetup.report.cleaning.decode import decode, is_binary
+from gpusetup.report.cleaning import decode, is_binary
 from gpusetup.report.read import read_bytes, read_report
 
 TEXTS = tuple(text for _, text in MESSAGES)

@@ -20,7 +20,7 @@ from gpusetup.causes.lenders import LENDERS
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.finding import Fix, typed
 from gpusetup.model.machine import Container, Os, Snapshot
-from gpusetup.render.text import answering
+from gpusetup.render.doctor import answering
 from gpusetup.report.read import read_report
 
 LENT = "I run this on Google Colab with a T4"

@@ -10,8 +10,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor import document, exit_code
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.frozen import replace
-from gpusetup.render.markdown import doctor_markdown
-from gpusetup.render.text import doctor_screen, unknown_of
+from gpusetup.render.doctor import doctor_markdown, doctor_screen, unknown_of
 from gpusetup.report.read import read_report
 
 SMI = (

@@ -59,8 +59,8 @@ class Paper:
         peak = GIB + job["batch"] * (20 << 20) // (2 if job["amp"] else 1)
         return {"status": "ok", "peak_bytes": peak, "samples_per_second": self.speed(job),
                 "spread_percent": self.spread,
-                "utilization_percent": self.busy, "loss": self.losses[bool(job["amp"])],
-                "loss_steps": 2}  # fmt: skip
+                "utilization_percent": self.busy,
+                "loss": self.losses[bool(job["amp"])]}  # fmt: skip
 
 
 Run = Callable[..., tuple[int, str]]
@@ -162,11 +162,11 @@ def test_a_step_stays_only_where_the_printed_ranges_lie_apart_and_the_base_ran_t
 @each(
     "losses, said, kept",
     [
-        ((1.5, 1.52), "bf16, kept, loss after 2 steps 1.52, in float32 1.5", True),
+        ((1.5, 1.52), "bf16, kept", True),
         ((1.5, None), "the loss is no number in bf16: left out", False),
     ],
 )
-def test_what_mixed_precision_does_to_the_loss_is_shown_and_a_broken_loss_leaves_it_out(
+def test_a_broken_loss_leaves_mixed_precision_out(
     losses: tuple[float, float | None], said: str, kept: bool, request: pytest.FixtureRequest
 ) -> None:
     paper = Paper()

@@ -141,26 +141,6 @@ def test_a_larger_effective_batch_is_another_experiment() -> None:
 # --- what the machine allows ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("facts", "offered"),
-    [
-        (Facts(gpus=1, family="linux"), True),
-        (Facts(gpus=1, family="linux", wsl=True), False),
-        (Facts(gpus=1, family="linux", jetson=True), False),
-        (Facts(gpus=1, family="windows"), False),
-        (Facts(gpus=0, family="macos"), False),
-    ],
-)
-def test_expandable_segments_are_never_offered_where_the_driver_lacks_them(
-    facts: Facts, offered: bool
-) -> None:
-    raw = b"num_workers: 2\nenv:\n  PYTORCH_CUDA_ALLOC_CONF:\n"
-    config = read_config(raw, "c.yaml")
-    proposal = propose(config, facts)
-    said = " ".join([*proposal.words, *(one.text for one in proposal.edits)])
-    assert ("expandable_segments" in said) == offered
-
-
 def test_precision_follows_the_gpu() -> None:
     rows = (((8, 0), "bf16-mixed"), ((7, 5), "16-mixed"), ((6, 1), "32"))
     for capability, value in rows:

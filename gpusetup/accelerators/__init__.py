@@ -1,4 +1,4 @@
-"""What a maker of GPUs is: its names, its index labels, its targets. One file a maker, one ladder.
+"""What a maker of GPUs is: its names, its index labels, its targets.
 
 Who made a GPU, and whose a build of torch is, is told by the first rung that says something
 (`makers.py`):
@@ -11,6 +11,6 @@ Who made a GPU, and whose a build of torch is, is told by the first rung that sa
 
 NVIDIA's GPUs are judged: their driver, their kernels, the build that serves them. Those of the
 others are seen, and torch's builds for them are left in peace; nothing is said of whether they
-work. A maker that is to be judged takes its file here, a reader in `probe/`, and rows of builds in
+work. A maker that is to be judged takes a reader in `probe/`, and rows of builds in
 the catalog.
 """

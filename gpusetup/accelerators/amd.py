@@ -1,25 +1,8 @@
-"""AMD: seen, not judged. No reader asks its driver; a target is `gfx1201` where a text says so."""
+"""AMD's targets (`gfx1201`): which board has which, and what torch's builds have kernels for."""
 
 from __future__ import annotations
 
 import re
-
-from gpusetup.accelerators.maker import Maker
-
-MAKER = Maker(
-    id="amd",
-    name="AMD",
-    pci="1002",
-    listed=r"Advanced Micro|AMD|ATI |\[1002:",
-    words=("amd", "radeon", "instinct"),
-    models=r"\b(amd|radeon|rx\s?\d{3,4}|instinct|mi\d{2,3}[ax]?|vega|firepro)\b",
-    index="https://download.pytorch.org/whl/rocm7.2",
-    label="rocm",
-    label_form=r"rocm\d[\d.]*",
-    device="cuda",
-    masks=("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
-    noted="torch's ROCm builds exist",
-)
 
 BUILT_FOR = (
     *("gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101"),

@@ -5,11 +5,85 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from gpusetup.accelerators import amd, apple, intel, nvidia
-from gpusetup.model.frozen import replace
+from gpusetup.model.frozen import Frozen, Text, replace
 from gpusetup.model.machine import Gpu, PciDevice
 
-MAKERS = (nvidia.MAKER, amd.MAKER, intel.MAKER, apple.MAKER)
+
+class Maker(Frozen):
+    id: str
+    """As in a snapshot: `nvidia`."""
+    name: str
+    judged: bool = False
+    """Whether its GPUs are judged; else they are seen only."""
+    pci: Text = None
+    """Its id on the PCI bus."""
+    listed: Text = None
+    """What the lines of `lspci` say of it, as a pattern."""
+    words: tuple[str, ...] = ()
+    """Words in the names of its GPUs that no other maker's have."""
+    models: Text = None
+    """What its GPUs are called, as a pattern over a whole description."""
+    index: Text = None
+    """Where torch's builds for it are, which are not proven here."""
+    label: Text = None
+    """How the labels of its builds begin; None where torch's ordinary build serves it."""
+    label_form: Text = None
+    """Such a label, as a pattern."""
+    device: str
+    """What torch calls its device."""
+    masks: tuple[str, ...] = ()
+    """Variables that hide its GPUs from programs."""
+    noted: Text = None
+    """What to add where only its GPUs are there and another build is chosen."""
+
+
+NVIDIA = Maker(
+    id="nvidia",
+    name="NVIDIA",
+    judged=True,
+    pci="10de",
+    listed=r"NVIDIA|\[10de:",
+    label="cu",
+    label_form=r"cu\d{2,3}",
+    device="cuda",
+    masks=("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
+)
+"""The maker whose GPUs are judged."""
+AMD = Maker(
+    id="amd",
+    name="AMD",
+    pci="1002",
+    listed=r"Advanced Micro|AMD|ATI |\[1002:",
+    words=("amd", "radeon", "instinct"),
+    models=r"\b(amd|radeon|rx\s?\d{3,4}|instinct|mi\d{2,3}[ax]?|vega|firepro)\b",
+    index="https://download.pytorch.org/whl/rocm7.2",
+    label="rocm",
+    label_form=r"rocm\d[\d.]*",
+    device="cuda",
+    masks=("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    noted="torch's ROCm builds exist",
+)
+INTEL = Maker(
+    id="intel",
+    name="Intel",
+    pci="8086",
+    listed=r"Intel|\[8086:",
+    words=("intel", "arc"),
+    models=r"\b(intel(?! gaudi)|arc|iris|uhd)\b",
+    index="https://download.pytorch.org/whl/xpu",
+    label="xpu",
+    label_form="xpu",
+    device="xpu",
+    masks=("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"),
+)
+APPLE = Maker(
+    id="apple",
+    name="Apple",
+    words=("apple",),
+    device="mps",
+)
+"""torch's ordinary build for macOS serves its GPU."""
+MAKERS = (NVIDIA, AMD, INTEL, APPLE)
 BY_ID = {maker.id: maker for maker in MAKERS}
 BY_PCI = {maker.pci: maker.id for maker in MAKERS if maker.pci}
 BY_WORD = {word: maker.id for maker in MAKERS for word in maker.words}
@@ -76,8 +150,8 @@ def identified(gpu: Gpu) -> Gpu:
     >>> one.maker, one.target, identified(Gpu(name="AMD Instinct MI300X")).maker
     ('nvidia', 'sm_86', 'amd')
     """
-    maker = gpu.maker or other_maker(gpu.name) or nvidia.MAKER.id
-    ours = maker == nvidia.MAKER.id and gpu.compute_capability
+    maker = gpu.maker or other_maker(gpu.name) or NVIDIA.id
+    ours = maker == NVIDIA.id and gpu.compute_capability
     target = gpu.target or (ours.sm if ours else None)
     if (maker, target) == (gpu.maker, gpu.target):
         return gpu

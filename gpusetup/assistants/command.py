@@ -13,8 +13,8 @@ from gpusetup.model.shell import own_line
 from gpusetup.render.console import Console
 
 SUMMARY = """Answer an assistant over the Model Context Protocol on stdin and stdout: diagnose,
-read_report, resolve, plan, explain, snapshot and install. The assistant's program starts it;
-answers are redacted and bounded. It changes nothing: of an installation it shows the plan."""
+read_report, resolve, plan, explain and snapshot. The assistant's program starts it; answers are
+redacted and bounded. It changes nothing."""
 
 EXAMPLES = (
     "gpusetup mcp",

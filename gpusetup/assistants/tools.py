@@ -7,20 +7,26 @@ whoever starts the server.
 
 from __future__ import annotations
 
-import shlex
+import json
 from argparse import Action
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from gpusetup import named_file
-from gpusetup.assistants.bounded import LIMIT, bounded
-from gpusetup.commands.calling import answered, kind_of, option_of, options_of, words_of
+from gpusetup.commands.calling import answered, kind_of, option_of, options_of
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.redaction import redact, redact_answer, redact_document
 
+LIMIT = 24_000
+"""Characters of one answer's JSON: some 6,000 tokens."""
+STEPS = (200, 60, 25, 10, 4, 2)
+"""Most items of a list, and a twentieth of the most characters of a text; the first step that fits
+is taken."""
+MOST_FIELDS = 40
 LONGEST_REPORT = 16 << 20
 LONGEST_WORD = 2000
 MOST_WORDS = 50
@@ -198,18 +204,6 @@ def _explain(values: Values, setting: Setting) -> Values:
     return {"schema": "gpusetup.findings/1", "titles": rows}
 
 
-def _install(values: Values, setting: Setting) -> Values:
-    """The plan, which changes nothing, and the command with which a person runs it."""
-    packages = _names(values.get("packages", ()))
-    asked = {"python": setting.python, **values, "packages": packages}
-    asked = {key: value for key, value in asked.items() if value}
-    plan = _told("install", {**asked, "dry_run": True})
-    if plan["state"] == "planned":
-        line = shlex.join(("gpusetup", "install", *words_of("install", asked)))
-        plan["to_install"] = f"nothing is installed from here; the person runs `{line}`"
-    return plan if setting.keep_private else dict(redact_document(plan))
-
-
 # --- the table ----------------------------------------------------------------------------------
 
 MACHINE = {"machine": text("an example machine by name; without it this machine is read")}
@@ -278,15 +272,6 @@ TOOLS = (
         answer=lambda values, setting: dict(to_plain(_here(setting))),
         limit=60_000,
     ),
-    Tool(
-        name="install",
-        command="install",
-        what="The plan of an installation: every step, and what is there before and after; nothing "
-        "is changed. A person runs the command that it names.",
-        takes=("packages", "torch", "backend", "upgrade"),
-        answer=_install,
-        asks_network=True,
-    ),
 )
 OWN_WORDS = ("explain",)
 """What quotes nobody: our own sentences stay as they are."""
@@ -311,3 +296,31 @@ def error_of(problem: GpuSetupError, setting: Setting) -> Values:
     if not setting.keep_private:
         told = {key: text and redact_document(text) for key, text in told.items()}
     return bounded({"schema": "gpusetup.error/1", **told, "exit": problem.exit_code})
+
+
+# --- an answer that fits ------------------------------------------------------------------------
+
+
+def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
+    """The document in at most `limit` characters of JSON; `cut` says what is missing.
+
+    >>> bounded({"cause": "ok", "rows": list(range(999))}, 60)
+    {'cut': 'everything: it is too long'}
+    """
+    if len(json.dumps(document)) <= limit:
+        return document
+    for most in STEPS:
+        said = f"lists after {most} items, texts after {most * 20} characters"
+        small = {**_cut(document, most), "cut": said}
+        if len(json.dumps(small)) <= limit:
+            return small
+    return {"cut": "everything: it is too long"}
+
+
+def _cut(value: Any, most: int) -> Any:
+    if isinstance(value, dict):
+        fields = islice(value.items(), max(most, MOST_FIELDS))
+        return {key: _cut(one, most) for key, one in fields}
+    if isinstance(value, list | tuple):
+        return [_cut(one, most) for one in value[:most]]
+    return value[: most * 20] if isinstance(value, str) else value

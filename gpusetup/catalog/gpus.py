@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
-from gpusetup.accelerators.maker import Maker
-from gpusetup.accelerators.makers import MAKERS
+from gpusetup.accelerators.makers import MAKERS, Maker
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu

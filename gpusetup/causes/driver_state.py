@@ -46,9 +46,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-does-not-answer",
-        title="GPU {place} in PCI order ({bus}) is not among the GPUs that {asked} lists, although "
-        "{why}",
-        plain="A GPU does not answer properly",
+        title="A GPU does not answer properly",
         means="The driver lists the GPU but cannot read it, or reads impossible values.",
         text="Reboot; until then leave this GPU out (CUDA_VISIBLE_DEVICES)",
         proven_by="NVML gives an error for the GPU, its memory, temperature or power, or CUDA for its name",
@@ -56,10 +54,7 @@ CAUSES = (
         source="NVML API reference, nvmlReturn_t",
         symptom=True,
         explains=("cuda-misses-gpu",),
-        events=("gpu-not-listed",),
-        where=(
-            lambda c: any("CUDA" in e.values.get("why", "") for e in events(c, "gpu-not-listed")),
-        ),
+        by_check=True,
         cases=(HERE,),
         see="read the system's log first",
         look=(alike.KERNEL_LOG,),

@@ -23,9 +23,9 @@ import runpy
 import sys
 import time
 import types
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
-import bench_memory as memories  # type: ignore[import-not-found, unused-ignore]
 import bench_serve  # type: ignore[import-not-found, unused-ignore]
 import torch
 import trace_step as steps  # type: ignore[import-not-found, unused-ignore]
@@ -36,8 +36,117 @@ PREFETCHED = 2
 """Batches that each worker loads ahead."""
 LEAST_SECONDS = 0.5
 """Steps are timed for so long at least: what disturbs them lasts for many short ones."""
-ROUNDS = 3
-"""Every worker's batch is timed so often at least."""
+ROUNDS = 5
+"""Steps are timed in so many rounds, in each of which every worker's batch comes at least once:
+workers finish together, one step waits for them and the others find their batches there."""
+
+
+# --- what a trial takes of a GPU or of the host, and what it may take -----------------------------
+
+KIB = 1024
+LEAK_LEAST = 1 << 20
+STEADY = 0.002
+"""Two readings that lie no further apart, as a part of them, are one."""
+
+
+def status(name: str) -> Optional[int]:
+    """A size of /proc/self/status in bytes; None if there is no such file."""
+    with contextlib.suppress(OSError), open("/proc/self/status") as file:
+        rows = dict(line.split(":", 1) for line in file)
+        return int(rows[name].split()[0]) * KIB if name in rows else None
+    return None
+
+
+def available() -> Iterator[int]:
+    """What this process may hold: the host's free memory, and what its control group leaves."""
+    with contextlib.suppress(OSError), open("/proc/meminfo") as file:
+        yield from (int(line.split()[1]) * KIB for line in file if line.startswith("MemAvail"))
+    for group in ("/proc/self/cgroup", os.devnull):  # of version 2: its own, and all of a container
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            place = "/sys/fs/cgroup" + Path(group).read_text().strip().rpartition("::")[2]
+            texts = ("memory.max", "memory.current", "memory.stat")
+            most, used, stat = (Path(place, name).read_text() for name in texts)
+            rows = dict(line.split() for line in stat.splitlines())
+            files = int(rows["inactive_file"]) + int(rows["active_file"])  # the kernel drops them
+            yield int(most) - max(0, int(used) - files) + (status("RssAnon") or 0)
+
+
+def steady(rows: List[Dict[str, Optional[int]]], stands: List[Optional[int]]) -> bool:
+    """Whether one more step would tell nothing new.
+
+    >>> steady([{"forward": 1000}, {"forward": 1001}], [5, 5, 5])
+    True
+    >>> steady([{"forward": 9 << 20}, {"forward": 9 << 20}], [0, 2 << 20, 4 << 20])
+    False
+    """
+    if len(rows) < 2:
+        return False
+    grows = all((stands[i] or 0) - (stands[i - 1] or 0) >= LEAK_LEAST for i in (-2, -1))
+    last, before = (max((one or 0 for one in row.values()), default=0) for row in rows[:-3:-1])
+    return not grows and abs(last - before) <= STEADY * last
+
+
+class Cuda:
+    """What torch's CUDA allocator counts."""
+
+    def __init__(self, limit: Optional[int]) -> None:
+        self.cuda: Any = torch.cuda
+        free, total = self.cuda.mem_get_info()
+        self.limit = free + self.cuda.memory_reserved()
+        self.limit = min(self.limit, limit or self.limit)
+        # Always: the drivers of Windows and WSL give the host's memory instead of saying no, and a
+        # batch that spills into it would seem to fit.
+        self.cuda.set_per_process_memory_fraction(min(1.0, self.limit / total))
+
+    def finish(self) -> None:
+        self.cuda.synchronize()
+
+    def begin(self) -> None:
+        self.finish()
+        self.cuda.reset_peak_memory_stats()
+
+    def peak(self) -> Optional[int]:
+        self.finish()
+        return int(self.cuda.max_memory_allocated())
+
+    def now(self) -> Optional[int]:
+        return int(self.cuda.memory_allocated())
+
+    def busy(self) -> Optional[float]:
+        """What NVML says of the last moments, in percent; None without its binding."""
+        with contextlib.suppress(Exception):
+            return float(self.cuda.utilization())
+        return None
+
+
+class Host:
+    """What is resident of this process."""
+
+    def __init__(self, limit: Optional[int]) -> None:
+        sizes = [*available(), *([limit] if limit else ())]
+        self.limit = min(sizes) if sizes else None
+        if limit:  # a guess that is far off must not take the host's memory
+            with contextlib.suppress(ImportError, OSError, ValueError):
+                import resource
+
+                most = (status("VmSize") or 0) + limit + limit // 4
+                resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+
+    def finish(self) -> None:
+        """There is no device to wait for."""
+
+    def begin(self) -> None:
+        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+
+    def peak(self) -> Optional[int]:
+        return status("VmHWM")
+
+    def now(self) -> Optional[int]:
+        return status("VmRSS")
+
+    def busy(self) -> Optional[float]:
+        return None
 
 
 # --- what is trained ---------------------------------------------------------------------------
@@ -80,7 +189,7 @@ def device_of(request: Answer) -> str:
 
 
 def memory_of(device: str, request: Answer) -> Any:
-    kind = memories.Cuda if device.startswith("cuda") else memories.Host
+    kind = Cuda if device.startswith("cuda") else Host
     return kind(request.get("memory_limit_bytes"))
 
 
@@ -122,7 +231,7 @@ class Trial:
         scaled = request.get("amp") == "fp16" and self.device.startswith("cuda")
         # A small scale: where a step is skipped for an overflow, the optimizer has no states.
         self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0) if scaled else None
-        self.losses: List[Any] = []
+        self.loss: Any = None
 
     def moved(self, batch: Any) -> Any:
         def to(one: Any) -> Any:
@@ -139,9 +248,7 @@ class Trial:
 
     def step(self, batch: Any, begin: Callable[[str], None] = lambda _: None) -> None:
         self.job.batch = batch
-        loss = steps.step(self.job, self.cast, begin, self.scaler)
-        if len(self.losses) < (self.request.get("steps") or 12):
-            self.losses.append(loss)
+        self.loss = steps.step(self.job, self.cast, begin, self.scaler)
 
     def read(self, batch: Any) -> Dict[str, Optional[int]]:
         """One step, synchronised after each phase: phase -> its peak, where the device tells."""
@@ -156,25 +263,13 @@ class Trial:
         self.step(batch, begin)
         return peaks
 
-    def timed(self, batches: Iterator[Any], count: int) -> Tuple[List[float], Optional[float]]:
-        """The seconds of each step and what NVML said; nothing waits for the device in between."""
-        stamps = [self.stamp()]
+    def timed(self, batches: Iterator[Any], count: int) -> float:
+        """The seconds of a step, of so many between which nothing waits for the device."""
+        began = time.perf_counter()
         for _ in range(count):
             self.step(next(batches))
-            stamps.append(self.stamp())
-        busy = self.memory.busy()
-        if self.device.startswith("cuda"):
-            torch.cuda.synchronize()
-            return [stamps[i].elapsed_time(stamps[i + 1]) / 1000 for i in range(count)], busy
-        return [stamps[i + 1] - stamps[i] for i in range(count)], busy
-
-    def stamp(self) -> Any:
-        """Now: on a GPU an event among its work, else the clock."""
-        if not self.device.startswith("cuda"):
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+        self.memory.finish()
+        return (time.perf_counter() - began) / count
 
 
 def run_steps(request: Answer) -> Answer:
@@ -195,7 +290,7 @@ def run_steps(request: Answer) -> Answer:
         rows.append(trial.read(next(batches)))
         seconds.append(time.perf_counter() - began)
         stands.append(memory.now())
-        if memories.steady(rows, stands):
+        if steady(rows, stands):
             break
     busy = None
     if request.get("timed", True):
@@ -204,29 +299,12 @@ def run_steps(request: Answer) -> Answer:
             next(batches)
         left = max(0.0, ends - time.monotonic()) / min(seconds)
         count = int(min(max(most, LEAST_SECONDS / min(seconds)), left))
-        seconds, busy = trial.timed(batches, max(2, count, ROUNDS * workers))
-        seconds = in_rounds(seconds, workers)
+        each = max(1, count // ROUNDS, workers)
+        seconds = [trial.timed(batches, each) for _ in range(min(ROUNDS, max(2, count)))]
+        busy = memory.busy()
+    loss = float(trial.loss)
     return {**summary(rows, seconds, request["batch"]), "static_bytes": stands[0],
-            "utilization_percent": busy, **last_of(trial.losses)}  # fmt: skip
-
-
-def last_of(losses: List[Any]) -> Answer:
-    """The loss after the first steps; None if it is no finite number."""
-    last = float(losses[-1])
-    return {"loss": last if math.isfinite(last) else None, "loss_steps": len(losses)}
-
-
-def in_rounds(seconds: List[float], workers: int) -> List[float]:
-    """Seconds a step, over as many steps at a time as there are workers.
-
-    Workers finish their batches together: one step waits for them, the others find theirs there.
-
-    >>> in_rounds([0.5, 0.25, 0.25, 0.5, 0.25, 0.5], 2)
-    [0.375, 0.375, 0.375]
-    """
-    size = max(1, workers)
-    parts = [seconds[i : i + size] for i in range(0, len(seconds) - size + 1, size)]
-    return [sum(one) / size for one in parts] or seconds
+            "utilization_percent": busy, "loss": loss if math.isfinite(loss) else None}  # fmt: skip
 
 
 def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: int) -> Answer:

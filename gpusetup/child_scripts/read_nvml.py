@@ -1,4 +1,7 @@
-"""Ask NVML about the driver and every GPU; print one line of JSON. Runs in a child of our own.
+"""Ask NVML about the driver and every GPU; print JSON, one line each. Runs in a child of our own.
+
+    read_nvml.py                      once
+    read_nvml.py SECONDS [COUNT]      a sample each time; COUNT 0 or none: until nobody reads
 
 The answer (keys are always there once NVML was asked; null: see the `problems` beside it):
 
@@ -32,8 +35,23 @@ comes back: {"step": "nvmlDeviceGetMemoryInfo", "gpu": 1} is the call that is ma
 {"device": {...}}} what is known of a device so far, {"part": {"init": 0, "count": 2}} of the rest.
 
 The keys of a device are the fields of `gpusetup.model.machine.Gpu`, but for `index` and
-`persistence`. Without the binding: {"problem": "..."}. Python 3.8 syntax; imports the
-standard library, pynvml and the neighbours `driver_answers` and `nvml_health`.
+`persistence`. Without the binding: {"problem": "..."}.
+
+A sample (if there is nothing to watch, the only line says why: {"init": 9, "message": "..."}):
+
+    {"at": "2026-11-20T06:03:41.123Z", "seconds": 1.002, "gpus": [{
+        "index": 0, "name": "NVIDIA L40S", "uuid": "GPU-...",
+        "utilization_percent": 97, "memory_busy_percent": 41, "memory_used_bytes": 31138512896,
+        "memory_total_bytes": 48305799168, "temperature_celsius": 71, "power_watts": 342.8,
+        "power_limit_watts": 350.0, "clock_sm_mhz": 2490, "clock_sm_max_mhz": 2520,
+        "throttle_reasons": ["sw_power_cap"],
+        "processes": [{"pid": 4711, "name": "python", "memory_bytes": 31000000000,
+                       "kind": "compute", "sm_percent": 96}],
+        "lost": false, "problem": null}]}
+
+and what else `SELDOM` and `COUNTERS` name; null is what NVML does not tell, as the utilisation of a
+GPU with MIG. Python 3.8 syntax; imports the standard library, pynvml and the neighbours
+`driver_answers` and `nvml_fields`.
 """
 
 from __future__ import annotations
@@ -41,142 +59,23 @@ from __future__ import annotations
 import os
 import sys
 import time
-from operator import attrgetter
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Dict
 
 import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
-import nvml_health as HEALTH  # type: ignore[import-not-found, unused-ignore]
+import nvml_fields as NVML  # type: ignore[import-not-found, unused-ignore]
 
 Answer = Dict[str, Any]
-Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 
-COMPUTE_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}
-VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
-VGPU = 2
-FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
-DRIVER_MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}
-MOST_INSTANCES = 64
-"""Of MIG on one GPU; today's have seven."""
-LICENSE_LICENSED = 5
-"""NVML_GRID_LICENSE_STATE_LICENSED."""
-
-THROTTLE_REASONS = (
-    *("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost"),
-    *("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"),
-    "display_clock_setting",
-)
-"""By bit, in NVML's order (nvml.h, nvmlClocksEventReason*)."""
-
-
-say, plain, NotPlausible = ANSWERS.say, HEALTH.plain, ANSWERS.NotPlausible
-dotted = ANSWERS.dotted
-
-
-def mig_instances(nvml: Any, handle: Any) -> list[str]:
-    """The UUIDs of the MIG devices; [] where MIG is off or the GPU has none."""
-    found: list[str] = []
-    for index in range(min(nvml.nvmlDeviceGetMaxMigDeviceCount(handle), MOST_INSTANCES)):
-        try:
-            child = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-        except nvml.NVMLError as problem:
-            if problem.value == nvml.NVML_ERROR_NOT_FOUND:
-                continue
-            raise
-        found.append(nvml.nvmlDeviceGetUUID(child))
-    return found
-
-
-def either(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
-    """What the first call says, or where this GPU or driver has it not, the second."""
-
-    def told(nvml: Any, handle: Any) -> Any:
-        try:
-            return first(nvml, handle)
-        except nvml.NVMLError:
-            return second(nvml, handle)
-
-    return told
-
-
-def reasons_in(mask: int) -> list[str]:
-    return [name for bit, name in enumerate(THROTTLE_REASONS) if mask >> bit & 1]
-
-
-def licensed(nvml: Any, handle: Any) -> bool | None:
-    """Only a vGPU guest needs a licence; None elsewhere."""
-    if nvml.nvmlDeviceGetVirtualizationMode(handle) != VGPU:
-        return None
-    features = nvml.nvmlDeviceGetGridLicensableFeatures(handle)
-    if not features.isGridLicenseSupported:
-        return None
-    held = features.gridLicensableFeatures[: features.licensableFeaturesCount]
-    return any(one.featureState == LICENSE_LICENSED or one.featureEnabled for one in held)
-
-
-def driver_model(nvml: Any, handle: Any) -> str | None:
-    if sys.platform != "win32":
-        return None
-    return DRIVER_MODELS.get(nvml.nvmlDeviceGetCurrentDriverModel(handle))
-
-
-IDENTITY: Fields = (
-    ("pci_bus_id", plain("nvmlDeviceGetPciInfo", of=attrgetter("busId"))),
-    ("uuid", plain("nvmlDeviceGetUUID")),
-    ("name", plain("nvmlDeviceGetName")),
-)
-FIELDS: Fields = (
-    *IDENTITY,
-    ("memory_total_bytes", plain("nvmlDeviceGetMemoryInfo", of=attrgetter("total"))),
-    ("memory_used_bytes", HEALTH.memory_used),
-    (
-        "compute_capability",
-        plain("nvmlDeviceGetCudaComputeCapability", of=lambda told: "%d.%d" % tuple(told)),
-    ),
-    ("persistence", plain("nvmlDeviceGetPersistenceMode", of=bool)),
-    ("mig_enabled", plain("nvmlDeviceGetMigMode", of=lambda told: bool(told[0]))),
-    ("mig_instances", mig_instances),
-    ("compute_mode", plain("nvmlDeviceGetComputeMode", of=COMPUTE_MODES.get)),
-    ("ecc_enabled", plain("nvmlDeviceGetCurrentEccMode", of=bool)),
-    ("ecc_uncorrected", plain("nvmlDeviceGetTotalEccErrors", 1, 0)),  # uncorrected, volatile
-    (
-        "retired_pending",  # rows from Ampere on, pages up to Volta
-        either(
-            plain("nvmlDeviceGetRemappedRows", of=lambda told: bool(told[2])),
-            plain("nvmlDeviceGetRetiredPagesPendingStatus", of=bool),
-        ),
-    ),
-    ("remap_failed", plain("nvmlDeviceGetRemappedRows", of=lambda told: bool(told[3]))),
-    ("temperature_celsius", plain("nvmlDeviceGetTemperature", 0)),
-    ("power_watts", plain("nvmlDeviceGetPowerUsage", of=HEALTH.thousandth)),
-    ("power_limit_watts", plain("nvmlDeviceGetEnforcedPowerLimit", of=HEALTH.thousandth)),
-    (
-        "throttle_reasons",  # drivers before 535 know the call by its older name
-        either(
-            plain("nvmlDeviceGetCurrentClocksEventReasons", of=reasons_in),
-            plain("nvmlDeviceGetCurrentClocksThrottleReasons", of=reasons_in),
-        ),
-    ),
-    ("utilization_percent", plain("nvmlDeviceGetUtilizationRates", of=attrgetter("gpu"))),
-    ("pcie_generation", plain("nvmlDeviceGetCurrPcieLinkGeneration")),
-    ("pcie_generation_max", plain("nvmlDeviceGetMaxPcieLinkGeneration")),
-    ("pcie_width", plain("nvmlDeviceGetCurrPcieLinkWidth")),
-    ("pcie_width_max", plain("nvmlDeviceGetMaxPcieLinkWidth")),
-    ("virtualization", plain("nvmlDeviceGetVirtualizationMode", of=VIRTUALIZATION.get)),
-    ("licensed", licensed),
-    ("fabric_state", lambda n, h: FABRIC_STATES.get(HEALTH.fabric(n, h).state)),
-    ("driver_model", driver_model),
-    *HEALTH.FIELDS,
-)
-
-SYSTEM_FIELDS: Fields = (
+say = ANSWERS.say
+SYSTEM_FIELDS = (
     ("driver_version", lambda nvml: nvml.nvmlSystemGetDriverVersion()),
-    ("cuda_version", lambda nvml: dotted(nvml.nvmlSystemGetCudaDriverVersion())),
+    ("cuda_version", lambda nvml: ANSWERS.dotted(nvml.nvmlSystemGetCudaDriverVersion())),
 )
-LIBRARY_FIELDS: Fields = (("nvml_version", lambda nvml: nvml.nvmlSystemGetNVMLVersion()),)
+LIBRARY_FIELDS = (("nvml_version", lambda nvml: nvml.nvmlSystemGetNVMLVersion()),)
 """What the library knows of itself, also where it cannot reach the driver."""
 
 
-def ask(nvml: Any, fields: Fields, *arguments: Any) -> Answer:
+def ask(nvml: Any, fields: NVML.Fields, *arguments: Any) -> Answer:
     return ANSWERS.ask(nvml.NVMLError, fields, nvml, *arguments)  # type: ignore[no-any-return]
 
 
@@ -193,7 +92,7 @@ def devices(nvml: Any) -> list[Answer]:
     say({"part": {"count": count}})
     found: list[Answer] = []
     for index in range(count):
-        found.append(ANSWERS.device(nvml.NVMLError, index, handle_of, FIELDS))
+        found.append(ANSWERS.device(nvml.NVMLError, index, handle_of, NVML.FIELDS))
         codes = [problem["code"] for problem in found[-1]["problems"]]
         found[-1]["lost"] = nvml.NVML_ERROR_GPU_IS_LOST in codes
     return found
@@ -207,8 +106,6 @@ class Announced:
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
         self.gpu: int | None = None
-        self.bus: str | None = None
-        self.quiet = False
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._nvml, name)
@@ -216,9 +113,7 @@ class Announced:
             return found
 
         def call(*arguments: Any) -> Any:
-            if not self.quiet:
-                known = (("step", name), ("gpu", self.gpu), ("bus", self.bus))
-                say({k: v for k, v in known if v is not None})
+            say({"step": name, **({} if self.gpu is None else {"gpu": self.gpu})})
             return found(*arguments)
 
         setattr(self, name, call)
@@ -234,7 +129,8 @@ def binding() -> Any:
     return pynvml
 
 
-def main() -> Answer:
+def once() -> Answer:
+    """The driver and every GPU, as they are now."""
     try:
         nvml = Announced(binding())
     except ImportError as problem:
@@ -256,5 +152,116 @@ def main() -> Answer:
     return answer
 
 
+# --- samples --------------------------------------------------------------------------------------
+
+SLOW_SECONDS = 30.0
+"""How often what hardly changes (limits) is read again."""
+ABSENT = (3, 6, 13)
+"""NVML: not supported, nothing found, function not found: a gap, not a trouble."""
+LOST = 15
+KINDS = {"C": "compute", "G": "graphics", "C+G": "both"}
+
+
+class Watched:
+    """One GPU, with what it told the last time."""
+
+    def __init__(self, handle: Any, identity: Answer) -> None:
+        self.handle, self.identity = handle, troubled(identity)
+        self.seldom: Answer = {}
+        self.seldom_at = -SLOW_SECONDS
+        self.counters: Dict[str, int] = {}
+        self.at = 0.0
+        self.used_since = 0
+        self.lost = False
+
+    def sample(self, nvml: Any, now: float) -> Answer:
+        if self.handle is None:
+            return dict(self.identity, processes=None)
+        fields = NVML.ALWAYS
+        if not self.lost:
+            fields += (*NVML.OFTEN, ("use", self.use))
+            if now - self.seldom_at >= SLOW_SECONDS:
+                fields, self.seldom_at = fields + NVML.SELDOM, now
+        told = ask(nvml, fields, self.handle)
+        self.seldom.update((name, told[name]) for name, _ in NVML.SELDOM if name in told)
+        use = told.pop("use", None) or {}
+        for row in told["processes"] or ():
+            row.update(kind=KINDS[row["kind"]], sm_percent=use.get(row["pid"]))
+        told.update(self.rates(now, told.pop("counters", None) or {}), **self.seldom)
+        answer = troubled(dict(self.identity, **told))
+        self.lost = answer["lost"]
+        return answer
+
+    def rates(self, now: float, told: Dict[str, int]) -> Answer:
+        """What the counters grew by a second, since the answer before."""
+        before, passed = self.counters, now - self.at
+        self.counters, self.at = told, now
+        return {
+            name: round((told[name] - before[name]) / passed)
+            for name in told
+            if passed > 0 and before.get(name, told[name] + 1) <= told[name]
+        }
+
+    def use(self, nvml: Any, handle: Any) -> Dict[int, int]:
+        """pid -> percent of the multiprocessors; the latest of each. Nothing new: NVML's error."""
+        samples = nvml.nvmlDeviceGetProcessUtilization(handle, self.used_since)
+        latest = sorted((int(one.timeStamp), int(one.pid), int(one.smUtil)) for one in samples)
+        self.used_since = latest[-1][0] if latest else self.used_since
+        return {pid: use for _, pid, use in latest if pid and use <= 100}
+
+
+def troubled(answer: Answer) -> Answer:
+    """With the first of its problems that is more than a gap."""
+    trouble = [one for one in answer.pop("problems") if one["code"] not in ABSENT]
+    lost = any(one["code"] == LOST for one in trouble)
+    return dict(answer, lost=lost, problem=trouble[0]["text"] if trouble else None)
+
+
+def watched(nvml: Any, index: int) -> Watched:
+    """Without a handle it tells nothing but its problem."""
+    told = ask(nvml, (("handle", lambda n, at: n.nvmlDeviceGetHandleByIndex(at)),), index)
+    handle = told.pop("handle")
+    if handle is not None:
+        told = ask(nvml, NVML.IDENTITY[1:], handle)
+    return Watched(handle, {**dict.fromkeys(("name", "uuid")), **told, "index": index})
+
+
+def watch(nvml: Any, found: list[Watched], every: float, count: int) -> None:
+    """Samples at multiples of the interval; one that came too late is left out, not caught up."""
+    began, done = time.monotonic(), 0
+    while True:
+        seconds, now = time.monotonic() - began, time.time()
+        gpus = [gpu.sample(nvml, seconds) for gpu in found]
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000)
+        say({"at": at, "seconds": round(seconds, 3), "gpus": gpus})
+        done += 1
+        if done == count:
+            return
+        passed = time.monotonic() - began
+        time.sleep((passed // every + 1) * every - passed)
+
+
+def sample(every: float, count: int = 0) -> Any:
+    """Lines until nobody reads any more, or one that says why there are none."""
+    try:
+        nvml = binding()
+    except ImportError as problem:
+        return say({"init": None, "message": "nvidia-ml-py cannot be imported: %s" % problem})
+    try:
+        nvml.nvmlInit()
+        found = [watched(nvml, index) for index in range(count_of(nvml))]
+    except nvml.NVMLError as problem:
+        return say({"init": problem.value, "message": str(problem)})
+    except ANSWERS.NotPlausible as problem:
+        return say({"init": None, "message": "not plausible: %s" % problem})
+    return watch(nvml, found, every, count)
+
+
 if __name__ == "__main__":
-    ANSWERS.run(main)
+    if not sys.argv[1:]:
+        ANSWERS.run(once)
+    ANSWERS.keep_apart()
+    try:
+        sample(float(sys.argv[1]), *map(int, sys.argv[2:]))
+    except (BrokenPipeError, KeyboardInterrupt):
+        os._exit(0)  # nobody reads any more; Python would complain when it flushes

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.commands.parser import command, parser_of, refuse_misplaced, refuse_pages
-from gpusetup.errors import GpuSetupError, UsageError, own_fault
+from gpusetup.errors import GpuSetupError, own_fault
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console, told
 
@@ -91,8 +91,6 @@ def question(name: str, values: Mapping[str, Any]) -> argparse.Namespace:
     held = {"report": asked.pop("report")} if "report" in asked else {}
     if isinstance(asked.get("machine"), Snapshot):
         held["machine_from"] = asked.pop("machine")
-    if asked.get("machine") == "list":
-        raise UsageError("`list` is no machine", hint="`gpusetup doctor --from list`")
     parser, words = parser_of(name), words_of(name, asked)
     refuse_pages(words)
     options: argparse.Namespace = parser.parse_args(words)

@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpusetup.errors import UsageError
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console
-from gpusetup.render.language import Screen, facts
-from gpusetup.render.terminal import terminal_of
-from gpusetup.verify import streams
-
-
-class _ListMachines(argparse.Action):
-    """`--from list` prints the example machines and ends the command, as `--version` does."""
-
-    def __call__(self, parser: Any, namespace: Any, value: Any, _: str | None = None) -> None:
-        if value != "list":
-            setattr(namespace, self.dest, value)
-            return
-        width = terminal_of(sys.stdout).width
-        streams.put(machine_list().shown(width=width, colour=False))
-        parser.exit(0)
-
-
-def machine_list() -> Screen:
-    """The example machines, one a line, with what they are."""
-    from gpusetup.probe.saved import example_machines, in_one_line, machine_named
-
-    return Screen(facts({name: in_one_line(machine_named(name)) for name in example_machines()}, 0))
 
 
 def _torch(text: str) -> str:
@@ -66,8 +43,7 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     "--from": {
         "dest": "machine_from",
         "metavar": "MACHINE",
-        "action": _ListMachines,
-        "help": "a snapshot file or an example machine instead of this one; `list` lists them",
+        "help": "a snapshot file or an example machine (rtx3050-laptop) instead of this one",
     },
     "--python": {"metavar": "PATH", "help": "the environment: its Python, or its folder"},
     "--gpu": {
@@ -163,7 +139,7 @@ def gather(options: argparse.Namespace, out: Console, *, need_target: bool = Fal
 
 def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
     """Before an answer about an environment that is between two states, or not the active one."""
-    from gpusetup.probe.unfinished import unfinished
+    from gpusetup.probe.own_files import unfinished
 
     gone = [one.text for one in machine.events if one.kind == "stale-environment"]
     named = (f"VIRTUAL_ENV names {one}, which is no environment" for one in gone)

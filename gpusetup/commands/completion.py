@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
+from gpusetup.commands.parser import COMMANDS, build_parser, children_of
 from gpusetup.render.console import Console
 
 SUMMARY = "Prints a completion script for your shell."
@@ -26,9 +27,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace, out: Console) -> int:
     import shtab
 
-    from gpusetup.commands.parser import build_parser
-
-    parser = build_parser()
+    parser = build_parser(*COMMANDS)
     _complete_files(parser, shtab.FILE)
     out.script(shtab.complete(parser, options.shell))
     return 0
@@ -36,8 +35,6 @@ def run(options: Namespace, out: Console) -> int:
 
 def _complete_files(parser: ArgumentParser, files: Any) -> None:
     """Tell the options of a parser, and of the commands below it, that files may follow."""
-    from gpusetup.commands.parser import children_of
-
     for action in parser._actions:
         if action.metavar in FILES:
             action.complete = files  # type: ignore[attr-defined]

@@ -76,11 +76,11 @@ def run(options: Namespace, out: Console) -> int:
     diagnosis = diagnose(snapshot, catalog, request, other_host=other_host)
     answer = document(diagnosis, catalog)
     if markdown:
-        from gpusetup.render.markdown import doctor_markdown
+        from gpusetup.render.doctor import doctor_markdown
 
         out.text(doctor_markdown(answer))
     else:
-        from gpusetup.render.text import doctor_screen
+        from gpusetup.render.doctor import doctor_screen
 
         out.answer(answer, doctor_screen)
     return exit_code(diagnosis, strict=options.strict)
@@ -98,7 +98,7 @@ def _gathered(options: Namespace, out: Console) -> Snapshot:
 def _tell(wanted: str, out: Console) -> int:
     from gpusetup.diagnosis.knowledge import as_known, record, records
     from gpusetup.model.documents import FindingAnswer, FindingsAnswer
-    from gpusetup.render.text import explained, listed
+    from gpusetup.render.doctor import explained, listed
 
     if wanted != EVERY:
         known = as_known(record(wanted))

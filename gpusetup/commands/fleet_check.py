@@ -30,7 +30,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace, out: Console) -> int:
     from gpusetup.fleet.node_check import checked
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
-    from gpusetup.render.language import ERROR, GOOD, Row, Screen
+    from gpusetup.render.screen import ERROR, GOOD, Row, Screen
     from gpusetup.system.system import System
 
     expected = expected_of(options.profile)

@@ -14,7 +14,7 @@ from gpusetup.commands.fleet_show import add_nodes, shown
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
-from gpusetup.render.language import plural
+from gpusetup.render.screen import plural
 from gpusetup.system.refused import blocked_by_files
 from gpusetup.system.signals import interruptible
 

@@ -6,7 +6,14 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from gpusetup.commands.common import add_shared
+from gpusetup.install import guard
+from gpusetup.install.switching.receipt import now
+from gpusetup.install.target.find import check_target, layout_of
+from gpusetup.install.target.layout import distributions, versions
+from gpusetup.probe.target import choose_target
 from gpusetup.render.console import Console
+from gpusetup.render.screen import GREEN, OK, Row, Screen, command, facts, notes, section, verdict
+from gpusetup.system.system import System
 
 SUMMARY = """Keeps pip and uv from replacing torch and the packages that need it, by a constraints
 file: an installation that would replace one of them fails. Without `--write` it only shows the
@@ -28,14 +35,6 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace, out: Console) -> int:
-    from gpusetup.install import guard
-    from gpusetup.install.switching.receipt import now
-    from gpusetup.install.target.find import check_target, layout_of
-    from gpusetup.install.target.layout import distributions, versions
-    from gpusetup.probe.target import choose_target
-    from gpusetup.render.guard import guard_screen
-    from gpusetup.system.system import System
-
     state: guard.State = "unchanged"
     system = System()
     layout = layout_of(system, choose_target(system, options.python).python)
@@ -64,3 +63,43 @@ def run(options: Namespace, out: Console) -> int:
             notes=notes,
         )
     return out.answer(answer, guard_screen)
+
+
+ELSEWHERE = {
+    "pip": "pip of this environment reads its own configuration. Another pip:",
+    "uv": "`uv pip` reads UV_CONSTRAINT alone:",
+}
+"""What is said of each setting."""
+
+
+def guard_screen(answer: guard.GuardAnswer) -> Screen:
+    """What is guarded, the lines that each file gets, and what they hold; or how it ended."""
+    pins = ", ".join(f"{name} {version}" for name, version in answer.pins.items())
+    there = "the guard already" if pins else "no file of the guard"
+    paths = ", ".join(file.path for file in answer.files)
+    ends = {
+        "written": ("Guarded", f": {pins} in {answer.target}"),
+        "restored": ("Removed", f": {paths}"),
+        "unchanged": ("Nothing to do", f": {answer.target} has {there}"),
+    }
+    if answer.state in ends:
+        return Screen((verdict(OK, *ends[answer.state]), *notes(answer.notes)))
+    lines: list[str] = [*facts({"environment": answer.target, "guarded": pins})]
+    for file in answer.files:
+        lines += section(
+            file.path, (Row("  ", (f"+ {line}", GREEN), whole=True) for line in file.added)
+        )
+    shells = (
+        line
+        for name, setting in answer.settings.items()
+        for line in (Row(f"  {ELSEWHERE[name]}", hang=2), command(setting, 4))
+    )
+    lines += section("For another shell", shells)
+    way = [command("gpusetup guard --write")]
+    return Screen(
+        (
+            *lines,
+            *notes(answer.notes),
+            *section("Nothing was changed. To write these lines", way),
+        )
+    )

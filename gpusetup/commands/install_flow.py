@@ -43,13 +43,13 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import OWN_SYSTEM, own_line
+from gpusetup.probe.own_files import unfinished
 from gpusetup.probe.target import choose_target
-from gpusetup.probe.unfinished import unfinished
 from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
-from gpusetup.render.language import Screen
 from gpusetup.render.progress import fetching
+from gpusetup.render.screen import Screen
 from gpusetup.system.system import System
 
 Done = tuple[InstallAnswer, str, bool]

@@ -14,7 +14,7 @@ from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.values import Sample, Summary
 from gpusetup.render.console import Console
-from gpusetup.render.terminal import can_be_drawn_on
+from gpusetup.render.screen import can_be_drawn_on
 from gpusetup.system.refused import refused
 from gpusetup.verify import streams
 

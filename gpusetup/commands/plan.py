@@ -5,16 +5,28 @@ from __future__ import annotations
 import os
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpusetup.catalog.builds import with_catalog
+from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import add_shared, gather
+from gpusetup.commands.plan_code import run_code
+from gpusetup.configs.config import read_config
+from gpusetup.configs.keys import optimizer_named, strategy_named
 from gpusetup.errors import UsageError
+from gpusetup.model.documents import PlanCellsAnswer
+from gpusetup.model.frozen import replace
+from gpusetup.plan import config
+from gpusetup.plan.answer import Asked, answer
+from gpusetup.plan.cells import plans
+from gpusetup.plan.job import DIVIDES
+from gpusetup.plan.place import Place, machine_place, named_gpu, place_of, size
+from gpusetup.plan.question import Question, job_of, shape_of_question
+from gpusetup.plan.serve import serve_plan
+from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
-
-if TYPE_CHECKING:
-    from gpusetup.plan.answer import Asked
-    from gpusetup.plan.place import Place
-    from gpusetup.plan.question import Question
+from gpusetup.render.plan import plan_text, serve_text
+from gpusetup.tune.files import read_bytes
 
 SUMMARY = (
     "Says whether a training fits on GPUs (this machine's, if you name none), with which settings, "
@@ -55,8 +67,6 @@ def tokens(text: str) -> int:
 
 
 def configure(parser: ArgumentParser) -> None:
-    from gpusetup.configs.values import optimizer_named
-
     parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
     what = parser.add_argument_group("what to train or serve, and where")
     place = what.add_mutually_exclusive_group()
@@ -71,8 +81,8 @@ def configure(parser: ArgumentParser) -> None:
         (what, "--from-config", str, "FILE", "a training config"),
         (what, "--code", str, "FILE:NAME", "a function of your code that makes model and batch"),
         (what, "--context", tokens, "N", "tokens a sequence: 32768, 32k"),
-        (what, "--batch", int, "N", "sequences a step, on all GPUs together"),
-        (what, "--accumulate", int, "N", "micro-batches a step"),
+        (what, "--batch", int, "N", "sequences of one micro-batch, on all GPUs together"),
+        (what, "--accumulate", int, "N", "micro-batches of an optimizer step"),
         (what, "--weights", str, "TYPE", "served weights: bf16, fp8, int4, q4_k_m"),
         (what, "--cache", str, "TYPE", "served cache: bf16, fp8, q8_0"),
         (how, "--trainer", str, "NAME", "use its defaults: hf, trl, torchtune, ..."),
@@ -110,14 +120,10 @@ def configure(parser: ArgumentParser) -> None:
     ):
         unknown(flag, dest="solve", action="store_const", const=name, help=said)
     answer.add_argument("--predict", action="store_true", help="do not use measured figures")
-    answer.add_argument("--format", choices=("text", "yaml"), default="text")
 
 
 def strategy_word(text: str) -> str:
     """A strategy by FSDP's or DeepSpeed's name, too; argparse names the known ones for another."""
-    from gpusetup.configs.values import strategy_named
-    from gpusetup.plan.job import DIVIDES
-
     word = strategy_named(text)
     if word not in DIVIDES:
         raise ArgumentTypeError(f"{text!r} is none of {', '.join(DIVIDES)}")
@@ -129,39 +135,15 @@ def run(options: Namespace, out: Console) -> int:
     if options.cells:
         return run_cells(options, out)
     if options.serve:
-        from gpusetup.plan.serve import serve_plan
-        from gpusetup.render.plan import serve_text
-
-        served = serve_plan(vars(options), place_of(options, out))
+        served = serve_plan(vars(options), _place(options, out))
         return out.answer(served, serve_text, yes=served.fits)
     if options.code:
-        from gpusetup.commands.plan_code import run_code
-
-        return run_code(options, out, place_of(options, out))
-    return run_one(options, out, asked_of(options, out))
-
-
-def run_one(options: Namespace, out: Console, asked: Asked) -> int:
-    from gpusetup.plan.answer import answer, decided
-
-    decision = decided(asked)
-    found = answer(asked, decision)
-    if options.format == "yaml":
-        from gpusetup.plan.trainer_file import document
-
-        trainer = asked.question.trainer or ("trinity" if decision.job.batch is None else "loop")
-        out.text(document(found, trainer, decision))
-        return int(not found.fits)
-    from gpusetup.render.plan import plan_text
-
+        return run_code(options, out, _place(options, out))
+    found = answer(asked_of(options, out))
     return out.answer(found, plan_text, yes=found.fits)
 
 
 def run_cells(options: Namespace, out: Console) -> int:
-    from gpusetup.catalog.file import load_catalog
-    from gpusetup.model.documents import PlanCellsAnswer
-    from gpusetup.plan.cells import plans
-
     gpus = load_catalog().gpus
     found = tuple(plans(Path(options.cells), gpus, predict=options.predict))
     return out.answer(PlanCellsAnswer(cells=found))
@@ -169,21 +151,16 @@ def run_cells(options: Namespace, out: Console) -> int:
 
 def asked_of(options: Namespace, out: Console) -> Asked:
     """The question, checked before the machine is read, and what its answer is made with."""
-    from gpusetup.model.frozen import replace
-    from gpusetup.plan.answer import Asked
-    from gpusetup.plan.config import for_gpus
-    from gpusetup.plan.question import job_of, shape_of_question
-
     question, found = question_of(options), None
     if options.from_config:
         found = from_config(options.from_config, question)
         question = found.question
     shape = shape_of_question(question)
-    place = place_of(options, out)
+    place = _place(options, out)
     alone = question.how.get("strategy") == "single"
     several = 1 if alone else place.count or question.inner
     gpus = options.gpus or (found.gpus if found else None) or several
-    question = for_gpus(found, gpus) if found else replace(question, gpus=gpus)
+    question = config.for_gpus(found, gpus) if found else replace(question, gpus=gpus)
     limits = place.limits(question.sp, predict=options.predict)
     said = question if options.gpus or options.solve != "gpus" else replace(question, gpus=None)
     job = job_of(said, shape, limits)
@@ -198,9 +175,6 @@ def asked_of(options: Namespace, out: Console) -> Asked:
 
 
 def question_of(options: Namespace) -> Question:
-    from gpusetup.plan.question import Question
-    from gpusetup.plan.trainers import trainer_named
-
     how = {name: getattr(options, name) for name in HOW if getattr(options, name) is not None}
     how |= {f"offload_{what}": True for what in options.offload or ()}
     if options.checkpointing:
@@ -210,14 +184,11 @@ def question_of(options: Namespace) -> Question:
     return Question(**said, trainer=trainer_named(options.trainer), how=how)
 
 
-def from_config(file: str, said: Question) -> Any:
+def from_config(file: str, said: Question) -> config.FromConfig:
     """The question of a file under what was said; UsageError if neither names a model."""
-    from gpusetup.configs.config import read_config
-    from gpusetup.model.frozen import replace
-    from gpusetup.plan.config import question_of as read
-    from gpusetup.tune.files import read_bytes
-
-    found = read(read_config(read_bytes(file), Path(file).name), said.trainer, os.environ)
+    found = config.question_of(
+        read_config(read_bytes(file), Path(file).name), said.trainer, os.environ
+    )
     mine = {name: value for name in WHAT if (value := getattr(said, name)) is not None}
     mine |= {said.solve: None} if said.solve in ("context", "batch") else {}
     question = replace(found.question, **mine, how={**found.question.how, **said.how})
@@ -232,13 +203,8 @@ def from_config(file: str, said: Question) -> Any:
     return replace(found, question=question)
 
 
-def place_of(options: Namespace, out: Console) -> Place:
+def _place(options: Namespace, out: Console) -> Place:
     """The GPU that was named, or the machine's."""
-    from gpusetup.catalog.builds import with_catalog
-    from gpusetup.catalog.file import load_catalog
-    from gpusetup.plan.capacity import size
-    from gpusetup.plan.place import machine_place, named_gpu, place_of
-
     if options.gpu_mem:
         return place_of(None, size(options.gpu_mem))
     catalog = load_catalog()
@@ -249,35 +215,23 @@ def place_of(options: Namespace, out: Console) -> Place:
 
 # --- what goes together ---------------------------------------------------------------------------
 
-PLACES = ("gpu", "gpu_mem", "machine_from")
+WHERE = ("--gpu", "--gpu-mem", "--from")
 TAKES = {
-    "serve": ("model", "params", "context", "batch", "gpus", "weights", "cache", *PLACES),
-    "code": ("batch", "amp", "checkpointing", "strategy", "gpus", "optimizer", "accumulate",
-             "solve", *PLACES),
-    "cells": ("predict",),
+    "--serve": ("--model", "--params", "--context", "--batch", "--gpus", "--weights", "--cache",
+                *WHERE),
+    "--code": ("--batch", "--max-batch", "--amp", "--checkpointing", "--no-checkpointing",
+               "--strategy", "--gpus", "--optimizer", "--accumulate", *WHERE),
+    "--cells": ("--predict",),
 }  # fmt: skip
 """What goes with a mode; all else says nothing to it."""
-SOLVERS = {"context": "max-context", "batch": "max-batch", "gpus": "gpus-needed"}
 
 
 def check_modes(options: Namespace) -> None:
     """UsageError if two options ask for different things."""
-    common = ("command", "typed", "format", "json", "output", "verbose", "no_color")
-    said = {name for name, value in vars(options).items() if value and name not in common}
-    if options.format == "yaml" and options.json:
-        raise UsageError("`--format yaml` and `--json` exclude each other")
-    if not options.serve and {"weights", "cache"} & said:
+    said = {word.partition("=")[0] for word in options.typed if word.startswith("--")}
+    if not options.serve and {"--weights", "--cache"} & said:
         raise UsageError("`--weights` and `--cache` need a server: add `--serve`")
     for mode, takes in TAKES.items():
-        if mode in said and (others := said - {mode, *takes}):
-            raise UsageError(
-                f"{flag(min(others), options)} says nothing to `--{mode}`",
-                hint=f"it takes {', '.join(flag(name, options) for name in takes)}",
-            )
-
-
-def flag(name: str, options: Namespace) -> str:
-    from gpusetup.plan.question import FLAGS
-
-    word = SOLVERS.get(options.solve, "max-batch") if name == "solve" else FLAGS.get(name, name)
-    return f"`--{word.replace('_', '-')}`"
+        if mode in said and (others := said - {mode, *takes, "--json", "--output"}):
+            hint = f"it takes `{'`, `'.join(takes)}`"
+            raise UsageError(f"`{min(others)}` says nothing to `{mode}`", hint=hint)

@@ -6,14 +6,17 @@ import os
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.model.codec import to_json, to_plain
+from gpusetup.plan import code
+from gpusetup.plan.code import CodeAsked, CodeRequest
+from gpusetup.plan.place import Place
+from gpusetup.probe.target import choose_target
 from gpusetup.render.console import Console
-
-if TYPE_CHECKING:
-    from gpusetup.plan.code import CodeAsked, CodeRequest, Trace
-    from gpusetup.plan.place import Place
+from gpusetup.render.plan import plan_text
+from gpusetup.system.processes import run
+from gpusetup.system.system import System
 
 FIRST_BATCH = 8
 """The batch of a GPU that is traced first if `--max-batch` leaves it open."""
@@ -24,27 +27,20 @@ SECONDS = 120.0
 
 def run_code(options: Namespace, out: Console, place: Place) -> int:
     """Trace, decide, show. What the code raised is shown in full under `-v`."""
-    from gpusetup.plan.code import CodeFailed, best_batch, plan_of
-    from gpusetup.render.plan import plan_text
-
     asked = asked_of(options, place)
     out.talk(f"tracing one step of {options.code}...")
     try:
         found = trace(asked.request, python=target())
-    except CodeFailed as problem:
+    except code.CodeFailed as problem:
         out.debug(problem.trace)
         raise
-    answer = plan_of(found, asked, best_batch(found, asked))
+    answer = code.plan_of(found, asked, code.best_batch(found, asked))
     return out.answer(answer, plan_text, yes=answer.fits)
 
 
 def asked_of(options: Namespace, place: Place) -> CodeAsked:
     """The words of the command line, checked."""
-    from gpusetup.plan.code import CodeAsked, CodeRequest
-
     is_open = options.solve == "batch"
-    if options.solve not in (None, "batch") or options.format == "yaml":
-        raise UsageError("`--code` finds the largest batch alone, and has no settings to paste")
     if (options.batch is None) != is_open:
         raise UsageError(
             "`--code` takes one of `--batch` and `--max-batch`",
@@ -69,30 +65,23 @@ def asked_of(options: Namespace, place: Place) -> CodeAsked:
 
 def target() -> str:
     """The interpreter that the code runs in: the contract's order."""
-    from gpusetup.probe.target import choose_target
-    from gpusetup.system.system import System
-
     return choose_target(System()).python
 
 
 def trace(
     request: CodeRequest, *, python: str | None = None, seconds: float = SECONDS, folder: str = "."
-) -> Trace:
+) -> code.Trace:
     """Trace the step in a child of `python` (None: our own interpreter), started in `folder`.
 
     Raises `UsageError` for a wrong question, `CodeFailed` if the code raises or asks for a GPU,
     `Unsatisfiable` if it does not end in time, `Blocked` if `python` has no torch.
     """
-    from gpusetup.model.codec import to_json, to_plain
-    from gpusetup.plan.code import OVERRIDES, answer_of, check
-    from gpusetup.system.processes import run
-
-    check(request)
+    code.check(request)
     question = to_plain(request) | {"folder": str(Path(folder).resolve())}
     said = run(
         (python or sys.executable, str(SCRIPT)),
         timeout=seconds,
-        environment={**os.environ, **OVERRIDES},
+        environment={**os.environ, **code.OVERRIDES},
         cwd=folder,
         stdin=to_json(question),
     )
@@ -101,4 +90,4 @@ def trace(
             f"`{request.code}` was ended: {said.problem}",
             hint="a trace computes nothing; look for a loop, a wait or a question in the code",
         )
-    return answer_of(request, said.stdout, said.stderr, said.exit)
+    return code.answer_of(request, said.stdout, said.stderr, said.exit)

@@ -16,7 +16,7 @@ from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.render.clock import CLOCK
-from gpusetup.report.cleaning.decode import decode, is_wide
+from gpusetup.report.cleaning import decode, is_wide
 from gpusetup.report.read import read_bytes
 
 MIB = 1 << 20

@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+import os
+import re
 from argparse import ArgumentParser, Namespace
+from datetime import date
+from functools import partial
+from pathlib import Path
 
-from gpusetup.commands.common import add_shared, read_listed
-from gpusetup.errors import UsageError
+from gpusetup.catalog.builds import INDEX_ROOT, with_catalog
+from gpusetup.catalog.file import load_catalog
+from gpusetup.commands.common import add_shared, gather, read_listed
+from gpusetup.diagnosis.request import chosen_request, decision_for
+from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.install.credentials import without_logins
+from gpusetup.install.packages import requested_packages
+from gpusetup.install.request import index_root_of
+from gpusetup.install.settings import asking_environment, indexes
+from gpusetup.install.together import choose_together, refusal
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Snapshot, Torch
+from gpusetup.model.resolution import FAMILY, Request, Resolution
 from gpusetup.model.units import architecture_named
+from gpusetup.probe.own_files import unfinished
 from gpusetup.render.console import Console
+from gpusetup.render.resolution import family, requirement, requirements, resolution_text
+from gpusetup.resolver import check_request, resolve, to_answer
+from gpusetup.resolver.companions import beside_in_words, environment_of, pinned
+from gpusetup.resolver.described import Description, described
+from gpusetup.resolver.joint import Asked, Joint, by_name, by_table, name_of
+from gpusetup.resolver.least import Decision
+from gpusetup.resolver.notes import age_note
+from gpusetup.resolver.offer import at_root, newest_of
 from gpusetup.resolver.spelled import python_named, system_named
+from gpusetup.system.system import System
 
 SUMMARY = (
     "Says which PyTorch build fits this machine or a described one, and why the others do not. "
@@ -54,15 +80,11 @@ def run(options: Namespace, out: Console) -> int:
     if options.format != "text" and (options.json or options.installer == "conda"):
         other = "--json" if options.json else "--installer conda"
         raise UsageError(f"`{other}` and `--format {options.format}` exclude each other")
-    from gpusetup.commands.resolve_flow import answer
-
     return answer(options, out)
 
 
 def _torch_of_words(options: Namespace) -> None:
     """A torch among the words is what `--torch` asks for."""
-    from gpusetup.install.packages import requested_packages
-
     if not options.packages:
         return
     asked = requested_packages(options.packages, {})
@@ -71,3 +93,130 @@ def _torch_of_words(options: Namespace) -> None:
     options.torch = options.torch or asked.torch
     if not asked.packages and {*asked.named} <= {"torch"}:
         options.packages = []
+
+
+def answer(options: Namespace, out: Console) -> int:
+    root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
+    shown = without_logins(root)
+    catalog = load_catalog()
+    request = Request(
+        torch=options.torch,
+        backend=options.backend,
+        installer=options.installer or "auto",
+    )
+    check_request(request, catalog)
+    given = Description(
+        driver=options.driver,
+        gpus=tuple(options.gpu),
+        os=options.os,
+        machine=options.machine,
+        python=options.python_version,
+        glibc=options.glibc,
+    )
+    snapshot = with_catalog(described(_machine(options, given, out), given, catalog), catalog)
+    asked = Asked(machine=snapshot, request=request, catalog=catalog)
+    joint, newest = None, None
+    if options.packages:
+        joint, resolution = _together(options, asked, root, out)
+    else:
+        decision = _decision(asked, is_described=given != Description())
+        resolution = decision.resolution
+        newest = newest_of(replace(decision, newest=at_root(decision.newest, shown)), snapshot)
+    resolution = at_root(resolution, shown)
+    resolution = replace(resolution, notes=_notes(resolution, snapshot, options, root))
+    chosen = joint.packages if joint else ()
+    if joint and joint.refused:
+        raise refusal(joint)
+    if options.format != "text":
+        if resolution.build is None:
+            hint = "`gpusetup resolve` without `--format` says why"
+            raise Unsatisfiable("No torch build fits", hint=hint)
+        out.text(requirements(resolution, chosen))
+        return 0
+    if joint:
+        named = (requirement(one) for one in chosen if one.asked and one.name not in FAMILY)
+        found = to_answer(resolution, snapshot, (*family(chosen), *named))
+        found = replace(found, packages=chosen, held_back=joint.held_back)
+    else:
+        build, packages = resolution.build, [*FAMILY]
+        if build is not None and snapshot.python.executable:
+            # What of the environment must move with torch, and what is to be said of it.
+            packages += [one.name for one in pinned(snapshot, build) if one.can_follow]
+            notes = (*resolution.notes, *beside_in_words(snapshot, build, catalog))
+            resolution = replace(resolution, notes=notes)
+        found = replace(to_answer(resolution, snapshot, tuple(packages)), newest=newest)
+    how = {"installer": options.installer or "uv", "explain": options.explain}
+    screen = partial(resolution_text, snapshot=snapshot, **how)
+    return out.answer(found, screen, yes=found.torch)
+
+
+def _machine(options: Namespace, given: Description, out: Console) -> Snapshot:
+    """This machine, or its system alone where the rest is described: no driver is waited for."""
+    if options.machine_from or not given.is_whole:
+        return gather(options, out)
+    from gpusetup.probe.host import read_os
+
+    return read_os(System())
+
+
+def _decision(asked: Asked, *, is_described: bool) -> Decision:
+    """The least change to the torch that was read, as doctor and `install` say it; of a described
+    machine, which has none, the newest that fits."""
+    snapshot, request, catalog = asked.machine, asked.request, asked.catalog
+    if is_described:
+        snapshot = replace(snapshot, torch=Torch(installed=False))
+    elif request.torch is None and request.backend == "auto":
+        request = replace(chosen_request(snapshot, catalog)[0], installer=request.installer)
+    decision = decision_for(snapshot, catalog, request)
+    taken = decision.resolution
+    there = {(one.torch, one.backend) for one in (taken.build, *taken.fallbacks) if one}
+    # The reasons are of what was asked, not of the version that stays.
+    reasons = decision.newest.rejections if taken.build else taken.rejections
+    rows = tuple(row for row in reasons if (row.torch, row.backend) not in there)
+    return replace(decision, resolution=replace(taken, rejections=rows))
+
+
+def _notes(
+    resolution: Resolution, snapshot: Snapshot, options: Namespace, root: str
+) -> tuple[str, ...]:
+    version, branch = snapshot.driver.version or "", None
+    if options.driver and "." in version and not re.search(r"\d[.,]\d", options.driver):
+        branch = f"driver {options.driver} is taken as {version}, the first of its branch with CUDA"
+    hidden = "the index's user and password are left out of what is shown"
+    said = (
+        *unfinished(snapshot),
+        *resolution.notes,
+        branch,
+        age_note(resolution.catalog_as_of, date.today().isoformat()),
+        hidden if root != without_logins(root) else None,
+    )
+    return tuple(filter(None, said))
+
+
+# --- packages, chosen together -------------------------------------------------------------------
+
+
+def _together(
+    options: Namespace, asked: Asked, root: str, out: Console
+) -> tuple[Joint, Resolution]:
+    """The set, by the user's own indexes or offline by our table, and its torch; or why there is
+    none. UsageError for what is no package."""
+    requested = requested_packages(options.packages, {}, environment_of(asked.machine))
+    family = [word for word in options.packages if name_of(word) in FAMILY[1:]]
+    if requested.left_out_words:
+        out.talk(requested.left_out_words)
+    asked = replace(asked, words=by_name((*family, *requested.packages)))
+    if options.offline:
+        joint = by_table(asked)
+    else:
+        places = (root, *indexes(asking_environment(os.environ, Path.home())))
+        shown = ", ".join(map(without_logins, places))
+        out.talk(f"asked: {shown} (`--offline` uses no network)")
+        joint = choose_together(asked, root)
+    exact = replace(asked.request, torch=f"=={joint.build.torch}", backend=joint.build.backend)
+    found = resolve(asked.machine, exact, asked.catalog)
+    there = {one.name: (one.version or "").partition("+")[0] for one in joint.packages}
+    companions = {name: there[name] for name in FAMILY[1:] if there.get(name)}
+    build = replace(found.build, **companions) if found.build else None
+    notes = (*found.notes, *joint.notes)
+    return joint, replace(found, build=build, rejections=(), advice=None, notes=notes)

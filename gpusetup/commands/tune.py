@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup import named_file
 from gpusetup.commands.common import add_shared, gather
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
@@ -26,11 +25,9 @@ SUMMARY = (
 EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
-    "gpusetup tune --preset balanced -o train.yaml",
     "gpusetup tune --batch-size --code train:build --objective speed",
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
 )
-PRESETS = ("top", "balanced", "saving", "rtx-4090", "rtx-4080", "rtx-4070", "gtx-1080")
 INTERRUPTED = 130
 
 
@@ -43,8 +40,6 @@ def configure(parser: ArgumentParser) -> None:
     add("-o", dest="target", metavar="OUT", help="write the tuned config to this file")
     own = "change CONFIG itself; the previous one is kept"
     add("--in-place", action="store_true", help=own)
-    start = "print a config to start from (no CONFIG)"
-    group.add_argument("--preset", choices=PRESETS, help=start)
     group = parser.add_argument_group("measuring")
     add = group.add_argument
     gain = "measure the gain of AMP, batch, workers and compile"
@@ -61,14 +56,9 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def _size(text: str) -> int:
-    from gpusetup.plan.capacity import size
+    from gpusetup.plan.place import size
 
     return size(text)
-
-
-def run(options: Namespace, out: Console) -> int:
-    _check(options)
-    return (_preset if options.preset else _tune)(options, out)
 
 
 def _check(options: Namespace) -> None:
@@ -77,11 +67,7 @@ def _check(options: Namespace) -> None:
     code, writes = options.code, options.in_place or options.target
     rules = (
         (
-            options.preset and (config or measuring or options.in_place),
-            "`--preset` starts a new file: write it with `-o FILE`, then tune that one",
-        ),
-        (
-            not config and not options.preset and (writes or not measuring),
+            not config and (writes or not measuring),
             "there is nothing to tune: name a CONFIG",
         ),
         (measuring and options.machine_from, "another machine cannot be measured: remove `--from`"),
@@ -95,21 +81,9 @@ def _check(options: Namespace) -> None:
             raise UsageError(said, hint="`gpusetup tune --help` shows what it takes")
 
 
-def _preset(options: Namespace, out: Console) -> int:
-    """A file to start from: shown, or written where no file stands yet."""
-    from gpusetup.tune.files import write_bytes
-
-    text = named_file.shipped(f"presets/{options.preset}.yaml").decode()
-    if options.target:
-        if named_file.is_there(options.target):
-            raise BadInput(f"{options.target} is there already", hint="name another `-o FILE`")
-        write_bytes(options.target, text.encode())
-    told = f"Written to {options.target}\n" if options.target else text
-    return out.answer(TuneAnswer(preset=text, written=options.target), told)
-
-
-def _tune(options: Namespace, out: Console) -> int:
+def run(options: Namespace, out: Console) -> int:
     """Measure what is to be measured, then propose for the config, if there is one."""
+    _check(options)
     from gpusetup.render.tune import tune_screen
     from gpusetup.tune.case import Option, facts_of
 

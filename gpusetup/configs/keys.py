@@ -1,4 +1,4 @@
-"""Which keys of a training config mean what (`data/plan/keys.json`): the table of synonyms.
+"""Which keys and values of a training config mean what (`data/plan/keys.json`): the synonyms.
 
 A row of `keys` has names as they stand in a config, their role, and whose they are. `under` narrows
 names that are common elsewhere (`compile`, `workers`); a row with a narrower `under` comes first.
@@ -11,6 +11,7 @@ torchtune, litgpt, LLaMA-Factory and verl spell them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -70,7 +71,7 @@ class Table(Frozen):
     loops: tuple[Loop, ...]
     batches: Mapping[str, str]
     words: Mapping[str, Mapping[str, Any]]
-    """Kind -> text in small letters and digits -> what it means (`configs/values.py`)."""
+    """Kind -> text in small letters and digits -> what it means."""
 
 
 @lru_cache(maxsize=1)
@@ -164,3 +165,47 @@ def of_a_loader(path: Iterable[str | int], *, alone: bool = True) -> bool:
     parents = [words for word in around if (words := words_of(word) - NEUTRAL)]
     below = any(parent <= LOADERS for parent in parents)
     return name not in ANY_PROGRAMS or below or (alone and not parents)
+
+
+# --- what values mean -----------------------------------------------------------------------------
+
+
+def meaning(kind: str, text: str) -> Any:
+    """What a text says of a kind; None if nothing. Its module, case, dashes do not count.
+
+    >>> meaning("optimizer", "bitsandbytes.optim.PagedAdamW8bit"), meaning("dtype", "auto")
+    ('paged-adamw8bit', None)
+    >>> meaning("strategy", "FULL_SHARD"), meaning("precision", "bf16-mixed")
+    ('fsdp1', ['fp32', 'bf16'])
+    """
+    return table().words[kind].get(re.sub(r"[^a-z0-9]", "", text.lower().rpartition(".")[2]))
+
+
+def optimizer_named(text: str) -> str:
+    """An optimizer's own name for one of another program's.
+
+    >>> optimizer_named("adamw_torch_fused"), optimizer_named("adamw8bit")
+    ('adamw', 'adamw8bit')
+    """
+    return meaning("optimizer", text) or text
+
+
+def strategy_named(text: str) -> str:
+    """A strategy's name for what FSDP or DeepSpeed call it.
+
+    >>> strategy_named("FULL_SHARD"), strategy_named("zero-3"), strategy_named("ddp")
+    ('fsdp1', 'zero3', 'ddp')
+    """
+    return meaning("strategy", text) or text.lower().replace("_", "-")
+
+
+NO_MEMORY = re.compile(
+    r"(?i)(dir|path|file|dataset|data_files|template|prompt|log|save|eval|seed|lr|learning|warmup|"
+    r"epoch|steps|step_size|scheduler|decay|beta|eps|momentum|alpha|wandb|mlflow|tensorboard|report|"
+    r"hub|push|resume|overwrite|timeout|shuffle|worker|pin_memory|prefetch|streaming|trust|plot|token|"
+    r"metric|folder|^checkpoint$|checkpoint_interval|interval|project|name|run|group|tags?|debug|profil|strict|clip|grad_"
+    r"norm|reward|kl|gamma|temperature|top_[pk]|repeat|split|type|column|field|conversation|chat|roles?|"
+    r"version|description|print|comm|port|address|rank$|main_|machine|backend|weight|bias|threshold|"
+    r"sampl|train_on|do_train|do_eval|val_|test_|max_samples|task|tf32|cudnn|imgsz|device$|cache)"
+)
+"""Words in the name of a setting that takes no memory of a GPU."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 from gpusetup.model.frozen import Frozen
 
@@ -107,25 +107,6 @@ def unquoted(text: str) -> str:
     """
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
     return text[1:-1] if quoted else text
-
-
-FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-
-
-def value_of(setting: Setting) -> Any:
-    """The value as a reader of YAML or JSON gives it.
-
-    >>> at = {"path": ("a",), "kind": "scalar", "start": 0, "end": 0, "line": 1}
-    >>> [value_of(Setting(text=text, **at)) for text in ("8", "1e-4", "yes", "'no'", "null", "x")]
-    [8, 0.0001, True, 'no', None, 'x']
-    """
-    if setting.kind in ("map", "list"):
-        return {} if setting.kind == "map" else []
-    text = setting.text
-    if unquoted(text) != text:
-        return unquoted(text)
-    found = said(setting)
-    return float(found) if isinstance(found, str) and FLOAT.fullmatch(found) else found
 
 
 def said(setting: Setting) -> int | bool | str | None:

@@ -6,16 +6,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.doubt import cause_behind, left_open
+from gpusetup.diagnosis.doubt import asked_first, cause_behind, left_open, reading_here
 from gpusetup.diagnosis.failing import failure_of, of_the_program, stage_of
-from gpusetup.diagnosis.lent import on_a_lent_machine
-from gpusetup.diagnosis.next_reading import asked_first, reading_here
 from gpusetup.diagnosis.ok import computed, may_be_ok, proof
 from gpusetup.diagnosis.pasted import pasted
 from gpusetup.diagnosis.precedence import linked, place_of, root_of, unexplained
 from gpusetup.diagnosis.request import build_case
 from gpusetup.diagnosis.rules import FILES, found, rules_of
-from gpusetup.diagnosis.system import on_this_system
+from gpusetup.diagnosis.system import on_a_lent_machine, on_this_system
 from gpusetup.evidence.context import Rule, RuleContext, is_report
 from gpusetup.model.finding import Finding, Severity, once
 from gpusetup.model.frozen import Frozen, replace

@@ -5,14 +5,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.causes.alike import SETTLES
+from gpusetup.causes.alike import (
+    BESIDE_TORCH,
+    COLLECT_ENV,
+    HOST_MEMORY,
+    KERNEL_LOG,
+    LIBCUDA_IN_IT,
+    LIST_GPUS,
+    NODES,
+    ON_THE_BUS,
+    ON_THE_HOST,
+    SETTLES,
+    TORCHS_KERNELS,
+)
+from gpusetup.causes.lenders import lender_of
 from gpusetup.causes.record import RECORDS
-from gpusetup.evidence.context import events, is_report
+from gpusetup.diagnosis.failing import program_of
+from gpusetup.evidence.context import (
+    driver_answers,
+    events,
+    has_nvidia,
+    in_container,
+    is_report,
+    on,
+)
+from gpusetup.evidence.places import is_beside_torch
+from gpusetup.fixes import paste
+from gpusetup.fixes.distributions import distribution_of
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import replace
+from gpusetup.model.shell import in_a_cell, settings_in_powershell
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
+    from gpusetup.model.finding import Finding
 
 
 def left_open(
@@ -65,3 +91,92 @@ def cause_behind(context: RuleContext, symptom: Finding) -> Finding | None:
     title = f"{symptom.title}: {row.because}"
     found = RECORDS[row.cause].found(title, detail=symptom.detail, evidence=symptom.evidence)
     return replace(found, fix=fix)
+
+
+ON_A_PC = "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion"
+ON_A_MAC = "system_profiler SPDisplaysDataType"
+INSTALLS = "python -V  # and the installer's command, with its whole output"
+ON_WINDOWS = {
+    "OLLAMA_DEBUG=1 ollama serve": "$env:OLLAMA_DEBUG=1; ollama serve",
+    ON_THE_BUS: ON_A_PC,
+    NODES: LIST_GPUS,
+    KERNEL_LOG: "Get-WinEvent -FilterHashtable @{LogName='System'; ProviderName='nvlddmkm'}",
+    HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
+    "gcc --version": "where.exe cl gcc clang",
+    LIBCUDA_IN_IT: "nvidia-smi  # in the container",
+}
+"""What a reading is called in PowerShell; 2004: Windows' word that virtual memory ran out."""
+ON_MACS: dict[str, str] = {
+    ON_THE_BUS: ON_A_MAC,
+    "nvidia-smi": ON_A_MAC,
+    COLLECT_ENV: 'python -c "import torch; print(torch.backends.mps.is_available())"',
+}
+IN_WSL: dict[str, str] = {
+    ON_THE_BUS: LIST_GPUS,
+    NODES: "ls -l /dev/dxg",
+    KERNEL_LOG: "sudo dmesg | grep -i dxg",
+}
+"""WSL has no NVIDIA device on its bus and no NVIDIA module: `/dev/dxg` is Windows' driver
+(Microsoft, "DirectX is coming to the Windows Subsystem for Linux")."""
+IN_A_NOTEBOOK = dict.fromkeys(
+    (ON_THE_BUS, NODES, KERNEL_LOG, HOST_MEMORY, ON_THE_HOST), "nvidia-smi"
+)
+"""A lent machine: its bus and its kernel's log are its lender's."""
+IN_A_CONTAINER: dict[str, str] = {
+    one: f"{one}  # on the host" for one in (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)
+}
+"""What a container's image lacks, or may not read."""
+
+
+def reading_here(context: RuleContext, asks: str | None, *, undecided: bool) -> str | None:
+    """The command that decides, as this system and this program have it; `undecided`: the cause is
+    unknown, or was inferred from a symptom."""
+    if asks is None and undecided and is_report(context):
+        asks = reading_of_unknown(context)
+    if asks is None:
+        return None
+    if asks == TORCHS_KERNELS and is_beside_torch(context):
+        asks = BESIDE_TORCH
+    if on(context, "windows"):
+        return settings_in_powershell(ON_WINDOWS.get(asks, asks))
+    if lender_of(context):
+        return in_a_cell(IN_A_NOTEBOOK.get(asks, asks))
+    named = ON_MACS if on(context, "macos") else IN_WSL if context.os.wsl else {}
+    return (IN_A_CONTAINER if in_container(context) else named).get(asks, asks)
+
+
+def reading_of_unknown(context: RuleContext) -> str | None:
+    """The command whose answer shows most of the stage that failed; None where only the program's
+    whole error does."""
+    program, failing = program_of(context), context.snapshot.failing
+    if failing.stage == "build":
+        # Once more with all that it prints; what lies in this folder, of an unnamed distribution.
+        named = (failing.program or "", *(program.packages if program else ()))
+        name = next(filter(None, map(distribution_of, named)), None)
+        if name or program or not failing.program:
+            apart = () if program and not program.on_torch else ("--no-build-isolation",)
+            return paste.pip(context, "install", "-v", *apart, name or ".")
+        return INSTALLS
+    if program and program.reading:
+        return program.reading
+    torch = context.torch.version
+    if torch or driver_answers(context):
+        shown = torch and context.snapshot.python.version and driver_answers(context)
+        return None if shown else COLLECT_ENV
+    machine = context.snapshot
+    return "nvidia-smi" if failing.program or machine.events or machine.gpus else None
+
+
+def asked_first(context: RuleContext, finding: Finding, reading: str | None) -> Finding:
+    """The finding without looks of its own where the answer names a reading: one command is run
+    first. Where that shows whether there is a GPU, it comes before what is installed for one."""
+    fix = finding.fix
+    if fix is None or reading is None:
+        return finding
+    fix = replace(fix, looks=())
+    if reading == ON_THE_BUS and fix.needs_root and not has_nvidia(context):
+        way = paste.other("if it shows an NVIDIA GPU", *fix.commands) if fix.commands else ()
+        text = f"See first whether this machine has an NVIDIA GPU. If it has: {fix.text}"
+        others = (*way, *fix.alternatives)
+        fix = replace(fix, text=text, commands=(ON_THE_BUS,), alternatives=others)
+    return replace(finding, fix=fix)

@@ -104,13 +104,10 @@ def _its_own(context: RuleContext, program: Program, finding: Finding, fix: Fix)
     way = program.way or f"Bring {program.name} itself to a build for this GPU and driver"
     if record.lacks != "driver":
         return Fix(text=record.beside_torch or way)
-    if re.search(OF_TORCH, "\n".join((fix.text, *fix.commands))):
-        from gpusetup.fixes import drivers
+    from gpusetup.fixes import drivers
 
-        newer = drivers.driver(context, "Update the driver", fix.min_driver)
-        return replace(newer, text=f"{newer.text}; or keep it. {way}")
-    kept = tuple(one for one in fix.alternatives if not re.search(OF_TORCH, " ".join(one.commands)))
-    return replace(fix, text=f"{fix.text}. {way}", alternatives=kept)
+    newer = drivers.driver(context, "Update the driver", fix.min_driver)
+    return replace(newer, text=f"{newer.text}; or keep it. {way}")
 
 
 def failure_of(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:

@@ -11,12 +11,18 @@ import re
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.layers import OF_THE_DRIVER, Layer
+from gpusetup.causes.lenders import Lender, lender_of
 from gpusetup.causes.record import RECORDS
-from gpusetup.model.finding import Alternative, Finding, Fix, each_block, typed
+from gpusetup.evidence.context import events, is_report
+from gpusetup.evidence.places import IN_KUBERNETES
+from gpusetup.fixes import paste
+from gpusetup.model.finding import Alternative, Finding, Fix, Severity, each_block, typed
 from gpusetup.model.frozen import replace
+from gpusetup.model.shell import lines
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
+
 
 OF_LINUX = (
     r"\b(?:sudo|ldconfig|ulimit|rmmod|systemctl|dmesg|lspci|LD_PRELOAD|(?:nvidia-)?modprobe)\b"
@@ -100,3 +106,47 @@ def clauses_without(text: str, foreign: str) -> str:
     whole = "".join(mark + clause for mark, clause in pairs if not re.search(foreign, clause))
     first = re.sub(r"^(?:; |\. )", "", whole)
     return first if first == whole else first[:1].upper() + first[1:]
+
+
+INSTALLS = ("pip install ", "pip uninstall ", "gpusetup install")
+ON_A_CLUSTER = Fix(
+    text="Ask Slurm for a GPU (`#SBATCH --gres=gpu:1`) and look inside such a job. If it lists "
+    "none either, report the node to the cluster's administrators",
+    commands=lines("srun --gres=gpu:1 nvidia-smi -L"),
+)
+
+
+def on_a_lent_machine(context: RuleContext, finding: Finding) -> Finding:
+    """The finding with what can be done in the notebook, or in the job, that a text is of."""
+    fix = finding.fix
+    if fix is None or finding.severity is not Severity.ERROR or not is_report(context):
+        return finding
+    if lender := lender_of(context):
+        return replace(finding, fix=_there(context, lender, finding, fix))
+    if RECORDS[finding.id].lacks == "gpu" and events(context, "slurm-job"):
+        return replace(finding, fix=ON_A_CLUSTER)
+    shared = events(context, "slurm-job", "shared-node") or IN_KUBERNETES(context)
+    if not (fix.needs_root and shared):
+        return finding
+    text = f"Ask the cluster's administrators to do this: {fix.text}"
+    return replace(
+        finding, fix=lines_without(replace(fix, text=text), "reboot|modprobe|--gpu-reset")
+    )
+
+
+def _there(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> Fix:
+    record = RECORDS[finding.id]
+    if record.lacks == "gpu":
+        return Fix(text=lender.gives_a_gpu)
+    why = f"The driver is {lender.name}'s, and you cannot update it there"
+    old = record.lacks == "driver"
+    if old and context.driver.version and context.resolution.build:
+        fix = paste.install_torch(context, f"{why}. ")
+    elif old or (record.place and record.place[0] in OF_THE_DRIVER):
+        return Fix(
+            text=f"{why}: take another machine "
+            f"({lender.anew}; files on this one are lost), and install no driver packages on it"
+        )
+    if any(word in line for line in fix.commands for word in INSTALLS):
+        return replace(fix, text=f"{fix.text}. Then restart the session ({lender.restart})")
+    return fix

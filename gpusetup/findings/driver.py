@@ -204,8 +204,7 @@ def nvml_mismatch(context: RuleContext) -> Findings:
 def gpu_init_failed(context: RuleContext) -> Findings:
     """The module runs, the GPU is bound to it, and yet the driver lists no device, or not it."""
     machine = context.snapshot
-    unlisted = events(context, "gpu-not-listed")
-    left_out = tuple(e for e in unlisted if not e.values.get("why", "").startswith("CUDA"))
+    left_out = events(context, "gpu-not-listed")
     said = events(context, "gpu-init-failed", "no-devices-found")
     bound = any(d.driver == "nvidia" for d in nvidia_on_pci(context)) and absent_here(context)
     empty = machine.gpus == () and machine.driver.module_loaded and not machine.driver.nvml_code

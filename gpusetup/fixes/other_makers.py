@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, gfx_of
-from gpusetup.accelerators.amd import MAKER as AMD
-from gpusetup.accelerators.intel import MAKER as INTEL
-from gpusetup.accelerators.makers import maker_of
+from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix

@@ -9,8 +9,8 @@ from gpusetup.install.request import InstallRequest
 from gpusetup.install.switching.change import drop_leftovers, recover
 from gpusetup.install.switching.journal import STAGING, STORE, Journal, read_journal
 from gpusetup.install.switching.lock import locked
+from gpusetup.probe.own_files import ended_by, interrupted
 from gpusetup.probe.target import choose_target
-from gpusetup.probe.unfinished import ended_by, interrupted
 from gpusetup.system.system import System
 
 

@@ -35,7 +35,7 @@ class SourceEnded(Exception):
 
 
 class Nvml:
-    """The child `child_scripts/watch_nvml.py`, which prints one line a sample."""
+    """The child `child_scripts/read_nvml.py`, which prints one line a sample."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
@@ -61,7 +61,7 @@ class Nvml:
                 refused = json.loads(line)
                 raise SourceEnded(refused["message"], blocked=refused["init"] in FORBIDDEN)
             if line.startswith(SAMPLE):
-                return from_json(line, Sample, what="a sample of watch_nvml")
+                return from_json(line, Sample, what="a sample of read_nvml")
             said = line
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class Nvml:
 
 
 FAILED, SAMPLE = '{"init"', '{"at"'
-"""How the lines of `watch_nvml` begin; anything else was printed by a library."""
+"""How the lines of `read_nvml` begin; anything else was printed by a library."""
 
 
 def measured(gpu: GpuSample) -> GpuSample:

@@ -123,15 +123,11 @@ class Asked(Frozen):
     """What the config says that cannot be counted."""
 
 
-def decided(asked: Asked) -> Decision:
-    """The decision, at the best value of the unknown if there is one."""
-    solve = SOLVERS[asked.question.solve] if asked.question.solve else decide
-    return solve(asked.job, asked.limits)
-
-
-def answer(asked: Asked, decision: Decision) -> PlanAnswer:
-    """The plan of one job, with all that helps a person."""
+def answer(asked: Asked) -> PlanAnswer:
+    """The plan of one job, at the best value of the unknown if there is one, with all that helps a
+    person."""
     question, place = asked.question, asked.place
+    decision = (SOLVERS[question.solve] if question.solve else decide)(asked.job, asked.limits)
     said = [*asked.notes, *notes(question, decision, place)]
     unsure = asked.notes or any(left_open(question, decision, place))
     plain, gpus = cell(decision, place.gpu), decision.job.gpus

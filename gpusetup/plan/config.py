@@ -14,9 +14,9 @@ from typing import Any, get_type_hints
 
 from gpusetup import named_file
 from gpusetup.configs.config import Config
+from gpusetup.configs.keys import meaning
 from gpusetup.configs.settings import TRUE, Setting, name_of
 from gpusetup.configs.settings import said as said_by
-from gpusetup.configs.values import meaning
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import key_of
+from gpusetup.configs.keys import NO_MEMORY, key_of
 from gpusetup.configs.settings import FALSE, NOTHING, TRUE, Setting, in_words
-from gpusetup.configs.values import NO_MEMORY
 from gpusetup.errors import BadInput
 from gpusetup.model.documents import ConfigKey
 

@@ -28,8 +28,7 @@ def rows() -> Mapping[str, Mapping[str, Any]]:
 
     `several`: what it changes on several GPUs. `also`: other names. `masters`: whether it makes
     trained 16-bit weights 32-bit (`always`, under FSDP's `sharded` weights, `never`). `kernels`:
-    that they take capped scores. `start`, `writes`: how it is started, and the keys of its config
-    with the fact that each says.
+    that they take capped scores.
     """
     return from_json(ROWS.read_bytes(), Table, what=ROWS.name).trainers
 

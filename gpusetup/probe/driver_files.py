@@ -1,10 +1,99 @@
-"""The driver's user-space libraries as files: is one where a program finds it."""
+"""What the Linux kernel says about the NVIDIA driver: /proc/driver/nvidia, modules, modinfo."""
 
 from __future__ import annotations
 
-from gpusetup.model.machine import Driver, Reading, Snapshot
+import re
+from collections.abc import Callable
+
+from gpusetup.model.machine import DeviceNode, Driver, Reading, Snapshot
 from gpusetup.readings.paths import join
-from gpusetup.system.system import System, exists
+from gpusetup.readings.proc import is_excluded, parse_information, parse_modules, parse_proc_version
+from gpusetup.readings.side import missing, told, told_gpus
+from gpusetup.system.system import Stat, System, exists, list_or_empty, read_or_none, unless_refused
+
+VERSION_FILE = "/proc/driver/nvidia/version"
+MODULES_FILE = "/proc/modules"
+MODULE_VERSION_FILE = "/sys/module/nvidia/version"
+GPUS_FOLDER = "/proc/driver/nvidia/gpus"
+MODINFO_SECONDS = 5.0
+Reader = Callable[[System], Snapshot]
+
+
+def read_from(path: str, subject: str, parse: Callable[[str], Driver]) -> Reader:
+    """A reader of a file that tells of the driver."""
+
+    def read(system: System) -> Snapshot:
+        text = read_or_none(system, path)
+        return (
+            missing(subject, path, "cannot be read") if text is None else _told(path, parse(text))
+        )
+
+    return read
+
+
+def _told(source: str, driver: Driver) -> Snapshot:
+    return Snapshot(driver=driver, readings=told("driver", source, driver))
+
+
+def parse_module_version(text: str) -> Driver:
+    version = text.strip() or None
+    return Driver(version=version, module_version=version)
+
+
+read_proc_version = read_from(VERSION_FILE, "driver.version", parse_proc_version)
+read_module_version = read_from(MODULE_VERSION_FILE, "driver.module_version", parse_module_version)
+_read_modules = read_from(MODULES_FILE, "driver.module_loaded", parse_modules)
+
+
+def read_modules(system: System) -> Snapshot:
+    """Under WSL and in a kernel without modules the absence of `nvidia` there says nothing."""
+    if exists(system, "/dev/dxg"):
+        return missing("driver.module_loaded", MODULES_FILE, "WSL: Windows holds the driver")
+    return _read_modules(system)
+
+
+def read_modinfo(system: System) -> Snapshot:
+    """The module that is installed for the running kernel, where none is loaded."""
+    said = system.run(("modinfo", "-F", "version", "nvidia"), MODINFO_SECONDS)
+    if not said.ok:
+        problem = said.problem or "no nvidia module is installed for the running kernel"
+        return missing("driver.module_version", "modinfo", problem)
+    return _told("modinfo", Driver(module_version=said.stdout.strip() or None))
+
+
+def read_proc_gpus(system: System) -> Snapshot:
+    folders = list_or_empty(system, GPUS_FOLDER)
+    if not folders:
+        return missing("gpus", GPUS_FOLDER, "nothing there")
+    pages = [(name, read_or_none(system, f"{GPUS_FOLDER}/{name}/information")) for name in folders]
+    gpus = tuple(
+        parse_information(n, text or "") for n, text in pages if not is_excluded(text or "")
+    )
+    return Snapshot(gpus=gpus, readings=told_gpus(GPUS_FOLDER, gpus))
+
+
+FOLDER = "/dev"
+NODE = r"nvidia(?!-caps)|dxg"
+"""Their names; in `nvidia-caps` are the instances of MIG."""
+
+
+def read_nodes(system: System) -> Snapshot:
+    names = unless_refused(system.list, FOLDER)
+    if names is None:
+        return missing("devices", FOLDER, "cannot be listed")
+    paths = [f"{FOLDER}/{name}" for name in names if re.match(NODE, name)]
+    nodes = tuple(_node(path, unless_refused(system.stat, path)) for path in paths)
+    told = [f"{node.path} {node.mode or '(cannot be read)'}" for node in nodes]
+    lines = told or ["no nvidia node"]
+    readings = (Reading(subject="devices", source=FOLDER, value=line) for line in lines)
+    return Snapshot(devices=nodes, readings=tuple(readings))
+
+
+def _node(path: str, found: Stat | None) -> DeviceNode:
+    if found is None:
+        return DeviceNode(path=path)
+    return DeviceNode(path=path, mode=found.mode, readable=found.readable, writable=found.writable)
+
 
 SOURCE = "library files"
 LINUX_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")

@@ -13,8 +13,8 @@ from typing import TypeVar
 from gpusetup.accelerators.makers import identified, judged_on
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading, Snapshot
-from gpusetup.probe.driver_files import read_libraries
-from gpusetup.probe.nvidia_proc import (
+from gpusetup.probe.driver_files import (
+    read_libraries,
     read_modinfo,
     read_module_version,
     read_modules,
@@ -75,8 +75,7 @@ SILENT = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or
 
 def _ask(system: System, patience: Patience, source: str) -> Beside[Snapshot]:
     """Ask one of the driver's libraries, beside others, under one deadline."""
-    from gpusetup.probe.cuda import read_cuda
-    from gpusetup.probe.nvml import read_nvml
+    from gpusetup.probe.driver_libraries import read_cuda, read_nvml
 
     def asked() -> Snapshot:
         read = read_nvml if source == "NVML" else read_cuda
@@ -163,32 +162,19 @@ NO_DEVICE = 100
 
 
 def with_addresses(sides: Sequence[Snapshot], listed: Iterable[str | None]) -> tuple[Snapshot, ...]:
-    """Every list of GPUs, with the addresses that the PCI bus and the other lists know: a GPU that
-    does not say where it is has the one that no other has.
-
-    NVML counts in the order of the bus: where as many addresses as GPUs are left, they are theirs.
-    CUDA has an order of its own, so that of its list only a single one is known.
-    """
+    """NVML's list with the addresses that the PCI bus and the other lists know. It counts in the
+    order of the bus: its place tells the address of a GPU that does not say where it is."""
     told = [gpu.pci_bus_id for side in sides for gpu in side.gpus or ()]
     known = sorted({key for bus in (*listed, *told) if (key := bus_key(bus))})
     return tuple(
-        side if side.gpus is None else replace(side, gpus=completed(side.gpus, known))
+        replace(side, gpus=tuple(_at(gpu, known) for gpu in side.gpus))
+        if side.gpus and len(side.gpus) == len(known)
+        else side
         for side in sides
     )
 
 
-def completed(gpus: Sequence[Gpu], known: Sequence[str]) -> tuple[Gpu, ...]:
-    """
-    >>> first = Gpu(name="T4", nvml_index=0, pci_bus_id="0000:07:00.0")
-    >>> both = (first, Gpu(name="?", nvml_index=1))
-    >>> completed(both, ["0000:07:00.0", "0000:0f:00.0"])[1].pci_bus_id
-    '0000:0f:00.0'
-    """
-    taken = {bus_key(gpu.pci_bus_id) for gpu in gpus}
-    free = [bus for bus in known if bus not in taken]
-    lacking = [gpu for gpu in gpus if gpu.pci_bus_id is None]
-    in_order = len(lacking) == 1 or all(gpu.nvml_index is not None for gpu in lacking)
-    if len(free) != len(lacking) or not in_order:
-        return tuple(gpus)
-    left = iter(free)
-    return tuple(gpu if gpu.pci_bus_id else replace(gpu, pci_bus_id=next(left)) for gpu in gpus)
+def _at(gpu: Gpu, addresses: Sequence[str]) -> Gpu:
+    if gpu.pci_bus_id or gpu.nvml_index is None:
+        return gpu
+    return replace(gpu, pci_bus_id=addresses[gpu.nvml_index])

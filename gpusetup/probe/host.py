@@ -1,4 +1,4 @@
-"""The operating system, its libc, kernel and CPU."""
+"""The host: its operating system, CPU, compilers and memory, and the room on its disks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,19 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Cpu, Os, Reading, Snapshot, Toolkit
+from gpusetup.model.machine import Cpu, Disk, Memory, Os, Reading, Snapshot, Toolkit
 from gpusetup.model.units import architecture_named
-from gpusetup.system.system import System, exists, list_or_empty, read_or_none
+from gpusetup.probe.target import Target
+from gpusetup.readings.paths import join, parent
+from gpusetup.readings.proc import parse_meminfo
+from gpusetup.system.system import (
+    System,
+    exists,
+    is_writable,
+    list_or_empty,
+    read_or_none,
+    unless_refused,
+)
 
 OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -157,3 +167,54 @@ def read_toolkit(system: System) -> Snapshot:
         problem = said.problem or "its answer names no release" if said else "not on PATH"
     reading = Reading(subject="toolkit", source=path or "nvcc", value=version, problem=problem)
     return Snapshot(toolkit=Toolkit(nvcc=version, compiler=compiler), readings=(reading,))
+
+
+def read_memory(system: System) -> Memory:
+    facts = system.facts()
+    limits = facts.get("limits") or {}
+    sizes = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
+    shared = unless_refused(system.space, "/dev/shm") if system.family == "linux" else None
+    return Memory(
+        total_bytes=sizes.get("MemTotal") or facts.get("memory_total"),
+        available_bytes=sizes.get("MemAvailable"),
+        cgroup_limit_bytes=read_cgroup_limit(system),
+        shm_total_bytes=shared.total_bytes if shared else None,
+        memlock_bytes=limits.get("memlock"),
+    )
+
+
+def read_cgroup_limit(system: System) -> int | None:
+    """The memory limit of our cgroup, or of one that it is in, in bytes; None: there is none."""
+    said = (text.strip() for text in said_by_cgroups(system, "memory.max"))
+    return min((int(limit) for limit in said if limit.isdigit()), default=None)
+
+
+# --- disks ----------------------------------------------------------------------------------------
+
+
+def read_disks(system: System, target: Target | None) -> tuple[Disk, ...]:
+    """The room where an install writes: the target, the caches, the temporary folder."""
+    environ, home = system.environ(), system.facts().get("home")
+    usual, root = "/tmp", environ.get("XDG_CACHE_HOME") or (home and join(home, ".cache"))
+    if system.family == "windows":
+        usual, root = environ.get("TEMP", ""), environ.get("LOCALAPPDATA")
+    places = {"site-packages": target.site_packages if target else None}
+    for tool in ("uv", "pip"):
+        named = environ.get(f"{tool.upper()}_CACHE_DIR")
+        places[f"{tool}-cache"] = named or (root and join(root, tool))
+    places["tmp"] = environ.get("TMPDIR") or usual
+    return tuple(_disk(system, subject, path) for subject, path in places.items() if path)
+
+
+def _disk(system: System, subject: str, path: str) -> Disk:
+    """The disk of a folder, which may not be there yet: then of the nearest one above it."""
+    there = path
+    while not exists(system, there) and parent(there) != there:
+        there = parent(there)
+    space = unless_refused(system.space, there)
+    return Disk(
+        subject=subject,
+        path=path,
+        free_bytes=space.free_bytes if space else None,
+        writable=is_writable(system, there),
+    )

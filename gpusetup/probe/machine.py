@@ -9,14 +9,11 @@ from gpusetup.accelerators.makers import LABEL
 from gpusetup.errors import Blocked
 from gpusetup.model.machine import Conda, Event, Reading, Snapshot, Wanted
 from gpusetup.probe.container import read_container
-from gpusetup.probe.environment import library_events
-from gpusetup.probe.guarded import guarded_set
-from gpusetup.probe.host import read_cpu, read_os, read_toolkit
-from gpusetup.probe.memory import read_disks, read_memory
+from gpusetup.probe.host import read_cpu, read_disks, read_memory, read_os, read_toolkit
+from gpusetup.probe.own_files import guarded_set, unfinished_install
 from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify
 from gpusetup.probe.target import Target, choose_target, read_python
-from gpusetup.probe.torch import read_torch
-from gpusetup.probe.unfinished import unfinished_install
+from gpusetup.probe.torch import library_events, read_torch
 from gpusetup.readings.environment import kept
 from gpusetup.readings.side import merged
 from gpusetup.system.system import System

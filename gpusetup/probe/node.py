@@ -7,18 +7,20 @@ share one limit; what has not answered then is unknown, and a driver that hangs 
 from __future__ import annotations
 
 import platform
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Snapshot
-from gpusetup.probe.dmesg import read_dmesg
+from gpusetup.messages.kernel import KERNEL_LOG
+from gpusetup.messages.search import events_of, text_of
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Event, Reading, Snapshot
+from gpusetup.model.patterns import lazy
+from gpusetup.probe.driver_libraries import read_nvml
 from gpusetup.probe.gpu import FILES, SILENT, assembled, worth_asking
-from gpusetup.probe.host import read_os
-from gpusetup.probe.memory import read_memory
-from gpusetup.probe.nvml import read_nvml
+from gpusetup.probe.host import read_memory, read_os
 from gpusetup.probe.patience import Beside
 from gpusetup.readings.side import merged, missing
 from gpusetup.system.processes import no_answer_in
@@ -96,3 +98,63 @@ def links(system: System) -> dict[str, str]:
                 down.append(f"{device}/{port}")
     active = ", ".join(f"{count} x {kind}" for kind, count in sorted(up.items())) or "none"
     return {"links.active": active, "links.down": ", ".join(sorted(down)) or "none"}
+
+
+COMMANDS = (
+    ("dmesg",),
+    ("journalctl", "-k", "-b", "--no-pager", "-o", "cat"),
+)
+SECONDS = 10.0
+EVENTS_KEPT = 50
+TEXT_KEPT = 300
+
+
+def read_dmesg(system: System, limit: float = SECONDS) -> Snapshot:
+    """The first command that may read the log; the readings say why another could not.
+
+    Each command may take `limit` seconds.
+    """
+    readings: list[Reading] = []
+    events: tuple[Event, ...] = ()
+    for command in COMMANDS:
+        said = system.run(command, limit)
+        if said.ok:
+            events = parse_kernel_log(said.stdout)
+            source, count = " ".join(command), f"{len(events)} lines about the GPU"
+            readings.append(Reading(subject="events", source=source, value=count))
+            break
+        problem = said.problem or said.stderr.strip()[:TEXT_KEPT] or f"exit {said.exit}"
+        readings.append(Reading(subject="events", source=command[0], problem=problem))
+    return Snapshot(events=events, readings=tuple(readings))
+
+
+def parse_kernel_log(text: str) -> tuple[Event, ...]:
+    """The newest events, oldest first; any prefix (time, host) is allowed.
+
+    >>> line = "[12.5] NVRM: Xid (PCI:0000:65:00): 119, pid=7, Timeout after 6s"
+    >>> dict(parse_kernel_log(line)[0].values)
+    {'bus_id': '0000:65:00', 'number': '119'}
+    """
+    log = text_of(bare_lines(text))
+    found = sorted(events_of(log, KERNEL_LOG), key=lambda one: log.flat.find(one.text or ""))
+    events = (replace(one, source="kernel log") for one in found)
+    each = {(event.kind, *sorted(event.values.items())): event for event in events}
+    return tuple(each.values())[-EVENTS_KEPT:]
+
+
+PREFIX = lazy(
+    r"""
+    (?: <\d{1,3}> | \w+\s*:\w+\s*:\s )?                             # dmesg's level
+    (?: \w{3}\ +\d{1,2}\ [\d:]{8}\ \S{1,64}\ kernel:\ )?            # journald's clock
+    (?: \[ [^\]\n]{5,40} \]\s? ){0,2}                               # the kernel's own, its caller
+    """,
+    re.VERBOSE,
+)
+
+
+def bare_lines(log: str) -> list[str]:
+    """
+    >>> bare_lines("[   12.512345] NVRM: x\\nNov 20 06:03:41 node-1 kernel: [ 1.123456] nvidia: y")
+    ['NVRM: x', 'nvidia: y']
+    """
+    return [PREFIX.sub("", line, count=1) for line in log.splitlines()]

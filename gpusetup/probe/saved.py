@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 
 from gpusetup import named_file
@@ -43,6 +42,11 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
     """The snapshot in a file's bytes, without hidden marks: it may come from anybody. `what` names
     the file in messages."""
     text = named_file.text_of(raw, what)
+    if text.lstrip()[:1] not in ("", "{", "["):
+        raise BadInput(
+            f"{what} is no snapshot but a text",
+            hint="`gpusetup doctor --report FILE` reads a text",
+        )
     try:
         schema = from_json(text, _Head, what=what).schema or ""
         if schema.startswith("gpusetup.doctor/"):
@@ -107,16 +111,3 @@ def machine_named(name_or_path: str) -> Snapshot:
         f"`--from {name_or_path}` is neither a file nor an example machine",
         hint=f"the example machines: {', '.join(f'`{one}`' for one in example_machines())}",
     )
-
-
-def in_one_line(snapshot: Snapshot) -> str:
-    """A machine for a list: its system, GPUs, driver and torch."""
-    counts = Counter(gpu.name for gpu in snapshot.gpus or ())
-    names = (f"{count} x {name}" if count > 1 else name for name, count in counts.items())
-    parts = (
-        snapshot.os.name or snapshot.os.family,
-        " + ".join(names) or "no NVIDIA GPU seen",
-        f"driver {snapshot.driver.version}" if snapshot.driver.version else "no driver",
-        f"torch {snapshot.torch.version}" if snapshot.torch.version else "no torch",
-    )
-    return ", ".join(filter(None, parts))

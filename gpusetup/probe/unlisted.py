@@ -23,9 +23,9 @@ def unlisted(
     files: Sides,
     environ: Mapping[str, str],
 ) -> Iterator[Event]:
-    """Of the GPUs of all sources, one that should be in NVML's list: CUDA sees it, or the kernel's
-    driver holds it and a node of its own is there. A container or a job that was given a part has
-    fewer nodes; on a whole machine that is what is wrong.
+    """Of the GPUs of all sources, one that should be in NVML's list: the kernel's driver holds
+    it, and a node of its own is there. A container or a job that was given a part has fewer nodes;
+    on a whole machine that is what is wrong.
     """
     known = [gpu for gpu in gpus if gpu.nvml_index is not None]
     bound, nodes = _bound(gpus, files), _numbers(files)
@@ -36,18 +36,14 @@ def unlisted(
     answers = any(side.driver.nvml_code == 0 and side.gpus is not None for side in asked)
     if not answers or not all(gpu.pci_bus_id for gpu in known):
         return  # one without an address may be the one that lacks
-    by_cuda = [gpu for gpu in gpus if gpu.cuda_index is not None]
-    cut = HIDES in environ or any((gpu.uuid or "").startswith("MIG-") for gpu in by_cuda)
-    seen = [gpu for gpu in by_cuda if not cut and gpu.pci_bus_id and gpu not in known]
-    held = [gpu for gpu in bound if gpu not in known]
+    held = [gpu for gpu in bound if gpu not in known and gpu.cuda_index is None]
     if any(name in environ for name in GIVES_A_PART) or len(nodes) < len(known) + len(held):
-        held = []
-    slots = sorted({bus_key(gpu.pci_bus_id) or "" for gpu in (*known, *(seen or held))})
-    why = "CUDA sees it" if seen else "the kernel's driver holds it"
-    for gpu in seen or held:
+        return
+    slots = sorted({bus_key(gpu.pci_bus_id) or "" for gpu in (*known, *held)})
+    for gpu in held:
         place = str(slots.index(bus_key(gpu.pci_bus_id) or ""))  # NVML counts by slot
-        said = f"NVML does not list this GPU, although {why}"
-        yield _event("gpu-not-listed", gpu, "NVML", said, asked="NVML", place=place, why=why)
+        said = "NVML does not list this GPU, although the kernel's driver holds it"
+        yield _event("gpu-not-listed", gpu, "NVML", said, place=place)
 
 
 def missed_by_cuda(

@@ -22,10 +22,9 @@ from gpusetup.readings.packages import INSTALLERS
 from gpusetup.redaction.network import ADDRESSES, HOST_VARIABLES, HOSTS, URLS, servers
 from gpusetup.redaction.people import PEOPLE
 from gpusetup.redaction.places import HOMES, folders, people_in
-from gpusetup.redaction.rules import Found, applied
+from gpusetup.redaction.rules import Found, applied, names_rule, vocabulary
 from gpusetup.redaction.secrets import SECRETS, hide_keys
 from gpusetup.redaction.variables import hide_values
-from gpusetup.redaction.words import names_rule, vocabulary
 
 AS_IT_IS = frozenset({"schema", "origin", "family", "installed_at", "compute_capability", "sha256"})
 """Fields of a closed vocabulary or shape, which carry nothing of their own."""

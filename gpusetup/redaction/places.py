@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from gpusetup.redaction.rules import Found, Rule, applied, compiled
+from gpusetup.redaction.rules import Found, Rule, applied, compiled, vocabulary
 
 SOMEONE = "someone"
 _NAME = r"[^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+"
@@ -114,8 +114,6 @@ def is_known(name: str) -> bool:
     >>> is_known("site-packages"), is_known("python3.11"), is_known("acme-fraud")
     (True, True, False)
     """
-    from gpusetup.redaction.words import vocabulary
-
     low = name.lower()
     return low in KNOWN or low in vocabulary() or compiled(_SHAPED).fullmatch(name) is not None
 

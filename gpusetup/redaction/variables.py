@@ -11,8 +11,7 @@ import re
 
 from gpusetup.readings.packages import INSTALLERS
 from gpusetup.redaction.places import KNOWN, Alias, is_known
-from gpusetup.redaction.rules import compiled
-from gpusetup.redaction.words import vocabulary
+from gpusetup.redaction.rules import compiled, vocabulary
 
 WORDS = KNOWN | INSTALLERS | frozenset(
     "on off true false yes no auto void none all never always only if-necessary disabled enabled error "  # noqa: SIM905

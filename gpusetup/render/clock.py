@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from gpusetup.render.terminal import can_be_drawn_on, columns_of
+from gpusetup.render.screen import can_be_drawn_on, columns_of
 
 FIRST_SECONDS = 1.0
 """What is done sooner is not spoken of."""

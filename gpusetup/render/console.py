@@ -16,8 +16,7 @@ from typing import TextIO, TypeVar
 from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
 from gpusetup.model.marks import TURNING
 from gpusetup.render.clock import CLOCK
-from gpusetup.render.language import Screen, plain, remark
-from gpusetup.render.terminal import terminal_of
+from gpusetup.render.screen import Screen, plain, remark
 from gpusetup.system.refused import blocked_by_files
 from gpusetup.verify import streams
 
@@ -63,15 +62,6 @@ def _by_number(found: re.Match[str]) -> str:
     return json.dumps(found[0])[1:-1]
 
 
-def sentence(title: str) -> str:
-    """A title as the beginning of a sentence.
-
-    >>> sentence("read the counters")
-    'Read the counters'
-    """
-    return title[:1].upper() + title[1:]
-
-
 def told(problem: GpuSetupError) -> tuple[str, str | None]:
     """Message and hint of what ended a job; what was typed may hold a password."""
     from gpusetup.redaction.secrets import hide_logins, hide_secrets
@@ -115,11 +105,10 @@ class Console:
         self.script(harmless(plain(text)) if self.output else self._dressed(text, sys.stdout))
 
     def _dressed(self, text: str, stream: TextIO) -> str:
-        """The text as this stream shows it: colours and broken lines on a terminal only."""
-        if not isinstance(text, Screen):
-            return harmless(plain(text))
-        terminal = terminal_of(stream, colour=self.color)
-        return harmless(text.shown(width=terminal.width, colour=terminal.colour))
+        """The text as this stream shows it."""
+        if isinstance(text, Screen):
+            return harmless(text.on(stream, colour=self.color))
+        return harmless(plain(text))
 
     def json_text(self, text: str) -> None:
         """Write a JSON document."""

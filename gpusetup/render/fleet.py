@@ -14,7 +14,7 @@ from gpusetup.fleet.rates import RATES
 from gpusetup.fleet.show import COSTS, Common, Exclude, FleetAnswer, NodeAnswer, Status
 from gpusetup.fleet.sweep.answer import SweepAnswer
 from gpusetup.model.finding import Severity
-from gpusetup.render.language import (
+from gpusetup.render.screen import (
     DIM,
     MARKS,
     OK,

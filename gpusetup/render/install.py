@@ -10,7 +10,7 @@ from gpusetup.install.target.find import User
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.resolution import FAMILY, Choice
 from gpusetup.model.shell import OWN_SYSTEM, shell_line
-from gpusetup.render.language import (
+from gpusetup.render.screen import (
     BUT,
     DIM,
     NO,

@@ -16,7 +16,7 @@ from gpusetup.monitor.values import (
     Summary,
     TreeSample,
 )
-from gpusetup.render.language import (
+from gpusetup.render.screen import (
     DIM,
     GOOD,
     HEADING,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpusetup.model.documents import CodePlan, ConfigRead, PlanCell, ServePlan, Way
-from gpusetup.render.language import (
+from gpusetup.render.screen import (
     BUT,
     DIM,
     HEADING,

@@ -9,7 +9,7 @@ from itertools import count
 
 from gpusetup.model.units import GIB
 from gpusetup.render.clock import CLOCK
-from gpusetup.render.language import (
+from gpusetup.render.screen import (
     BUT,
     DIM,
     GOOD,
@@ -138,10 +138,7 @@ def note(row: answers.Row) -> str:
     if not row.name.startswith("+"):
         return said or row.detail or ""
     kept = "kept" if row.kept else f"{row.detail or 'no gain'}: left out"
-    lost = ""
-    if row.loss is not None and row.loss_fp32 is not None:
-        lost = f"loss after {row.loss_steps} steps {row.loss:.5g}, in float32 {row.loss_fp32:.5g}"
-    return ", ".join(filter(None, (said, kept, lost)))
+    return ", ".join(filter(None, (said, kept)))
 
 
 @contextmanager

@@ -197,8 +197,9 @@ def _torch(snapshot: Snapshot) -> Torch:
 def _os(snapshot: Snapshot) -> Os:
     os = snapshot.os
     family, version = os.family, snapshot.driver.version or ""
-    # Only Linux' drivers have three numbers.
-    if family is None and (version.count(".") == 2 or os.wsl or os.jetson):
+    # Only Linux' drivers have three numbers, and only its nvidia-smi a column of persistence.
+    shown = version.count(".") == 2 or snapshot.driver.persistence is not None
+    if family is None and (shown or os.wsl or os.jetson):
         family = "linux"
     machine = os.machine or ("aarch64" if os.jetson else None)
     wsl = os.wsl

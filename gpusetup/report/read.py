@@ -7,22 +7,18 @@ from collections.abc import Iterator
 from gpusetup.causes.table import ROWS
 from gpusetup.messages.search import Text, events_of
 from gpusetup.model.machine import Event, Snapshot
-from gpusetup.report.cleaning.clean import text_of
-from gpusetup.report.cleaning.decode import decode, is_binary
-from gpusetup.report.facts import Facts, Reader
-from gpusetup.report.formats import (
-    capability,
-    cuda,
-    failing,
+from gpusetup.report import (
+    cuda_errors,
     failures,
     gpus,
     installers,
     machine_tools,
-    paths,
+    nvidia_smi,
     sayings,
-    smi,
     surroundings,
 )
+from gpusetup.report.cleaning import decode, is_binary, text_of
+from gpusetup.report.facts import Facts, Reader
 from gpusetup.report.merge import merged
 
 
@@ -32,20 +28,20 @@ def messages(text: Text) -> Iterator[Event]:
 
 READERS: tuple[Reader, ...] = (
     machine_tools.collect_env,
-    smi.nvidia_smi,
+    nvidia_smi.nvidia_smi,
     sayings.sayings,
     gpus.gpus,
     machine_tools.machine_tools,
     installers.packages,
     installers.wanted,
-    paths.paths,
+    surroundings.paths,
     surroundings.surroundings,
-    capability.capabilities,
-    cuda.cuda_errors,
+    gpus.capabilities,
+    cuda_errors.cuda_errors,
     messages,
     failures.failures,
     failures.complaints,
-    failing.failing,
+    failures.failing,
 )
 """One reader a format; each takes the whole text and gives what it finds."""
 

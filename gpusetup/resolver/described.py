@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from gpusetup.accelerators import nvidia
+from gpusetup.accelerators.makers import NVIDIA
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.gpus import gpus_described
 from gpusetup.errors import UsageError
@@ -86,7 +86,7 @@ def for_host(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
     """This environment as it will be on another host: its GPUs and driver are the named ones."""
-    hidden, replaced = nvidia.MAKER.masks, ("gpus", "driver", "cuda_api", "pci_devices", "devices")
+    hidden, replaced = NVIDIA.masks, ("gpus", "driver", "cuda_api", "pci_devices", "devices")
     environment = {k: v for k, v in snapshot.environment.items() if k not in hidden}
     still = (one for one in snapshot.readings if one.subject.partition(".")[0] not in replaced)
     bare = replace(

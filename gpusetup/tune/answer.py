@@ -35,8 +35,6 @@ class Row(Trial):
     compile: bool = False
     speed_up: float | None = None
     kept: bool = False
-    loss_fp32: float | None = None
-    """Of +AMP: the loss of what it was added to, after as many steps."""
 
 
 class TuneAnswer(Frozen):
@@ -61,8 +59,6 @@ class TuneAnswer(Frozen):
     device: str | None = None
     """What was measured, or the GPU that the config is for."""
     diff: str = ""
-    preset: str | None = None
-    """The text of `--preset`."""
     written: str | None = None
     interrupted: bool = False
 

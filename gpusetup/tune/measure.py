@@ -141,13 +141,9 @@ class Session:
     def added(self, wanted: Row, before: Row) -> Row:
         """A step, kept if it gains; mixed precision only if its loss is a number."""
         row = self.measured(wanted)
-        row = replace(row, kept=gains(row, before))
-        if row.name != "+AMP" or row.status != "ok" or before.loss is None:
-            return row
-        row = replace(row, loss_fp32=before.loss)
-        if row.loss is not None:
-            return row
-        return replace(row, kept=False, detail=f"the loss is no number in {row.amp}")
+        if row.name == "+AMP" and row.status == "ok" and before.loss is not None is row.loss:
+            return replace(row, detail=f"the loss is no number in {row.amp}")
+        return replace(row, kept=gains(row, before))
 
     def together(self, wanted: Row) -> Row:
         """The last row; unless it is faster than the first one in both of its runs, nothing is

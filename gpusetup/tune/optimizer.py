@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpusetup.configs.config import Config, changed, read_config
-from gpusetup.configs.settings import value_of
+from gpusetup.configs.config import changed, read_config
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
@@ -131,26 +130,17 @@ def mean_of(output: Any, _: Any) -> Any:
 # --- a config -----------------------------------------------------------------------------------
 
 
-class TunedConfig(dict[str, Any]):
-    """The tuned config as the nested mapping that it is, with what was changed and why."""
-
-    def __init__(self, tree: Mapping[str, Any], proposal: Proposal) -> None:
-        super().__init__(tree)
-        self.changes, self.words = proposal.changes, proposal.words
-        self.cannot_fit = proposal.cannot_fit
-
-
 def auto_optimize_config(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     *,
     machine: str | None = None,
-) -> TunedConfig:
+) -> Proposal:
     """Write the config at `source`, made to fit this machine (or the one named), to `target`.
 
-    Gives the tuned config back as a dict. Only what cannot change the experiment is changed: its
-    `changes` say what and why, its `words` the rest. `source` and `target` may be the same file.
-    Raises `BadInput` for what is no config.
+    Only what cannot change the experiment is changed: the answer's `changes` say what and why, its
+    `words` the rest. `source` and `target` may be the same file. Raises `BadInput` for what is no
+    config.
     """
     from gpusetup.tune.files import read_bytes, write_tuned
 
@@ -159,26 +149,7 @@ def auto_optimize_config(
     proposal = propose(config, facts_of(_machine(machine)))
     tuned = changed(config, proposal.edits)
     write_tuned(str(source), str(target), raw, tuned.raw)
-    return TunedConfig(tree_of(tuned), proposal)
-
-
-def tree_of(config: Config) -> dict[str, Any]:
-    """The settings as they nest; what stands behind an alias is left out."""
-    nodes: dict[tuple[str | int, ...], Any] = {(): {}}
-
-    def put(path: tuple[str | int, ...], value: Any) -> Any:
-        if path not in nodes:
-            around = put(path[:-1], {})  # of Python's `a.b = 1` nothing says what `a` is
-            if isinstance(around, list):
-                around.append(value)
-            elif isinstance(around, dict):
-                around[path[-1]] = value
-        return nodes.setdefault(path, value)
-
-    for setting in config.settings:
-        if setting.kind != "alias":
-            put(setting.path, value_of(setting))
-    return dict(nodes[()])
+    return proposal
 
 
 def _machine(name: str | None) -> Any:

@@ -1,4 +1,4 @@
-"""The loader, the precision, the compiler and the allocator, for a machine's facts. Pure.
+"""The loader, the precision and the compiler, for a machine's facts. Pure.
 
 A change never alters the experiment; what would is said in words.
 """
@@ -11,7 +11,7 @@ from gpusetup.configs.config import Config, changed
 from gpusetup.configs.settings import NOTHING, Setting, in_words, name_of, truth, unquoted, whole
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.tune.batch import batch, cannot_fit
+from gpusetup.tune.batch import batch, cannot_fit, fixed_by_another
 from gpusetup.tune.case import (
     MEASURED,
     Case,
@@ -28,7 +28,6 @@ from gpusetup.tune.case import (
     trainer_in,
     written_over,
 )
-from gpusetup.tune.refusals import fixed_by_another
 
 WORKERS_MOST = 16
 """Above this the loader's own process becomes the limit (the guide ends at 8 from 16 cores)."""
@@ -208,26 +207,6 @@ def _added(case: Case, roles: tuple[str, ...], line: str) -> Iterator[Part]:
         yield from added_key(case, roles[0], "true", why) or (NO_KEY.format(line),)
 
 
-EXPANDABLE = "expandable_segments:True"
-
-
-def allocator(case: Case) -> Iterator[Part]:
-    """Expandable segments: never on Windows, WSL and Jetson, where the driver lacks them."""
-    facts, there = case.facts, case.having("allocator")
-    if facts.family != "linux" or facts.wsl or facts.jetson or not facts.gpus:
-        return
-    gain = "segments that grow leave no holes between them"
-    why = Why(reason=gain, source="resources guide; torch.cuda memory notes")
-    for setting in there:
-        if setting.text in NOTHING:
-            yield from written_over(case, setting, EXPANDABLE, why)
-    if not there:
-        yield (
-            f"If memory is tight: PYTORCH_CUDA_ALLOC_CONF={EXPANDABLE} (torch 2.9 and newer also"
-            f" read PYTORCH_ALLOC_CONF) before the start; {gain}"
-        )
-
-
 # --- in words only ------------------------------------------------------------------------------
 
 
@@ -257,7 +236,6 @@ RULES: tuple[Callable[[Case], Iterator[Part]], ...] = (
     pinning,
     precision,
     compiling,
-    allocator,
     rollout,
 )
 """All but the batch, which is judged by the config as these leave it."""

@@ -40,8 +40,7 @@ class Trial(Frozen):
     noise: float | None = None
     """Half the range of the readings, as a part of their mean."""
     loss: float | None = None
-    """After `loss_steps` steps from the same weights; null if it is no finite number."""
-    loss_steps: int = 0
+    """After the last step; null if it is no finite number."""
 
 
 class Goal(Frozen):

@@ -31,8 +31,6 @@ from gpusetup.tune.recover.undo import Undo, named
 LOG = logging.getLogger("gpusetup.tune")
 RECOMPUTE = "recompute activations (torch.utils.checkpoint), or give it a smaller model or input"
 MOST_CHECKED = 8
-TRIED_AFTER = 64
-"""After how many batches in parts a larger part is tried again."""
 
 
 class Recovered(Frozen):
@@ -66,21 +64,8 @@ class Known:
         """Whether the model holds all that its loss trains."""
         self.micro: int | None = None
         """The largest micro-batch that fitted after memory ran out."""
-        self.calls = 0
-        """Batches since the micro-batch was set."""
         self.checks: dict[Any, tuple[int, str | None]] = {}
         """Code of the step -> its split batches, and what comparing samples with halves found."""
-
-    def starts(self, count: int) -> int:
-        """The micro-batch that is tried first."""
-        if self.micro is None:
-            return count
-        return min(count, self.micro * 2 if self.calls >= TRIED_AFTER else self.micro)
-
-    def learn(self, micro: int, count: int, failed: bool) -> None:
-        if failed or (self.micro or count) < count:
-            self.calls = 0 if failed or micro != self.micro else self.calls + 1
-            self.micro = micro
 
 
 Backward = Callable[[torch.Tensor], None]
@@ -141,8 +126,8 @@ class _Attempts:
         self.drawn = False
 
     def until_it_fits(self, allow: Collection[str], say: Callable[[str], None]) -> Recovered:
-        undo, before = self.undo, self.known.micro
-        micro, attempts = self.known.starts(self.count), 0
+        undo = self.undo
+        micro, attempts = min(self.count, self.known.micro or self.count), 0
         if micro < self.count:
             _refuse(what_differs(self.model, allow), None)
         while True:
@@ -161,8 +146,8 @@ class _Attempts:
             problem = None  # nothing of the failed attempt is held while the next one runs
             micro = -(-micro // 2)
         differs = self.differs() if micro < self.count else []
-        self.known.learn(micro, self.count, attempts > 1)
-        if attempts > 1 and (before is None or micro < before):
+        if attempts > 1:
+            self.known.micro = micro
             same = f"but {'; '.join(differs)}" if differs else "with the same gradient"
             say(
                 f"out of memory with {self.count} samples: went on in micro-batches of {micro},"

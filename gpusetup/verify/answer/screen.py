@@ -1,4 +1,8 @@
-"""The report on a terminal or in a file, and the line that says meanwhile which check runs."""
+"""The report on a terminal or in a file, and the line that says meanwhile which check runs.
+
+The same language as the other commands have (`gpusetup/render/screen.py`), which this folder
+cannot import: it stands alone. A pipe and a file get the text as it is.
+"""
 
 from __future__ import annotations
 

@@ -1,20 +1,21 @@
-"""NVML's answer, asked in a child (`child_scripts/read_nvml.py`, which documents its form)."""
+"""What the driver's two libraries answer: NVML and the CUDA driver API (libcuda), each asked in a
+child: `child_scripts/read_nvml.py`, which documents the form, and `read_cuda.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Driver, Event, Gpu, Reading, Snapshot
+from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, Reading, Snapshot
 from gpusetup.probe.patience import place_of
 from gpusetup.readings.measures import NOT_PLAUSIBLE, wrong_in
 from gpusetup.readings.side import UNNAMED, told, told_gpus
 from gpusetup.system.system import System
 
 Answer = Mapping[str, Any]
-SOURCE = "nvml"
+NVML = "nvml"
 NOT_SUPPORTED = (3, 13)
 """NVML: this GPU does not have it, this driver does not know it; no trouble."""
 READ_FAILED = "gpu-read-failed"
@@ -40,7 +41,7 @@ def parse_nvml(answer: Answer) -> Snapshot:
     >>> parse_nvml({"init": 9, "message": "Driver Not Loaded", "devices": None}).driver.nvml_code
     9
     """
-    said, side = heard(SOURCE, answer, "nvml_index", "driver")
+    said, side = heard(NVML, answer, "nvml_index", "driver")
     kept = [device.get("persistence") for device in said["devices"] or ()]
     driver = Driver(
         version=said.get("driver_version"),
@@ -51,7 +52,7 @@ def parse_nvml(answer: Answer) -> Snapshot:
         seconds=said.get("seconds"),
         persistence=all(kept) if kept and None not in kept else None,
     )
-    readings = (*told("driver", SOURCE, driver), *side.readings)
+    readings = (*told("driver", NVML, driver), *side.readings)
     return replace(side, driver=driver, readings=readings)
 
 
@@ -62,9 +63,7 @@ def heard(source: str, answer: Answer, index: str, subject: str) -> tuple[dict[s
     """
     silent, said = no_answer(source, answer), sound(so_far(answer))
     listed = said.get("devices")
-    uuids = [device.get("uuid") for device in listed or ()]
-    twins = {uuid for uuid in uuids if uuid and uuids.count(uuid) > 1}
-    devices = [sound(device, twins) for device in listed or ()]
+    devices = [sound(device) for device in listed or ()]
     gpus = tuple(gpu_of(device, index) for device in devices)
     events = list(silent.events)
     for device in devices:
@@ -74,7 +73,7 @@ def heard(source: str, answer: Answer, index: str, subject: str) -> tuple[dict[s
         for field, problem in () if device.get("lost") else failed.items():
             if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
                 events.append(Event(kind=READ_FAILED, **_failure(source, problem, values)))
-    init = "nvml-init-failed" if source == SOURCE else "cuda-init-failed"
+    init = "nvml-init-failed" if source == NVML else "cuda-init-failed"
     for problem in said["problems"] if said.get("init") == 0 else ():
         if _is_trouble(problem):
             events.append(Event(kind=init, **_failure(source, problem, {"asked": source})))
@@ -133,16 +132,13 @@ def no_answer(source: str, answer: Answer) -> Snapshot:
     )
 
 
-def sound(said: Answer, twins: Collection[str] = ()) -> dict[str, Any]:
-    """An answer without the values that cannot be; each is a problem instead. The UUID that several
-    GPUs have (`twins`) names none of them.
+def sound(said: Answer) -> dict[str, Any]:
+    """An answer without the values that cannot be; each is a problem instead.
 
     >>> sound({"temperature_celsius": 4294967295})["problems"][0]["text"]
     'not plausible: 4294967295'
     """
     wrong = wrong_in(said)
-    if said.get("uuid") in twins:
-        wrong["uuid"] = f"not plausible: several GPUs have {said['uuid']}"
     rows = ({"field": name, "code": NOT_PLAUSIBLE, "text": text} for name, text in wrong.items())
     return {**said, **dict.fromkeys(wrong), "problems": (*(said.get("problems") or ()), *rows)}
 
@@ -183,3 +179,42 @@ def _problems(source: str, subject: str, answer: Answer) -> Iterator[Reading]:
     if absent:
         lacks = f"not supported: {', '.join(absent)}"
         yield Reading(subject=subject, source=source, problem=lacks)
+
+
+LIBCUDA = "libcuda"
+
+
+def read_cuda(system: System, limit: float) -> Snapshot:
+    return parse_cuda(system.ask("read_cuda", timeout=limit))
+
+
+def parse_cuda(answer: Mapping[str, Any]) -> Snapshot:
+    """The child's answer as values.
+
+    >>> parse_cuda({"init": 804, "init_name": "CUDA_ERROR_COMPAT…"}).cuda_api.init_code
+    804
+    """
+    said, side = heard(LIBCUDA, answer, "cuda_index", "cuda_api")
+    if problem := said.get("load_error"):  # no libcuda, or none that one can start
+        return Snapshot(
+            events=(Event(kind="libcuda-missing", source=LIBCUDA, text=problem),),
+            readings=(Reading(subject="cuda_api", source=LIBCUDA, problem=problem),),
+        )
+    api = from_plain({**said, "init_code": said.get("init")}, CudaApi, what="libcuda's answer")
+    foreign = [text for key, text in NOT_THE_DRIVERS.items() if said.get(key)]
+    driver = Driver(
+        cuda=api.version if api.init_code == 0 and not foreign else None,
+        libcuda_path=said.get("library"),
+        seconds=said.get("seconds"),
+    )
+    path = "driver.libcuda_path"
+    readings = (
+        *told("cuda_api", LIBCUDA, api),
+        *told("driver", LIBCUDA, driver),
+        *side.readings,
+        *(Reading(subject=path, source=LIBCUDA, problem=f"this is {text}") for text in foreign),
+    )
+    return replace(side, cuda_api=api, driver=driver, readings=readings)
+
+
+NOT_THE_DRIVERS = {"stub": "the toolkit's stub library", "compat": "a cuda-compat library"}

@@ -8,8 +8,7 @@ from gpusetup.accelerators.makers import MAKERS
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
 from gpusetup.model.patterns import lazy
-from gpusetup.report.elsewhere import is_in_passing
-from gpusetup.report.facts import HINT, Claim, Facts
+from gpusetup.report.facts import HINT, Claim, Facts, is_in_passing
 
 LSPCI = lazy(
     r"(?:^|\s)((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]) "

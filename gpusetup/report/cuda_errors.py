@@ -65,7 +65,7 @@ def cuda_errors(text: Text) -> Facts:
 def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
     """Code and place of the first mention of each error's text or name.
 
-    >>> from gpusetup.report.cleaning.clean import text_of
+    >>> from gpusetup.report.cleaning import text_of
     >>> list(by_message(text_of("CUDA error: uncorrectable ECC error encountered")))[0][0]
     214
     """

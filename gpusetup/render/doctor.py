@@ -1,10 +1,11 @@
-"""Doctor's screen: what is wrong, what shows it, what to do, then the rest."""
+"""Doctor's answer as a screen (what is wrong, what shows it, what to do, then the rest), and as a
+reply for a thread: the screen in one block of code, in which nothing acts as Markdown."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import BY_ID
@@ -12,8 +13,7 @@ from gpusetup.causes.record import RECORDS
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity, typed
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
-from gpusetup.render.console import sentence
-from gpusetup.render.language import (
+from gpusetup.render.screen import (
     BUT,
     DIM,
     HEADING,
@@ -26,6 +26,7 @@ from gpusetup.render.language import (
     facts,
     heading,
     marked,
+    plain,
     section,
 )
 
@@ -176,6 +177,15 @@ def ways_beside(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
         yield f"{title}:" if other.commands else title, other.commands
 
 
+def sentence(title: str) -> str:
+    """A title as the beginning of a sentence.
+
+    >>> sentence("read the counters")
+    'Read the counters'
+    """
+    return title[:1].upper() + title[1:]
+
+
 def looks_of(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
     yield from ((f"{sentence(look.title)}:", look.commands) for look in fix.looks)
 
@@ -294,3 +304,39 @@ def explained(row: KnownFinding) -> Screen:
     }
     why = (f"  {row.means}", "") if row.means else ()
     return Screen((heading(f"{row.id}: {row.title}"), "", *why, *facts(told)))
+
+
+# --- a reply for a thread -------------------------------------------------------------------------
+
+COLUMNS = 100
+READ = ("system", "driver", "GPU", "torch", "Python")
+"""Rows of the machine that a reply repeats."""
+WHAT_IT_IS = (
+    "`gpusetup` reads what a machine or a text shows and installs the torch that fits. It is on no "
+    "package index yet: `pip install .` in a clone of its repository installs it. All other "
+    "commands above work without it."
+)
+NEXT = (
+    "If it still fails, post the whole error and the output of `gpusetup snapshot`, or of "
+    "`python -m torch.utils.collect_env` and `nvidia-smi`."
+)
+
+
+def fenced(lines: Iterable[str], language: str = "") -> list[str]:
+    """A code block whose fence is longer than any run of backticks in it.
+
+    >>> fenced(["a ``` b"])
+    ['````', 'a ``` b', '````']
+    """
+    text = plain("\n".join(lines))
+    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 0)
+    return [fence + language, text, fence]
+
+
+def doctor_markdown(answer: DoctorAnswer) -> str:
+    """The cause, all that the screen says of it, and what to report if that does not help."""
+    told = machine_facts(answer)
+    read = facts({name: told[name] for name in READ if told[name] != "unknown"}, 0)
+    screen = Screen((*judged(answer).lines, "", *read)).shown(width=COLUMNS, colour=False)
+    block = fenced(screen.splitlines(), "text")
+    return "\n".join((f"**{answer.cause}**", "", *block, "", WHAT_IT_IS, "", NEXT, ""))

@@ -1,4 +1,4 @@
-"""The one visual language of every answer: headings, marks, labels, commands, notes, in 16 colours.
+"""How every answer looks: headings, marks, labels, commands, notes, in the terminal's 16 colours.
 
 A `Screen` is its plain text, which is what a pipe, a file and a test get. Beside it stands how a
 terminal shows it: each `Row` knows what is said in which role, at which column it goes on where
@@ -8,12 +8,15 @@ colours and weights, so that dark and light grounds both keep their contrast.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from textwrap import TextWrapper
+from typing import TextIO
 
 from gpusetup.model.finding import Severity
-from gpusetup.render.program import as_typed
 
 HEADING = "1"
 DIM = "2"
@@ -94,6 +97,11 @@ class Screen(str):
         room = max(min(width, WIDEST), NARROWEST) if width else 10**6
         rows = (row for line in self.lines for row in _rows(line, room, colour=colour))
         return "".join(f"{row}\n" for row in rows)
+
+    def on(self, stream: TextIO, *, colour: bool = True) -> str:
+        """The text for this stream: colours and broken lines on a terminal only."""
+        width = columns_of(stream) if stream.isatty() else None
+        return self.shown(width=width, colour=colour and can_be_drawn_on(stream))
 
 
 # --- what is said -------------------------------------------------------------------------------
@@ -262,3 +270,55 @@ def painted(line: Row, first: int, last: int) -> str:
         place += len(text)
         pieces.append(f"\x1b[{style}m{piece}\x1b[0m" if piece and style else piece)
     return "".join(pieces)
+
+
+# --- the terminal, and how gpusetup is started in it ----------------------------------------------
+
+COLUMNS = 80
+"""Where there is no terminal, or one that does not say."""
+
+
+def columns_of(stream: TextIO) -> int:
+    """`COLUMNS`, else the stream's own, else those of stdout's terminal."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said):
+        return int(said)
+    for one in (stream, sys.__stdout__):
+        with suppress(OSError, ValueError, AttributeError):
+            if columns := os.get_terminal_size(one.fileno()).columns:  # type: ignore[union-attr]
+                return columns
+    return COLUMNS
+
+
+def can_be_drawn_on(stream: TextIO) -> bool:
+    """Whether it takes colours, and a screen may be drawn there again; an editor's terminal and a
+    log do not."""
+    dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+    if not stream.isatty() or dumb:
+        return False
+    if sys.platform == "win32":
+        os.system("")  # a console of Windows obeys codes only after cmd asked it to
+    return True
+
+
+OF_ANOTHER_MACHINE = ("--from", "--report", "--os")
+"""Options whose answer is for another machine, where the name is all we know."""
+TYPED: dict[str, str] = {}
+"""A program of an answer -> what starts it here; empty where the answer is for elsewhere."""
+
+
+def set_program(words: Sequence[str]) -> None:
+    """Remember what a person's shell does not find."""
+    from shutil import which
+
+    from gpusetup.model.shell import own_line
+
+    if not any(one.startswith(OF_ANOTHER_MACHINE) for one in words):
+        lacking = (name for name in ("gpusetup", "uv") if not which(name))
+        TYPED.update({name: own_line(sys.executable, "-m", name) for name in lacking})
+
+
+def as_typed(line: str) -> str:
+    """A line of an answer, with gpusetup and uv as this person starts them."""
+    first, space, rest = line.partition(" ")
+    return f"{TYPED.get(first, first)}{space}{rest}"

@@ -1,0 +1,363 @@
+"""What NVML knows of a GPU, field by field: identity, state, memory's repairs, links, processes.
+
+Every reader takes the binding and a device's handle, and raises NVMLError where this GPU or this
+driver has no answer. Units and meaning: nvml.h. Python 3.8 syntax, standard library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from operator import attrgetter, itemgetter
+from typing import Any, Callable, Dict, List, Tuple
+
+Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
+
+COMPUTE_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}
+VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
+VGPU = 2
+FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
+DRIVER_MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}
+MOST_INSTANCES = 64
+"""Of MIG on one GPU; today's have seven."""
+LICENSE_LICENSED = 5
+"""NVML_GRID_LICENSE_STATE_LICENSED."""
+
+THROTTLE_REASONS = (
+    *("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost"),
+    *("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"),
+    "display_clock_setting",
+)
+"""By bit, in NVML's order (nvml.h, nvmlClocksEventReason*)."""
+RECOVERY = {
+    0: "none",
+    1: "gpu_reset",
+    2: "node_reboot",
+    3: "drain_p2p",
+    4: "drain_and_reset",
+    5: "recover_imex_domain",
+    6: "bus_reset",
+    7: "system_reboot",
+}
+"""nvmlDeviceGpuRecoveryAction_t."""
+GET_RECOVERY_ACTION = 230
+"""NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, from driver 565 on."""
+
+# Shift in the health mask, its width, the value that is a fault (nvml.h,
+# NVML_GPU_FABRIC_HEALTH_MASK_*; two bits each: 0 not supported, 1 true, 2 false).
+FABRIC_FAULTS = (
+    (0, "bandwidth_degraded"),
+    (2, "route_recovery"),
+    (4, "route_unhealthy"),
+    (6, "access_timeout_recovery"),
+)
+CONFIGURATIONS = {
+    2: "incorrect_sysguid",
+    3: "incorrect_chassis_sn",
+    4: "no_partition",
+    5: "insufficient_nvlinks",
+    6: "incompatible_gpu_fw",
+    7: "invalid_location",
+    8: "gpu_state_invalid",
+}
+NVLINK_TOTALS = (38, 45, 52, 59)
+"""NVML_FI_DEV_NVLINK_…_ERROR_COUNT_TOTAL: CRC of flits and of data, replays, recoveries."""
+NOT_AVAILABLE = 1 << 62
+"""A process's memory is all bits set where NVML does not tell it (Windows with WDDM)."""
+MOST_PROCESSES = 64
+SHORT = itemgetter(slice(64))
+
+
+def plain(function: str, *more: Any, of: Callable[[Any], Any] = lambda told: told) -> Any:
+    """A field that is one call of the binding."""
+    return lambda nvml, handle: of(getattr(nvml, function)(handle, *more))
+
+
+def thousandth(number: int) -> float:
+    return number / 1000
+
+
+def either(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
+    """What the first call says, or where this GPU or driver has it not, the second."""
+
+    def told(nvml: Any, handle: Any) -> Any:
+        try:
+            return first(nvml, handle)
+        except nvml.NVMLError:
+            return second(nvml, handle)
+
+    return told
+
+
+def reasons_in(mask: int) -> list[str]:
+    return [name for bit, name in enumerate(THROTTLE_REASONS) if mask >> bit & 1]
+
+
+def mig_instances(nvml: Any, handle: Any) -> list[str]:
+    """The UUIDs of the MIG devices; [] where MIG is off or the GPU has none."""
+    found: list[str] = []
+    for index in range(min(nvml.nvmlDeviceGetMaxMigDeviceCount(handle), MOST_INSTANCES)):
+        try:
+            child = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+        except nvml.NVMLError as problem:
+            if problem.value == nvml.NVML_ERROR_NOT_FOUND:
+                continue
+            raise
+        found.append(nvml.nvmlDeviceGetUUID(child))
+    return found
+
+
+def mig_pending(modes: Any) -> bool | None:
+    """MIG after the next reset, where that is another than now."""
+    now, pending = modes
+    return None if now == pending else bool(pending)
+
+
+def licensed(nvml: Any, handle: Any) -> bool | None:
+    """Only a vGPU guest needs a licence; None elsewhere."""
+    if nvml.nvmlDeviceGetVirtualizationMode(handle) != VGPU:
+        return None
+    features = nvml.nvmlDeviceGetGridLicensableFeatures(handle)
+    if not features.isGridLicenseSupported:
+        return None
+    held = features.gridLicensableFeatures[: features.licensableFeaturesCount]
+    return any(one.featureState == LICENSE_LICENSED or one.featureEnabled for one in held)
+
+
+def driver_model(nvml: Any, handle: Any) -> str | None:
+    if sys.platform != "win32":
+        return None
+    return DRIVER_MODELS.get(nvml.nvmlDeviceGetCurrentDriverModel(handle))
+
+
+def sram_threshold_exceeded(nvml: Any, handle: Any) -> bool:
+    status = nvml.c_nvmlEccSramErrorStatus_v1_t()
+    nvml.nvmlDeviceGetSramEccErrorStatus(handle, ctypes.byref(status))
+    return bool(status.bThresholdExceeded)
+
+
+def field_values(nvml: Any, handle: Any, *fields: int) -> List[int]:
+    """The values that this GPU has; NVML's error where it has none of them."""
+    told = nvml.nvmlDeviceGetFieldValues(handle, list(fields))
+    known = [
+        getattr(one.value, NUMBER_TYPES.get(one.valueType, "ullVal"))
+        for one in told
+        if one.nvmlReturn == 0
+    ]
+    if not known:
+        raise nvml.NVMLError(told[0].nvmlReturn)
+    return known
+
+
+NUMBER_TYPES = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
+"""nvmlValueType_t -> the member of the union that holds the value."""
+
+
+def fabric(nvml: Any, handle: Any) -> Any:
+    info = nvml.c_nvmlGpuFabricInfo_v2_t()
+    nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
+    return info
+
+
+def fabric_status(nvml: Any, handle: Any) -> str | None:
+    """How the registration ended; None where it has not, or where there is no fabric."""
+    info = fabric(nvml, handle)
+    if info.state != 3:
+        return None
+    return "success" if info.status == 0 else str(nvml.NVMLError(info.status)).lower()
+
+
+def fabric_faults(nvml: Any, handle: Any) -> list[str] | None:
+    """What the health mask says (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*): None where nothing."""
+    info = fabric(nvml, handle)
+    if info.state != 3 or not info.healthMask:
+        return None
+    wrong = CONFIGURATIONS.get(info.healthMask >> 8 & 0xF)
+    found = [name for shift, name in FABRIC_FAULTS if info.healthMask >> shift & 3 == 1]
+    return found + ([wrong] if wrong else [])
+
+
+def nvlinks(nvml: Any, handle: Any) -> list[bool]:
+    """Whether each link carries something, up to the first that this GPU has not."""
+    found: list[bool] = []
+    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            found.append(bool(nvml.nvmlDeviceGetNvLinkState(handle, link)))
+        except nvml.NVMLError:
+            if not found:
+                raise
+            break
+    return found
+
+
+def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
+    """What computes and what draws, the heaviest first; a program's name without its folders."""
+    rows: Dict[int, Dict[str, Any]] = {}
+    for kind, call in (
+        ("C", nvml.nvmlDeviceGetComputeRunningProcesses),
+        ("G", nvml.nvmlDeviceGetGraphicsRunningProcesses),
+    ):
+        try:
+            told = call(handle)
+        except nvml.NVMLError:
+            if kind == "C":
+                raise
+            continue
+        for one in told:
+            used = one.usedGpuMemory
+            before = rows.get(one.pid, {"kind": kind})["kind"]
+            rows[one.pid] = {
+                "pid": one.pid,
+                "kind": kind if before == kind else "C+G",
+                "memory_bytes": None if used is None or used >= NOT_AVAILABLE else used,
+            }
+    kept = list(rows.values())[:MOST_PROCESSES]
+    for row in kept:
+        row["name"] = program(nvml, row["pid"])
+    return sorted(kept, key=lambda row: -(row["memory_bytes"] or 0))
+
+
+def program(nvml: Any, pid: int) -> str | None:
+    """None where NVML may not tell: in a container the numbers are the host's."""
+    try:
+        name = nvml.nvmlSystemGetProcessName(pid).replace("\\", "/")
+    except (nvml.NVMLError, UnicodeDecodeError):
+        return None
+    first = name if name.lower().endswith(".exe") else name.split(" ")[0]
+    return first.rpartition("/")[2][:64] or None
+
+
+def memory_used(nvml: Any, handle: Any) -> int:
+    """Bytes in use without what the driver reserves for itself, as `nvidia-smi` shows them.
+
+    From driver 510 on the first form of NVML's answer counts the reserve as used; the second form
+    tells it apart (nvml.h, nvmlMemory_v2_t). A driver or a binding without it gives the first.
+    """
+    try:
+        info = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
+    except (nvml.NVMLError, AttributeError, TypeError):
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
+    counted = info.reserved and info.used + info.free >= info.total
+    return max(0, info.used - info.reserved) if counted else int(info.used)
+
+
+IDENTITY: Fields = (
+    ("pci_bus_id", plain("nvmlDeviceGetPciInfo", of=attrgetter("busId"))),
+    ("uuid", plain("nvmlDeviceGetUUID")),
+    ("name", plain("nvmlDeviceGetName")),
+)
+FIELDS: Fields = (
+    *IDENTITY,
+    ("memory_total_bytes", plain("nvmlDeviceGetMemoryInfo", of=attrgetter("total"))),
+    ("memory_used_bytes", memory_used),
+    (
+        "compute_capability",
+        plain("nvmlDeviceGetCudaComputeCapability", of=lambda told: "%d.%d" % tuple(told)),
+    ),
+    ("persistence", plain("nvmlDeviceGetPersistenceMode", of=bool)),
+    ("mig_enabled", plain("nvmlDeviceGetMigMode", of=lambda told: bool(told[0]))),
+    ("mig_instances", mig_instances),
+    ("compute_mode", plain("nvmlDeviceGetComputeMode", of=COMPUTE_MODES.get)),
+    ("ecc_enabled", plain("nvmlDeviceGetCurrentEccMode", of=bool)),
+    ("ecc_uncorrected", plain("nvmlDeviceGetTotalEccErrors", 1, 0)),  # uncorrected, volatile
+    (
+        "retired_pending",  # rows from Ampere on, pages up to Volta
+        either(
+            plain("nvmlDeviceGetRemappedRows", of=lambda told: bool(told[2])),
+            plain("nvmlDeviceGetRetiredPagesPendingStatus", of=bool),
+        ),
+    ),
+    ("remap_failed", plain("nvmlDeviceGetRemappedRows", of=lambda told: bool(told[3]))),
+    ("temperature_celsius", plain("nvmlDeviceGetTemperature", 0)),
+    ("power_watts", plain("nvmlDeviceGetPowerUsage", of=thousandth)),
+    ("power_limit_watts", plain("nvmlDeviceGetEnforcedPowerLimit", of=thousandth)),
+    (
+        "throttle_reasons",  # drivers before 535 know the call by its older name
+        either(
+            plain("nvmlDeviceGetCurrentClocksEventReasons", of=reasons_in),
+            plain("nvmlDeviceGetCurrentClocksThrottleReasons", of=reasons_in),
+        ),
+    ),
+    ("utilization_percent", plain("nvmlDeviceGetUtilizationRates", of=attrgetter("gpu"))),
+    ("pcie_generation", plain("nvmlDeviceGetCurrPcieLinkGeneration")),
+    ("pcie_generation_max", plain("nvmlDeviceGetMaxPcieLinkGeneration")),
+    ("pcie_width", plain("nvmlDeviceGetCurrPcieLinkWidth")),
+    ("pcie_width_max", plain("nvmlDeviceGetMaxPcieLinkWidth")),
+    ("virtualization", plain("nvmlDeviceGetVirtualizationMode", of=VIRTUALIZATION.get)),
+    ("licensed", licensed),
+    ("fabric_state", lambda n, h: FABRIC_STATES.get(fabric(n, h).state)),
+    ("driver_model", driver_model),
+    ("mig_pending", plain("nvmlDeviceGetMigMode", of=mig_pending)),
+    ("retired_pages", lambda n, h: sum(len(n.nvmlDeviceGetRetiredPages(h, c)) for c in (0, 1))),
+    ("sram_threshold_exceeded", sram_threshold_exceeded),
+    (
+        "power_limit_default_watts",
+        plain("nvmlDeviceGetPowerManagementDefaultLimit", of=thousandth),
+    ),
+    ("recovery_action", lambda n, h: RECOVERY.get(field_values(n, h, GET_RECOVERY_ACTION)[0])),
+    ("fabric_status", fabric_status),
+    ("fabric_faults", fabric_faults),
+    ("nvlinks_active", lambda n, h: sum(nvlinks(n, h))),
+    ("nvlinks_inactive", lambda n, h: [i for i, active in enumerate(nvlinks(n, h)) if not active]),
+    ("nvlink_errors", lambda n, h: sum(field_values(n, h, *NVLINK_TOTALS))),
+    ("nvlink_recoveries", lambda n, h: field_values(n, h, NVLINK_TOTALS[-1])[0]),
+    ("processes", processes),
+    ("clock_sm_max_mhz", plain("nvmlDeviceGetMaxClockInfo", 1)),
+    ("clock_memory_max_mhz", plain("nvmlDeviceGetMaxClockInfo", 2)),
+    ("clock_sm_application_mhz", plain("nvmlDeviceGetApplicationsClock", 0)),
+    ("vbios_version", plain("nvmlDeviceGetVbiosVersion", of=SHORT)),
+    ("inforom_version", plain("nvmlDeviceGetInforomImageVersion", of=SHORT)),
+)
+"""As the fields of `gpusetup.model.machine.Gpu`."""
+
+LANE_BYTES = (0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
+"""A second, one way, by the generation of PCIe (PCI-SIG)."""
+
+
+def pcie_limit(nvml: Any, handle: Any) -> float | None:
+    """Bytes a second, one way."""
+    generation = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
+    width = nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
+    return LANE_BYTES[generation] * width if generation < len(LANE_BYTES) else None
+
+
+EVERY_LINK = 0xFFFFFFFF
+COUNTERS = (
+    ("pcie_rx_bytes_per_second", 198, 0, 1),
+    ("pcie_tx_bytes_per_second", 197, 0, 1),
+    ("nvlink_rx_bytes_per_second", 139, EVERY_LINK, 1024),
+    ("nvlink_tx_bytes_per_second", 138, EVERY_LINK, 1024),
+)
+"""Field of the answer, field of NVML, its scope, bytes in one (NVML_FI_DEV_PCIE_COUNT_*: bytes;
+NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*: KiB, over all links if the scope is all ones)."""
+
+
+def counted(nvml: Any, handle: Any) -> Dict[str, int]:
+    """The counters that this driver tells."""
+    values = nvml.nvmlDeviceGetFieldValues(handle, [row[1:3] for row in COUNTERS])
+    told = ((row, values[place]) for place, row in enumerate(COUNTERS))
+    return {row[0]: int(one.value.ullVal) * row[3] for row, one in told if one.nvmlReturn == 0}
+
+
+def of_probe(names: str) -> Fields:
+    return tuple(one for one in FIELDS if one[0] in names.split())
+
+
+ALWAYS = of_probe("memory_used_bytes memory_total_bytes processes")
+"""What a GPU that is lost is asked too in every sample: each call may take seconds."""
+OFTEN: Fields = (
+    *of_probe("utilization_percent temperature_celsius power_watts throttle_reasons"),
+    ("memory_busy_percent", plain("nvmlDeviceGetUtilizationRates", of=attrgetter("memory"))),
+    ("clock_sm_mhz", plain("nvmlDeviceGetClockInfo", 1)),
+    ("counters", counted),
+)
+SELDOM: Fields = (
+    *of_probe("power_limit_watts power_limit_default_watts clock_sm_max_mhz"),
+    (
+        "power_limit_max_watts",
+        plain("nvmlDeviceGetPowerManagementLimitConstraints", of=lambda told: told[1] / 1000),
+    ),
+    ("temperature_slowdown_celsius", plain("nvmlDeviceGetTemperatureThreshold", 1)),
+    ("pcie_limit_bytes_per_second", pcie_limit),
+)
+"""What hardly changes."""

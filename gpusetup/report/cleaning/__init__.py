@@ -1,1 +1,0 @@
-"""What the way into a thread added to a text, and what in it is no message, taken away."""

@@ -1,0 +1,94 @@
+"""What nvidia-smi prints, found in a text: tables, `-q`, errors.
+
+The parsers are in `readings/`; here a text is cut into their pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from gpusetup.messages.search import Text
+from gpusetup.model.machine import Event
+from gpusetup.readings.nvidia_smi import (
+    ERRORS,
+    GPU_HEAD,
+    NO_DEVICES,
+    SMI_VERSION,
+    Smi,
+    parse_error,
+    parse_query,
+    parse_table,
+    row_of,
+)
+from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
+
+LINES_OF_ONE = 6000
+PARTS_OF_A_LOG = ("clocks event reasons", "clocks throttle reas")
+
+
+def nvidia_smi(text: Text) -> Facts:
+    """The facts of all its outputs, and the NVML error that the text speaks of."""
+    for source, smi in outputs(text):
+        yield from _facts(smi, source)
+    if any(part in text.low for part in (*ERRORS, NO_DEVICES)):
+        yield from error(text)
+
+
+def outputs(text: Text) -> Iterator[tuple[str, Smi]]:
+    """Each output from its banner on, with its place; parts of one without a banner are one too."""
+    lines = text.lines
+    tables = [n for n, line in enumerate(lines) if SMI_VERSION.search(line)]
+    if not tables and any("|" in line and row_of(line) for line in lines):
+        tables = [0]
+    logs = [n for n, line in enumerate(lines) if "NVSMI LOG" in line]
+    if not logs and (
+        any(part in text.low for part in PARTS_OF_A_LOG) or any(map(GPU_HEAD.match, lines))
+    ):
+        logs = [0]
+    for name, starts, parse in (
+        ("nvidia-smi", tables, parse_table),
+        ("nvidia-smi -q", logs, parse_query),
+    ):
+        for start, end in pairwise((*starts, len(lines))):
+            part = lines[start : min(end, start + LINES_OF_ONE)]
+            yield (
+                f"{name}, line {start + 1}",
+                parse("\n".join(line.lstrip(" *>`") for line in part)),
+            )
+
+
+def _facts(smi: Smi, source: str) -> Facts:
+    for subject, value, trust in (
+        ("driver.version", smi.driver_version, SURE),
+        ("driver.cuda", smi.cuda_version, SURE),
+        ("driver.persistence", smi.persistence, USUAL),
+    ):
+        if value is not None:
+            yield Claim(subject, value, source, trust)
+    if smi.gpus:
+        # A table without its banner that was pasted twice has each GPU twice.
+        slots = {gpu.pci_bus_id or str(n): gpu for n, gpu in enumerate(smi.gpus)}
+        yield Gpus(tuple(slots.values()), source, SURE)
+    driver = smi.driver_version or ""
+    if smi.smi_version not in (None, driver) and driver.count(".") == 1:
+        # A program of Linux on Windows' driver, whose versions have two numbers.
+        yield Claim("os.wsl", True, source, HINT)
+    if smi.no_cuda:
+        text = "CUDA Version: ERR!"
+        yield Event(kind="cuda-version-err", values={"why": "cuda-err"}, source=source, text=text)
+    if any(gpu.driver_model for gpu in smi.gpus or ()):
+        yield Claim("os.family", "windows", source)
+
+
+def error(text: Text) -> Facts:
+    """The first NVML error."""
+    for number, line in enumerate(text.lines, 1):
+        code = 0 if NO_DEVICES in line.lower() else parse_error(line)
+        if code is not None:
+            source = f"nvidia-smi, line {number}"
+            yield Claim("driver.nvml_code", code, source)
+            yield Claim("driver.nvml_message", line.strip()[:200], source)
+            if code == 0:
+                yield Gpus((), source, HINT)
+            return
