@@ -16,7 +16,7 @@ from gpusetup.render import clock, console
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.verify import streams
-from gpusetup.verify.answer import live
+from gpusetup.verify.answer import screen
 
 
 class Tty(io.StringIO):
@@ -27,7 +27,7 @@ class Tty(io.StringIO):
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Tty:
     """A terminal on stderr, for which nothing is too short to be spoken of."""
-    for module in (clock, live):
+    for module in (clock, screen):
         monkeypatch.setattr(module, "FIRST_SECONDS", 0.001)
         monkeypatch.setattr(module, "EACH_SECONDS", 0.001)
     monkeypatch.setenv("TERM", "xterm")
@@ -36,7 +36,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Tty:
     shown = Tty()
     # pytest changes sys.stderr itself between this and the test
     both = SimpleNamespace(stderr=shown, stdout=io.StringIO(), platform="linux")
-    for module in (clock, console, live, streams):
+    for module in (clock, console, screen, streams):
         monkeypatch.setattr(module, "sys", both)
     return shown
 

@@ -23,8 +23,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpusetup.verify import worker
 from gpusetup.verify.checks import memory, speed, transfers
-from gpusetup.verify.device import identity, libraries
-from gpusetup.verify.device.known_gpus import gpus, least
+from gpusetup.verify.device import gpus, libraries
+from gpusetup.verify.device.gpus import least, published
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import Run
 from gpusetup.verify.ranks.launch import Rank
@@ -234,7 +234,7 @@ def test_the_driver_names_a_gpu_before_torch_does(
     row = types.SimpleNamespace(name=name, uuid=said_by_torch)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: row)
     monkeypatch.setattr(ctypes, "CDLL", lambda _: driver(init))
-    assert identity.gpu_uuid(torch, "cuda:0") == uuid
+    assert gpus.gpu_uuid(torch, "cuda:0") == uuid
 
 
 # --- the libraries of an image ---
@@ -272,7 +272,7 @@ def test_libraries_of_an_image(
 
 
 def test_a_card_of_every_known_model_passes_as_usual_and_fails_twelve_times_slower() -> None:
-    for name, row in gpus().items():
+    for name, row in published().items():
         for check, figure in (("speed-half", row[0]), ("copy-within", row[4])):
             floor = least(check, name)
             if floor is not None:

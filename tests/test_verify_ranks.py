@@ -15,7 +15,7 @@ import pytest
 import warm as warm_torch
 from verifying import FOLDER, IN_THE_WAY, ROOT, states
 
-from gpusetup.verify.checks.rows_cluster import RANKS
+from gpusetup.verify.checks.rows import RANKS
 from gpusetup.verify.checks.table import LEVELS
 from gpusetup.verify.ranks.gathering import Hub, Spoke
 from gpusetup.verify.ranks.launch import Rank, rank_in

@@ -16,8 +16,8 @@ import time
 from typing import Any, List, NamedTuple, Optional, Tuple
 
 from .answer.render import harmless
-from .cores import waited_seconds
 from .ending import hearing
+from .host import waited_seconds
 from .streams import say
 from .values import CRASHED, SKIPPED, Asked, Check, Outcome, Row, kind
 

@@ -11,21 +11,17 @@ import traceback
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .answer.junit import as_junit
-from .answer.live import Live
 from .answer.render import as_json
-from .answer.screen import as_screen
-from .answer.writing import complain, write
+from .answer.screen import Live, as_screen, complain, write
 from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host, within_level
 from .child import Child, Task
 from .companions import companions_named
 from .device.devices import chosen
 from .ending import Ended, hearing_the_end
 from .judging.expect import NAMES, judge
-from .judging.needs import blocking, skip
 from .options import Options, read_options
-from .ranks.gathering import Hub, Spoke
+from .ranks.gathering import Hub, Spoke, as_message, merged
 from .ranks.launch import Rank, device_of, rank_in
-from .ranks.merging import as_message, merged
 from .streams import ELSEWHERE, Unwritten, complete, drop
 from .values import (
     CRASHED,
@@ -238,3 +234,21 @@ class Run:
             self.stopped[device] = f"this rank's process ended in {check.name}"
         if outcome.spent:
             self.child.end()
+
+
+def blocking(
+    needs: Tuple[str, ...], device: Optional[str], results: Sequence[Result]
+) -> Optional[Result]:
+    """The earlier result without which a check says nothing (device None: on any device)."""
+    for result in results:
+        near = device is None or result.device in (device, HOST)
+        if near and result.name in needs and result.outcome.status != PASSED:
+            return result
+    return None
+
+
+def skip(because: Result) -> Outcome:
+    """The outcome of a check that was not run."""
+    if because.outcome.status == SKIPPED:
+        return Outcome(SKIPPED, because.outcome.detail)
+    return Outcome(SKIPPED, f"needs {because.name}, which {because.outcome.status}")

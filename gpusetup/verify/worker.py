@@ -22,7 +22,7 @@ from typing import Optional, TextIO
 
 from .checks.table import function_of, named
 from .device.importing import first_line
-from .host_memory import available_bytes
+from .host import available_bytes
 from .values import FAILED, SKIPPED, Asked, Outcome, Row, WrongQuestion, begin, sticky
 
 BESIDE_THE_POINT = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")

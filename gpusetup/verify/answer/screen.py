@@ -1,16 +1,22 @@
-"""The report on a terminal: colours where they are wanted.
+"""The report on a terminal or in a file, and the line that says meanwhile which check runs.
 
 The same language as the other commands have (`gpusetup/render/screen.py`), which this folder
 cannot import: it stands alone. A pipe and a file get the text as it is.
 """
 
+from __future__ import annotations
+
+import contextlib
 import os
 import re
 import sys
+import threading
+import time
 from typing import Mapping, Optional, TextIO
 
-from ..values import Report
-from .render import as_text
+from ..streams import Unwritten, put, say
+from ..values import Blocked, Report, Stop
+from .render import as_error, as_text, harmless
 
 CODES = {"passed": "1;32", "failed": "1;31", "crashed": "1;31", "skipped": "2", "hint": "1;36"}
 """A word with which a line begins -> its colour, of the terminal's own sixteen."""
@@ -53,3 +59,74 @@ def painted(line: str) -> str:
         return line
     start, word = words.groups()
     return f"{start}\x1b[{CODES[word]}m{word}\x1b[0m{line[words.end() :]}"
+
+
+FIRST_SECONDS = 1.0
+"""What is done sooner is not spoken of."""
+EACH_SECONDS = 0.5
+ERASED = "\r\x1b[2K"
+
+
+class Live:
+    """The line: which check of how many, on what, since when."""
+
+    def __init__(self, wanted: bool = True) -> None:
+        dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+        self.wanted = wanted and sys.stderr.isatty() and not dumb and sys.platform != "win32"
+        self.of = self.at = 0
+        self.what = ""
+        self.began = time.monotonic()
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._ticks, daemon=True)
+
+    def __enter__(self) -> "Live":
+        if self.wanted:
+            self.thread.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.over.set()
+        if self.wanted:
+            self.thread.join()
+
+    def checks(self, name: str, device: str) -> None:
+        """The next check begins."""
+        self.at += 1
+        self.what, self.began = f"{name} on {device}", time.monotonic()
+
+    def _ticks(self) -> None:
+        drawn, wait = "", FIRST_SECONDS
+        colour = "\x1b[2m{}\x1b[0m\r" if wants_colour(os.environ, True) else "{}\r"
+        while not self.over.wait(wait):
+            drawn, wait = ERASED, EACH_SECONDS
+            of = f" of {self.of}" if self.at <= self.of else ""
+            text = f"check {self.at}{of}: {self.what}, {time.monotonic() - self.began:.0f} s"
+            # The cursor stays in front of the line: what a library says begins there.
+            sys.stderr.write(ERASED + colour.format(text))
+            sys.stderr.flush()
+        sys.stderr.write(drawn)
+        sys.stderr.flush()
+
+
+def write(text: str, path: Optional[str], mode: str = "w") -> None:
+    """To the file, or to stdout."""
+    if path is None:
+        put(text)
+        return
+    try:
+        with open(path, mode, encoding="utf-8") as file:
+            file.write(text)
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        raise Blocked(f"Cannot write {path}: {reason}", "name another file") from problem
+
+
+def complain(stop: Stop, as_document: bool) -> int:
+    """Say what ended the program; its exit code."""
+    if as_document:
+        with contextlib.suppress(BrokenPipeError, Unwritten):
+            put(as_error(stop))
+            return stop.exit_code
+    say(harmless(f"error: {stop.message}") + "\n")
+    say("\n" + harmless(f"hint: {stop.hint}") + "\n" if stop.hint else "")
+    return stop.exit_code

@@ -24,6 +24,14 @@ Sampler = Tuple[Callable[[Any, Any], Any], Law]
 def _samplers() -> Dict[str, Sampler]:
     ndtr, functional = torch.special.ndtr, torch.nn.functional
 
+    dropouts = {
+        "dropout": functional.dropout,
+        "dropout of channels": lambda x, p: functional.dropout1d(x[None, :, None], p).flatten(),
+    }
+
+    def dropped(run: Any) -> Any:
+        return lambda x, _: run(x.fill_(1), 0.75) / 4
+
     def like(x: Any, made: Any) -> Dict[str, Any]:
         return {"dtype": x.dtype, "device": x.device, "generator": made}
 
@@ -64,8 +72,8 @@ def _samplers() -> Dict[str, Sampler]:
             ),
             [0.25, 0.5, 0.0, 0.25],
         ),
-        # it follows the generator of the process
-        "dropout": (lambda x, g: functional.dropout(x.fill_(1), 0.5) / 2, [0.5, 0.5]),
+        "normal": (lambda x, g: torch.normal(x.fill_(0), x + 1, generator=g), ndtr),
+        **{name: (dropped(run), [0.75, 0.25]) for name, run in dropouts.items()},
     }
 
 
@@ -87,10 +95,10 @@ def _drawn(empty: Any, name: str, label: str, sampler: Sampler) -> Iterator[Part
     draw, law = sampler
     label, empty = f"{label} of {name}", empty.to(getattr(torch, name))
     found = []
-    for _ in "ab":
-        made = torch.Generator(device=empty.device)
-        for seeded in (torch, made):
-            seeded.manual_seed((asked().seed + 41) % 2**63)
+    for turn in range(2):
+        made = torch.Generator(device=empty.device).manual_seed((asked().seed + 41) % 2**63)
+        # dropout alone follows the generator of the process
+        torch.manual_seed((asked().seed + turn * ("dropout" not in label)) % 2**63)
         found += [draw(empty.clone(), made).cpu() for _ in "ab"]
     first, second, *again = found
     yield same(f"{label}, the same seed", torch.cat(again), torch.cat([first, second]))
@@ -160,6 +168,11 @@ def _orders(device: str) -> Iterator[Part]:
     """Permutations: each number once, hardly one where it was."""
     for count in ORDERED:
         found, other = (torch.randperm(count, device=device).cpu() for _ in "ab")
+        made = torch.Generator(device=device)
+        first, again = (
+            torch.randperm(count, device=device, generator=made.manual_seed(5)) for _ in "ab"
+        )
+        yield same(f"randperm {count}, the same seed", again, first)
         places = torch.arange(count)
         mixed = torch.multinomial(torch.ones(count, device=device), count).cpu()
         for drawn in (found, mixed):

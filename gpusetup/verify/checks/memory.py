@@ -9,7 +9,7 @@ from typing import Any, Iterator, List, Tuple
 import torch
 
 from ..device.devices import GIB
-from ..host_memory import available_bytes
+from ..host import available_bytes
 from ..judging.tolerance import holds, judged, numbers, same
 from ..values import FAILED, PASSED, Outcome, asked
 

@@ -195,6 +195,8 @@ def save_and_load(device: str) -> Outcome:
     for name in FORMATS:
         whole = state[name]
         state[f"{name} from a row on"], state[f"{name} apart"] = whole[3:], whole.t()[5::2, 1:-1:3]
+        state[f"{name} turned"], state[f"{name} repeated"] = whole.t(), whole[:1].expand(3, 33)
+    state["conjugate"] = values.to(torch.complex64).mul(1 + 2j).conj()
     state["large"] = torch.arange(LARGE, dtype=torch.int64).mul_(2_654_435_761).to(device)
     parts: List[Part] = []
     folder = tempfile.mkdtemp(prefix="verify-")

@@ -15,7 +15,7 @@ from ..database import entries, loading
 from ..database import optimizers as of_optimizers
 from ..database.calls import exact_products
 from ..database.comparing import NotAsked, compared
-from ..database.forms import LENGTHS, NUMBERS, Question
+from ..database.draw import LENGTHS, NUMBERS, Question
 from ..database.own import own
 from ..database.rules import SINCE, release
 from ..device.importing import first_line

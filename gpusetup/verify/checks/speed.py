@@ -7,7 +7,7 @@ from typing import Any, Callable, Tuple
 
 import torch
 
-from ..device.known_gpus import least
+from ..device.gpus import least
 from ..judging.tolerance import numbers
 from ..values import FAILED, PASSED, Outcome, kind
 

@@ -8,9 +8,8 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 
 import torch
 
-from ..device.identity import gpu_uuid
+from ..device.gpus import gpu_uuid, least
 from ..device.importing import first_line
-from ..device.known_gpus import least
 from ..device.watching import watched
 from ..judging.tolerance import numbers
 from ..values import FAILED, PASSED, Outcome, asked, kind

@@ -7,9 +7,7 @@ from typing import Callable, Dict, Iterator, Tuple
 
 from ..companions import COMPANIONS
 from ..values import HOST, Check, Outcome, WrongQuestion, kind
-from .rows import PROGRAMS, QUICK, STANDARD
-from .rows_cluster import DISTRIBUTED, RANKS, STRESS
-from .rows_ration import RATION
+from .rows import DISTRIBUTED, PROGRAMS, QUICK, RANKS, RATION, STANDARD, STRESS
 
 LEVELS: Dict[str, Tuple[Check, ...]] = {
     "quick": QUICK,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from ..judging.precision import UNIT_ROUNDOFF, has_bfloat16, read_precision
 from ..judging.tolerance import Part, agree, holds, judged, numbers, same, source
@@ -182,16 +184,20 @@ def determinism(device: str) -> Outcome:
     torch.use_deterministic_algorithms(True)
     try:
         first, second, other = (_seeded(device, shift) for shift in (0, 0, 1))
+        saving = _seeded(device, 0, partial(checkpoint, use_reentrant=False))
     finally:
         torch.use_deterministic_algorithms(before)
     parts = [same(name, second[name], first[name]) for name in first]
+    parts += [same(f"{name}, checkpointed", saving[name], first[name]) for name in first]
     differ = not torch.equal(other["dropped"], first["dropped"])
     parts.append(holds("another seed", differ, "gives the same dropout"))
     hint = "results here cannot be reproduced: run it again, then suspect the memory of the device"
     return judged(parts, "the same run, every bit", hint)
 
 
-def _seeded(device: str, shift: int) -> Dict[str, Any]:
+def _seeded(
+    device: str, shift: int, run: Any = lambda part, *given: part(*given)
+) -> Dict[str, Any]:
     """Convolution, dropout and a product: what came out, and the gradients."""
     functional = torch.nn.functional
     torch.manual_seed((asked().seed + shift) % 2**63)
@@ -199,7 +205,7 @@ def _seeded(device: str, shift: int) -> Dict[str, Any]:
     shapes = ((8, 3, 3, 3), (8, 8 * 24 * 24))
     leaves = [torch.randn(shape, device=device).requires_grad_() for shape in shapes]
     seen = functional.conv2d(image, leaves[0], padding=1).relu()
-    dropped = functional.dropout(seen, 0.5)
+    dropped = run(functional.dropout, seen, 0.25)
     loss = functional.linear(dropped.flatten(1), leaves[1]).square().mean()
     loss.backward()
     kept = {f"gradient {place}": leaf.grad for place, leaf in enumerate(leaves)}

@@ -1,16 +1,18 @@
-"""Data on their way: copies and their bandwidth, pinned memory, streams, a CUDA graph.
+"""Data on their way: copies, their bandwidth, pinned memory, streams, a CUDA graph, other GPUs.
 
 What is said here of streams, graphs and pinned memory only a GPU can show.
 """
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from functools import partial
+from itertools import permutations
+from typing import Any, List, Tuple
 
 import torch
 
 from ..judging.tolerance import Part, agree, holds, judged, numbers, same, source
-from ..values import Outcome
+from ..values import PASSED, Outcome
 from .speed import SLOWEST_COPY, least_rate, measured, rated
 
 COPY_BYTES = 64 * 2**20
@@ -122,3 +124,27 @@ def graph(device: str) -> Outcome:
             eager = (fixed @ other).relu()
             parts.append(agree(f"replay {turn}", out, eager, 1e-3 * float(eager.abs().max())))
     return judged(parts, "the same without a graph")
+
+
+ELEMENTS = 1 << 23
+"""int32 values a copy: 32 MiB."""
+
+
+def copies_between_gpus(_: str) -> Outcome:
+    """What one GPU sends, another holds afterwards, for every ordered pair."""
+    rates: List[float] = []
+    parts: List[Part] = []
+    direct = 0
+    for giver, taker in permutations(range(torch.cuda.device_count()), 2):
+        there, here = f"cuda:{taker}", f"cuda:{giver}"
+        sent = torch.arange(ELEMENTS, dtype=torch.int32, device=here) * 2_654_435 + giver
+        found = torch.zeros_like(sent, device=there)
+        rates.append(measured(there, partial(found.copy_, sent), 4 * ELEMENTS / GB))
+        parts.append(same(f"{here} to {there}", found, sent))
+        direct += bool(torch.cuda.can_device_access_peer(giver, taker))
+    # Its contexts on every GPU end with its process.
+    outcome = judged(parts, "what was sent")._replace(spent=True)
+    if outcome.status != PASSED:
+        return outcome
+    detail = f"{len(rates)} pairs exact, {direct} of them direct; the slowest"
+    return outcome._replace(detail=detail, value=min(rates), unit="GB/s")

@@ -11,12 +11,12 @@ import contextlib
 import itertools
 import random
 import warnings
-from math import inf, sqrt
+from math import sqrt
 from typing import Any, Callable, Iterator, List, Optional
 
 from ..device.importing import first_line
 from ..judging.refusals import refuses
-from ..judging.tolerance import ROUNDOFF, Part, holds, pointed
+from ..judging.tolerance import ROUNDOFF, Part, holds
 from ..values import sticky
 from .calls import (
     WHOLE,
@@ -31,17 +31,10 @@ from .calls import (
     replaced,
     tensors_of,
 )
-from .limits import greatest, limits
+from .judge import STEPS, greatest, judged, kind_of, targets
 from .rules import HALVES, ROOM, SCALE_OF_ARGUMENTS, matches
-from .targets import Target, kind_of, targets
 from .ways import Asking, NoWay, Way, directly
 
-STEPS = (1.0, 1.3, 0.7)
-"""Roundoffs by which arguments are moved, all of one call by one of them, each up or down."""
-FURTHER = (2.0, 1.0, 3.0)
-"""Moves that judge what misses the first limit."""
-APART = (1.5, -1.5)
-"""Then one argument is moved up and the next down: of many quotients each may jump."""
 NO_WAY = (
     "invalid combination of arguments",
     "unexpected keyword argument",
@@ -263,73 +256,6 @@ def most_alike(places: Any) -> int:
     return int(places.unique(return_counts=True)[1].max()) if places.numel() else 0
 
 
-def judged(question: Question, target: Target) -> Part:
-    """Moved arguments are asked for where the answer is farther off than by its own roundoff."""
-    found, right = target.found, target.exact
-    if found.shape != right.shape:
-        told = f"shape {list(found.shape)}, not {list(right.shape)}"
-        return holds(target.label, False, told)
-    if kind_of(found) != kind_of(right):
-        told = f"{found.dtype}, for {right.dtype} of the exact".replace("torch.", "")
-        return holds(target.label, False, told)
-    if kind_of(found) == "whole":
-        return _whole(question, target)
-    part = _close(question, target, [])
-    if question.steps and kind_of(right) == "float" and bool((right == right.round()).all()):
-        return part  # the numbers are given exactly, and it jumps there
-    if part.worst > 1:
-        part = _close(question, target, [target.of(each) for each in question.moved_answers()])
-    if part.worst > 1 and question.moves:
-        for place, step in enumerate((FURTHER + APART) * (len(question.moves) <= len(STEPS))):
-            with contextlib.suppress(Exception):
-                question.moves.append(question.moved(step, apart=place >= len(FURTHER)))
-        part = _close(question, target, [target.of(each) for each in question.moves])
-    return part
-
-
-def _whole(question: Question, target: Target) -> Part:
-    torch = question.torch
-    found, right = target.found.to(torch.int64), target.exact.to(torch.int64)
-    bad = found != right
-    if not bool(bad.any()):
-        return Part(target.label, 0.0, 0.0)
-    if target.found.dtype != torch.bool:
-        reach = torch.iinfo(target.found.dtype)
-        bad &= (right > reach.min) & (right < reach.max)
-    for step in (1.3, -0.9):
-        for moved in question.moved_answers() and [question.moved(step, alike=True)]:
-            near = target.of(moved)
-            if near is None or near.shape != right.shape:
-                return Part(target.label, 0.0, 0.0)
-            bad &= near.to(torch.int64) == right
-    return _told(torch, target, bad, inf, 0.0)
-
-
-def _close(question: Question, target: Target, moves: List[Any]) -> Part:
-    torch = question.torch
-    found = target.found.to(target.exact.dtype)
-    exact = target.exact
-    alike = (found == exact) | (found.isnan() & exact.isnan())
-    if bool(alike.all()):
-        return Part(target.label, 0.0, 0.0)
-    allowed, unsure = limits(torch, question, target, moves)
-    off = (found - exact).abs()
-    if exact.is_complex() or "gradient" in target.label:  # the order of products decides which
-        alike |= ~found.isfinite() & ~exact.isfinite()
-    parts = torch.where(alike | unsure, torch.zeros_like(off), off / allowed)
-    parts = torch.nan_to_num(parts, inf, inf, inf)
-    bad = ~(parts <= 1)
-    worst = float(parts.max()) if parts.numel() else 0.0
-    most = float(allowed.max()) if allowed.numel() else 0.0
-    return _told(torch, target, bad, worst, most)
-
-
-def _told(torch: Any, target: Target, bad: Any, worst: float, most: float) -> Part:
-    if not bool(bad.any()):
-        return Part(target.label, worst if most else 0.0, most)
-    return pointed(torch, target.label, target.found, target.exact, bad, (worst, most))
-
-
 def compared(torch: Any, device: str, asked: Any) -> List[Part]:
     """All comparisons of a question. Raises NotAsked, and what the kernel raises.
 
@@ -342,7 +268,8 @@ def compared(torch: Any, device: str, asked: Any) -> List[Part]:
         if all(part.worst <= 1 for part in parts):
             return parts
         whole = any(part.worst > 1 and not part.allowed for part in parts)
-        calls = [nearby(torch, asked.call, turn, whole) for turn in (1, 2)]
+        is_far = asked.form.numbers == "far"  # of numbers nearby the spread would be another
+        calls = [asked.call if is_far else nearby(torch, asked.call, n, whole) for n in (1, 2)]
         others = [list(_once(torch, device, asked, call)) for call in calls]
         if all(any(part.worst > 1 for part in each) for each in others):
             return parts

@@ -9,11 +9,10 @@ import zlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .calls import WHOLE, Call, nearby, plain, replaced, tensors_of
-from .draw import Draw, grown, numbered
-from .forms import Question
+from .draw import Draw, Question, grown, numbered
+from .judge import kind_of
 from .loading import Database, kept_chance, larger, seeded
 from .rules import BY_SIGN, HALVES, LEFT_OUT, NO_GRADIENT, reason
-from .targets import kind_of
 from .ways import WAYS, Way, directly, in_place, into_out
 
 
@@ -176,6 +175,8 @@ class Entry(NamedTuple):
             call = next(fit, call)
         elif turn % 2:
             call = nearby(torch, call, 1 + turn % 7, turn // 4 % 2 == 0)
+        elif turn % 4 == 2:
+            call = otherwise(draw, call)
         if self.listed:
             times = draw.choice((1, 1, 8))
             call = many(torch, grown(draw, call, 8 * MOST // times), times)
@@ -210,6 +211,29 @@ TURNS = (
     *("float32", "bfloat16", "complex64", "uint8", "float32", "float16", "int64", "int8", "int16"),
 )
 """Formats as they come round, by what programs use."""
+
+
+KEPT = ("sorted", "stable", "train", "training", "inplace", "out_int32", "sparse", "hermitian")
+"""Options that leave an order open, draw, write, or promise something of the argument."""
+
+
+def otherwise(draw: Draw, call: Call) -> Call:
+    """Each option that is on or off the other way; all tensors but the first are broadcast, if all
+    have one shape."""
+    torch, given = draw.torch, tensors_of(draw.torch, (call.given, call.options))
+    flipped = {n: not v for n, v in call.options.items() if type(v) is bool and n not in KEPT}
+    call = call._replace(options={**call.options, **flipped})
+    first = next(iter(given), torch.empty(()))
+    alike = all(x.shape == first.shape and x.dtype != torch.int64 for x in given)
+    if not alike or not first.dim() or not first.numel():
+        return call
+    axis = draw.choice(range(first.dim()))
+
+    def cut(x: Any) -> Any:
+        y = x if x is first else x.detach().narrow(axis, 0, 1).clone()
+        return y.requires_grad_(x.requires_grad)
+
+    return replaced(torch, call, cut)
 
 
 def many(torch: Any, call: Call, times: int) -> Call:

@@ -121,10 +121,14 @@ def draw_transformer(d: Draw) -> Any:
     halves += [((inner, wide), (inner,)), ((wide, inner), (wide,)), *[((wide,), (wide,))] * 2]
     weights = [0.3 * d.normal(*shape) for half in halves for shape in half]
     x = d.normal(d.choice((1, 2, 5)), d.choice((1, 7, 33, 65)), wide)
-    return (x, weights), {"heads": heads, "first": d.flag(), "gelu": d.flag()}
+    shape = d.choice((None, x.shape[:2], (x.shape[1],) * 2))
+    mask = d.whole(0, 3, *shape) == 0 if shape else None
+    if mask is not None:
+        mask[:, 0] = False
+    return (x, weights, mask), {"heads": heads, "first": d.flag(), "gelu": d.flag()}
 
 
-def transformed(x: Any, weights: List[Any], heads: int, first: bool, gelu: bool) -> Any:
+def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, gelu: bool) -> Any:
     """A layer as `eval` computes it: by its fast path where no gradient is asked."""
     import torch
 
@@ -135,7 +139,8 @@ def transformed(x: Any, weights: List[Any], heads: int, first: bool, gelu: bool)
         device="meta",
     ).eval()
     names = [name for name, _ in layer.named_parameters()]
-    return torch.func.functional_call(layer, dict(zip(names, weights)), (x,))
+    masks = (mask,) if mask is None or len(mask) == mask.shape[1] else (None, mask)
+    return torch.func.functional_call(layer, dict(zip(names, weights)), (x, *masks))
 
 
 def draw_mm(d: Draw) -> Any:

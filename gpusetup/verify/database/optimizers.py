@@ -11,8 +11,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..judging.refusals import lacks_form, refuses
 from .calls import Answer, Call
-from .draw import Draw
-from .forms import Question
+from .draw import Draw, Question
 from .rules import HALVES, LEFT_OUT, reason, release
 from .ways import Asking, NoWay, Way
 

@@ -6,6 +6,7 @@ matters.
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import Any, Dict, List
 
 from .draw import Draw, Own
@@ -19,7 +20,6 @@ from .layers import (
     draw_bmm,
     draw_convolution,
     draw_group_norm,
-    draw_image,
     draw_layer_norm,
     draw_linear,
     draw_mm,
@@ -28,6 +28,8 @@ from .layers import (
     run_net,
     transformed,
 )
+
+NO_NUMBERS = (nan, inf, -inf)
 
 
 def _axis(d: Draw, shape: List[int]) -> int:
@@ -51,9 +53,27 @@ def _apart(d: Draw) -> Any:
     count = 1
     for n in shape:
         count *= n
-    x = d.torch.randperm(count, generator=d.made).reshape(shape).float()
-    dim = _axis(d, shape)
+    x = d.torch.randperm(count, generator=d.made).float()
+    if d.flag():
+        x[d.whole(0, count, 3)] = d.torch.tensor(NO_NUMBERS)
+    x, dim = x.reshape(shape), _axis(d, shape)
     return (x, d.choice((1, min(5, shape[dim]), (shape[dim] + 1) // 2)), dim, d.flag()), {}
+
+
+def _sought(x: Any, k: int, dim: int, right: bool) -> List[Any]:
+    """Values, and what is at the places that are told: of like numbers any place is right."""
+    import torch as t
+
+    line = x.nan_to_num().flatten().sort()[0]
+    found = [
+        t.topk(x, k, dim, right),
+        t.sort(x, dim, right),
+        t.kthvalue(x, k, dim, True),
+        *(each(x, dim, True) for each in (t.median, t.max, t.min)),
+        *(each(x, dim) for each in (t.cummax, t.cummin)),
+    ]
+    values = [y for each in found for y in (each[0], x.gather(dim, each[1]))]
+    return [*values, t.searchsorted(line, x, right=right), t.bucketize(x, line, right=right)]
 
 
 def _rows(d: Draw) -> Any:
@@ -86,9 +106,18 @@ def _met(d: Draw) -> Any:
     return (d.normal(*shape), dim, places.permute(*range(len(shape))[::-1]), d.normal(*wanted)), {}
 
 
-def _picked(d: Draw) -> Any:
-    table, places = _rows(d)
-    return (table, places), {}
+def _sparse(d: Draw) -> Any:
+    """Places that come more than once, as a gradient has them."""
+    n, m = d.length(300), d.choice((1, 3, 17))
+    places = d.whole(0, min(n, m), 2, d.length(2**10))
+    return (places, d.normal(places.shape[1]), d.normal(m, 3)), {"rows": n}
+
+
+def _spread(places: Any, x: Any, y: Any, rows: int) -> List[Any]:
+    import torch
+
+    found = torch.sparse_coo_tensor(places, x, (rows, len(y)))
+    return [found.to_dense(), found @ y]
 
 
 def _int8(d: Draw) -> Any:
@@ -106,34 +135,6 @@ def _int_product(a: Any, b: Any) -> Any:
 def _waves(d: Draw) -> Any:
     n = d.length(2**14)
     return (d.normal(d.choice((1, 3)), n), n), {}
-
-
-def _solved(d: Draw) -> Any:
-    n = d.length(130)
-    x = d.normal(n, n)
-    return (x @ x.t() / n + d.torch.eye(n), d.normal(n, 3)), {}
-
-
-def _parts(d: Draw) -> Any:
-    dim, count = d.choice((0, 1)), d.choice((2, 3, 33, 129, 140))
-    shapes = [[d.choice((1, 2, 5)), 3] for _ in range(count)]
-    parts = [d.normal(*(shape if not dim else shape[::-1])) for shape in shapes]
-    return (parts, dim), {}
-
-
-def _resized(d: Draw) -> Any:
-    mode = d.choice(("nearest", "bilinear", "bicubic", "area"))
-    aligned = d.flag() if mode in ("bilinear", "bicubic") else None
-    return (draw_image(d),), {
-        "size": [d.choice((3, 8, 13, 32)) for _ in "ab"],
-        "mode": mode,
-        "align_corners": aligned,
-    }
-
-
-def _pooled(d: Draw) -> Any:
-    kernel = d.choice((2, 3))
-    return (draw_image(d), kernel, d.choice((1, 2)), d.choice((0, 1))), {}
 
 
 def _classes(d: Draw) -> Any:
@@ -162,18 +163,6 @@ def own(torch: Any) -> Dict[str, Any]:
         Own("products of a batch", draw_bmm, t.bmm, once=True),
         Own("product added", draw_addmm, t.addmm),
         Own("linear layer", draw_linear, f.linear),
-        Own(
-            "product with a line",
-            lambda d: ((d.normal(*(s := d.shape(2))), d.normal(s[1])), {}),
-            t.mv,
-            once=True,
-        ),
-        Own(
-            "product of lines",
-            lambda d: ((d.normal(n := d.length(2**19)), d.normal(n)), {}),
-            t.dot,
-            once=True,
-        ),
         Own("convolution layer", draw_convolution(False), convolved),
         Own("convolution back", draw_convolution(True), back_convolved),
         Own("batch norm layer", draw_batch_norm, f.batch_norm),
@@ -182,7 +171,6 @@ def own(torch: Any) -> Dict[str, Any]:
         Own("softmax in use", _along, t.softmax),
         Own("log softmax in use", _along, t.log_softmax),
         Own("sum along", _along, t.sum, once=True, by_threads=True),
-        Own("mean along", _along, t.mean, once=True, by_threads=True),
         Own("running sum", _along, t.cumsum),
         Own(
             "sort of ties",
@@ -190,7 +178,7 @@ def own(torch: Any) -> Dict[str, Any]:
             lambda x, dim, down: t.sort(x, dim=dim, descending=down, stable=True),
             learns=False,
         ),
-        Own("first few", _apart, lambda x, k, dim, largest: t.topk(x, k, dim, largest)),
+        Own("searches", _apart, _sought, learns=False),
         Own("lookup", _looked_up, f.embedding),
         Own(
             "added at places",
@@ -202,32 +190,13 @@ def own(torch: Any) -> Dict[str, Any]:
             ),
         ),
         Own(
-            "picked rows",
-            _picked,
-            lambda x, i: (
-                x.index_select(0, i),
-                x[i],
-                x.gather(0, i[:, None].expand(-1, x.shape[1])),
-            ),
-        ),
-        Own(
             "gathered",
             _met,
             lambda x, dim, i, y: (x.gather(dim, i), x.scatter_add(dim, i, y)),
         ),
+        Own("sparse numbers", _sparse, _spread, full, learns=False),
         Own("product of bytes", _int8, _int_product, ("int8",), learns=False),
         Own("waves", _waves, lambda x, n: (t.fft.rfft(x), t.fft.irfft(t.fft.rfft(x), n)), full),
-        Own("solved", _solved, lambda x, y: (t.linalg.cholesky(x), t.linalg.solve(x, y)), full),
-        Own("many parts", _parts, t.cat),
-        Own("resized", _resized, f.interpolate),
-        Own(
-            "pooled",
-            _pooled,
-            lambda x, k, s, p: (
-                f.max_pool2d(x, k, s, p, return_indices=True),
-                f.avg_pool2d(x, k, s, p),
-            ),
-        ),
         Own("classes", _classes, f.cross_entropy),
     )
     return {

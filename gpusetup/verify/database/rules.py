@@ -78,7 +78,11 @@ LEFT_OUT: Tuple[Rule, ...] = (
         BYTES,
     ),
     Rule("its gradient is no number where a line is nought (2.13.0)", ("renorm",), ("complex64",)),
-    Rule("fills masked places with the least byte", ("masked.argmax", "masked.argmin"), BYTES),
+    Rule(
+        "fills masked places with the least byte",
+        ("masked.argmax", "masked.argmin", "masked.logsumexp"),
+        BYTES,
+    ),
     Rule("its bins end at rounded places", ("histc",), HALVES),
     Rule("takes the strides that its caller gives alone", ("torch.ops.aten._scaled_dot_product*",)),
     Rule("reads memory outside its argument", ("as_strided.partial_views",)),

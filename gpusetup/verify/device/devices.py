@@ -7,7 +7,7 @@ import os
 from typing import Any, Dict, Tuple
 
 from ..values import FAILED, PASSED, Outcome, WrongQuestion
-from .identity import gpu_uuid
+from .gpus import gpu_uuid
 from .importing import arch_list, cuda_build, first_line
 
 ASK_DOCTOR = "`gpusetup doctor` names the cause"

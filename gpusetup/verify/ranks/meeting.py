@@ -10,7 +10,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from ..device.identity import gpu_uuid
+from ..device.gpus import gpu_uuid
 from ..device.importing import first_line
 from ..values import FAILED, PASSED, SKIPPED, Outcome, asked
 from .group import (

@@ -1,8 +1,10 @@
-"""How much memory the host, or the container on it, still has."""
+"""What the host still has: memory, and cores. On a busy machine a process is slow, not hung."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+from pathlib import Path
 from typing import Optional
 
 UNKNOWN = 2**29
@@ -33,3 +35,15 @@ def _number(path: str, pattern: str = r"(\d+)") -> Optional[int]:
     except OSError:
         return None
     return int(found.group(1)) if found else None
+
+
+def waited_seconds(pid: int) -> float:
+    """Of all threads of a process and of those that it started; 0 where nobody tells (no Linux)."""
+    seconds = 0.0
+    with contextlib.suppress(OSError, ValueError):
+        for thread in Path("/proc", str(pid), "task").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                seconds += int((thread / "schedstat").read_text().split()[1]) / 1e9
+                children = (thread / "children").read_text().split()
+                seconds += sum(waited_seconds(int(child)) for child in children)
+    return seconds

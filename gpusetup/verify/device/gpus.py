@@ -1,0 +1,70 @@
+"""Which GPU a device of torch is, and what a sound one of its model reaches."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, Optional
+from uuid import UUID
+
+LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
+QUESTIONS = ("cuDeviceGetUuid_v2", "cuDeviceGetUuid")
+"""The first one, of CUDA 11.4, names a MIG instance by its own UUID (cuda.h)."""
+
+
+def gpu_uuid(torch: Any, device: str) -> Optional[str]:
+    """`GPU-...` or `MIG-...` as `nvidia-smi -L` writes it; None where nobody tells it."""
+    found = torch.cuda.get_device_properties(device)
+    # The driver first: of a MIG instance torch may tell the UUID of the whole GPU.
+    said = asked_of_driver(int(device.partition(":")[2])) or str(getattr(found, "uuid", "") or "")
+    if not said or said.startswith(("GPU-", "MIG-")):
+        return said or None
+    return ("MIG-" if " MIG " in str(found.name) else "GPU-") + said
+
+
+def asked_of_driver(index: int) -> str:
+    """The UUID of a device that CUDA numbers so in this process; empty where it cannot be asked."""
+    handle, found = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    try:
+        driver = ctypes.CDLL(LIBRARY)
+    except OSError:
+        return ""
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(handle), index):
+        return ""
+    for question in (getattr(driver, name, None) for name in QUESTIONS):
+        if question is not None and question(ctypes.byref(found), handle) == 0:
+            return str(UUID(bytes=bytes(found)))
+    return ""
+
+
+FIGURE = {"speed": 3, "speed-half": 0, "copy-within": 4}
+"""Check -> where its figure is in a row."""
+REACHED = {"speed": 0.7, "speed-half": 0.5, "copy-within": 0.35}
+"""The share of the published figure that a sound device reaches: 4096-products in float32 and in
+float16 (best measured by ml-engineering, accelerator page: 0.81 to 0.87 on A100, 0.80 on H100, 0.73
+to 0.79 on B200, B300 and GB200; 0.37 on a Tesla T4, whose 70 W hold it most), and bytes copied,
+each of which is read and written (inferred: 0.7 to 0.9 of the bandwidth is what copies reach)."""
+HALF = 0.5
+"""Of that share: a device below it is at fault."""
+
+
+@functools.lru_cache(maxsize=None)
+def published() -> Dict[str, Any]:
+    """`nvidia-smi` name -> dense float16 TFLOPS, boost clock in MHz, whether that clock depends on
+    the laptop around it, float32 TFLOPS, GB/s of the memory."""
+    text = (Path(__file__).parent.parent / "gpus.json").read_text(encoding="utf-8")
+    return dict(json.loads(text)["gpus"])
+
+
+def least(check: str, name: str) -> Optional[float]:
+    """The rate below which a model is at fault; None where nothing is known of it.
+
+    >>> round(least("copy-within", "NVIDIA A100-SXM4-40GB"))
+    272
+    """
+    row = published().get(name)
+    figure = row[FIGURE[check]] if row and not row[2] else None
+    return HALF * REACHED[check] * figure if figure else None
