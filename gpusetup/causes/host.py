@@ -63,7 +63,6 @@ CAUSES = (
                 "`--shm-size=8g`, or use num_workers=0. If it is large, shared memory is not the "
                 "reason: look for a full disk, or a dataset that is damaged or on a network disk",
                 look=("df -h /dev/shm",),
-                see="see how large it is",
             ),
             Message(
                 where=(IN_PODMAN,),
@@ -190,7 +189,6 @@ CAUSES = (
         not_when="shm-too-small: the signal is Bus error",
         # Source: torch/utils/data/_utils/signal_handling.py.
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
-        see="find what was ended, and why",
         says=(
             says(
                 r"\bdataloader workers?(?: \(pid[^)]{0,24}\))? (?:(?:is|was|were|are|gets?|got) )?killed(?: by signal(?:ed|led):? (?:Killed|SIGKILL)\b|$| (?!by\b)|[.,!?])",
@@ -217,7 +215,6 @@ CAUSES = (
         # Source: Linux documentation, OOM killer.
         explains=("dataloader-worker-killed",),
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
-        see="find what was ended, and why",
         alike={alike.HOST_MEMORY: ("dataloader-worker-killed",)},
         says=(
             says(
@@ -309,7 +306,6 @@ CAUSES = (
         stage="distributed",
         commands=("export MASTER_PORT=29501",),
         look=("ss -ltnp",),
-        see="find what listens",
         says=(
             r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use",
             r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)",
