@@ -298,14 +298,13 @@ CAUSES = (
     ),
     Cause(
         "nvlink-degraded",
-        title="{who}: NVLinks are inactive, or had many errors since the driver's start",
-        plain="NVLinks are inactive, or were retrained",
-        means="Traffic between these GPUs is slower, or goes over PCIe; NCCL may hang. "
-        "A few errors are corrected and harmless; counts that grow mean a bad link.",
+        title="{who}: NVLinks are inactive",
+        plain="NVLinks are inactive",
+        means="Traffic between these GPUs is slower, or goes over PCIe; NCCL may hang",
         text="Reboot, so that the links are retrained (with NVSwitch after Fabric Manager has "
-        "started); if they stay inactive or errors grow: the bridge between the cards, their "
+        "started); if they stay inactive: the bridge between the cards, their "
         "seating, the board",
-        proven_by="Fewer links are active than on a GPU of the same kind, or links had errors and recoveries",
+        proven_by="Fewer links are active than on a GPU of the same kind",
         not_when="A bridge between two cards uses only a part of their links",
         # Source: nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods.
         commands=("sudo reboot",),

@@ -60,8 +60,6 @@ CONFIGURATIONS = {
     7: "invalid_location",
     8: "gpu_state_invalid",
 }
-NVLINK_TOTALS = (38, 45, 52, 59)
-"""NVML_FI_DEV_NVLINK_…_ERROR_COUNT_TOTAL: CRC of flits and of data, replays, recoveries."""
 NOT_AVAILABLE = 1 << 62
 """A process's memory is all bits set where NVML does not tell it (Windows with WDDM)."""
 MOST_PROCESSES = 64
@@ -299,8 +297,6 @@ FIELDS: Fields = (
     ("fabric_faults", fabric_faults),
     ("nvlinks_active", lambda n, h: sum(nvlinks(n, h))),
     ("nvlinks_inactive", lambda n, h: [i for i, active in enumerate(nvlinks(n, h)) if not active]),
-    ("nvlink_errors", lambda n, h: sum(field_values(n, h, *NVLINK_TOTALS))),
-    ("nvlink_recoveries", lambda n, h: field_values(n, h, NVLINK_TOTALS[-1])[0]),
     ("processes", processes),
     ("clock_sm_max_mhz", plain("nvmlDeviceGetMaxClockInfo", 1)),
     ("clock_memory_max_mhz", plain("nvmlDeviceGetMaxClockInfo", 2)),

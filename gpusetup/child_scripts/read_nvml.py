@@ -23,7 +23,7 @@ The answer (keys are always there once NVML was asked; null: see the `problems` 
         "sram_threshold_exceeded": false, "power_limit_default_watts": 400.0,
         "recovery_action": "none|gpu_reset|node_reboot|...", "fabric_status": "success",
         "fabric_faults": ["route_unhealthy"], "nvlinks_active": 12, "nvlinks_inactive": [],
-        "nvlink_errors": 0, "nvlink_recoveries": 0, "processes": [{"pid": 4711, "kind": "C",
+        "processes": [{"pid": 4711, "kind": "C",
         "name": "python3", "memory_bytes": 31000000000}], "lost": false,
         "clock_sm_max_mhz": 1410, "clock_memory_max_mhz": 1215, "clock_sm_application_mhz": 1095,
         "vbios_version": "92.00.45.00.03", "inforom_version": "G506.0200.00.04",

@@ -171,10 +171,6 @@ class Gpu(Frozen):
     nvlinks_active: Number = None
     nvlinks_inactive: tuple[int, ...] | None = None
     """The numbers of the links that carry nothing."""
-    nvlink_errors: Number = None
-    """Replays, CRC errors and recoveries of all links since the driver was loaded."""
-    nvlink_recoveries: Number = None
-    """How often a link had to be trained anew."""
     processes: tuple[GpuProcess, ...] | None = None
     driver_model: Text = None
     """Windows: `WDDM`, `TCC`, `MCDM`."""
