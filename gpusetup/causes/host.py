@@ -157,6 +157,7 @@ CAUSES = (
         title="CUDA_LAUNCH_BLOCKING makes CUDA slow",
         means="The CPU waits for every kernel.",
         text="Unset it",
+        commands=("unset CUDA_LAUNCH_BLOCKING",),
         proven_by="The variable is 1",
         # Source: CUDA C++ Programming Guide, environment variables.
     ),
@@ -166,6 +167,7 @@ CAUSES = (
         title="PYTORCH_NO_CUDA_MEMORY_CACHING makes torch slow",
         means="The driver allocates every tensor.",
         text="Unset it",
+        commands=("unset PYTORCH_NO_CUDA_MEMORY_CACHING",),
         proven_by="The variable is 1",
         # Source: torch documentation, CUDA semantics.
     ),
@@ -175,7 +177,8 @@ CAUSES = (
         means="GPUs do so from Ampere on; torch 1.7 to 1.11 does so for matrix products by default, every torch for convolutions. The GPU stack is healthy.",
         text="If you need exact float32: torch.backends.cuda.matmul.allow_tf32 = False and "
         'torch.backends.cudnn.allow_tf32 = False, or torch.set_float32_matmul_precision("highest")',
-        proven_by="NVIDIA_TF32_OVERRIDE or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is 1",
+        only=Severity.NOTE,
+        proven_by="NVIDIA_TF32_OVERRIDE is 1",
         # Source: torch documentation, CUDA semantics.
     ),
     Cause(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpusetup.causes.host import short_disks
-from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -133,29 +132,19 @@ def shm_too_small(context: RuleContext) -> Findings:
         yield seen(context, "shm-too-small", about, text, weak=True)
 
 
-SETTINGS = (
-    ("cuda-launch-blocking", "CUDA_LAUNCH_BLOCKING", "1"),
-    ("memory-caching-off", "PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),
-    ("tf32-precision", "NVIDIA_TF32_OVERRIDE", "1"),
-    ("tf32-precision", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1"),
-    ("conda-cuda-virtual-missing", "CONDA_OVERRIDE_CUDA", ""),
-)
-"""CUDA's, torch's and conda's own documentation."""
+SETTINGS = {
+    "CUDA_LAUNCH_BLOCKING": "cuda-launch-blocking",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": "memory-caching-off",
+    "NVIDIA_TF32_OVERRIDE": "tf32-precision",
+}
+"""CUDA's and torch's own documentation."""
 
 
 def settings(context: RuleContext) -> Findings:
     """Environment variables with a value that costs something."""
-    for cause, name, value in SETTINGS:
-        if context.snapshot.environment.get(name) == value:
-            yield finding(
-                context,
-                cause,
-                (shown(context, "environment", f"{name}={value}"),),
-                fix=Fix(
-                    text=f"{RECORDS[cause].text} ({name})", commands=paste.unset(context, name)
-                ),
-                severity=Severity.NOTE if cause == "tf32-precision" else Severity.WARNING,
-            )
+    for name, cause in SETTINGS.items():
+        if context.snapshot.environment.get(name) == "1":
+            yield seen(context, cause, "environment", f"{name}=1")
 
 
 RULES = (
