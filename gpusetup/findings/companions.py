@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpusetup.catalog.companion_table import companion_table, releases_for, takes_torch
 from gpusetup.catalog.companions import serves_backend, serves_torch
@@ -22,7 +21,6 @@ from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import Line
 from gpusetup.readings.packages import normalised
 
@@ -125,12 +123,11 @@ def guarded_set_changed(context: RuleContext) -> Findings:
     here = {normalised(one.name): one.version for one in context.snapshot.packages or ()}
     here["torch"] = context.torch.version or here.get("torch", "")
     for event in events(context, "guarded-set")[:1]:
-        said = event.values
-        pins = re.findall(PIN, said.get("pins", ""))
+        pins = re.findall(PIN, event.values.get("pins", ""))
         moved = {n: v for n, v in pins if here.get(n) and not is_same(v, here[n])}
-        for name in [*moved][:1]:
-            fix = Fix(text=RECORDS[CHANGED].text, commands=tuple(_back(context, moved)))
-            was, now = moved[name], here[name]
+        for name, was in [*moved.items()][:1]:
+            fix = Fix(text=RECORDS[CHANGED].text, commands=(_back(context, moved),))
+            now = here[name]
             yield finding(context, CHANGED, (event,), fix=fix, name=name, was=was, now=now)
 
 
@@ -143,18 +140,15 @@ def is_same(pinned: str, here: str) -> bool:
     return here == pinned or ("+" not in pinned and here.partition("+")[0] == pinned)
 
 
-def _back(context: RuleContext, moved: dict[str, str]) -> Iterator[Line]:
-    """torch's family from its own index first, then the others, alone."""
-    public, _, label = moved.get("torch", "").partition("+")
-    if public:
-        words = ("--python", paste.python(context), "--torch", public)
-        backend = ("--backend", label) if label else ()
-        yield paste.command(context, "gpusetup", "install", *words, *backend)
-    rest = [
-        f"{n}=={v.partition('+')[0]}" for n, v in moved.items() if not public or n not in FAMILY
-    ]
-    if rest:
-        yield paste.pip(context, "install", "--no-deps", *rest)
+def _back(context: RuleContext, moved: dict[str, str]) -> Line:
+    """torch with its family if it was moved, else the others, alone."""
+    if "torch" not in moved:
+        pins = (f"{name}=={version.partition('+')[0]}" for name, version in moved.items())
+        return paste.pip(context, "install", "--no-deps", *pins)
+    public, _, label = moved["torch"].partition("+")
+    words = ("--python", paste.python(context), "--torch", public)
+    backend = ("--backend", label) if label else ()
+    return paste.command(context, "gpusetup", "install", *words, *backend)
 
 
 RULES = (
