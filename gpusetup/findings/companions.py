@@ -78,16 +78,6 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
     which = paste.command(context, paste.python(context), "-c", WHICH_COPY)
     look = "check first which copy of torch Python imports (PYTHONNOUSERSITE=1 leaves out ~/.local)"
     way = paste.install_torch(context, f"Install torch and {name} together. ")
-    row, build = context.catalog.release_of(torch.version or ""), paste.chosen(context)
-    own = row and (row.torchvision if name == "torchvision" else row.torchaudio)
-    # No order: what install would move is known of a live environment only.
-    moves = not is_report(context) and build and build.backend != torch.backend
-    if own and torch.backend and context.installer != "conda" and not moves:
-        label = f"+{torch.backend}" if "+" in (torch.version or "") else ""
-        index = paste.torch_index(context, torch.backend)
-        exact = ("--no-deps", "--force-reinstall", *index, f"{name}=={own}{label}")
-        text = f"Install the {name} that belongs to this torch, from the index torch came from"
-        way = Fix(text=text, commands=(paste.pip(context, "install", *exact),))
     return replace(way, looks=paste.look(look, which))
 
 
