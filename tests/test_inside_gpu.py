@@ -45,12 +45,12 @@ def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask: Ask) ->
         "retired_single": 3, "retired_double": 1,
         "clock_sm_max": 1410, "clock_memory_max": 1215, "clock_sm_set": 1095,
         "vbios": "92.00.45.00.03", "inforom": "G506.0200.00.04",
-        "power_limit_default_mw": 500000, "mig_next": 1, "fabric_health": 0x29A,
+        "power_limit_default_mw": 500000, "fabric_health": 0x29A,
         "processes": "4711:1073741824",
     }  # fmt: skip
     more = {"process__4711": "/opt/env/bin/python3"}
     device = ask("read_nvml", ({**A100, **ill},), **more)["devices"][0]
-    assert {name: device[name] for name in (*NOT_THERE[1:], "mig_pending")} == {
+    assert {name: device[name] for name in NOT_THERE[1:]} == {
         "retired_pages": 4,
         "sram_threshold_exceeded": True,
         "power_limit_default_watts": 500.0,
@@ -62,7 +62,6 @@ def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask: Ask) ->
         "clock_sm_application_mhz": 1095,
         "vbios_version": "92.00.45.00.03",
         "inforom_version": "G506.0200.00.04",
-        "mig_pending": True,
     }
     assert device["fabric_faults"] == ["route_unhealthy", "incorrect_sysguid"]
     assert device["processes"] == [
@@ -112,7 +111,6 @@ def test_nvml_tells_everything_about_a_healthy_gpu(ask: Ask) -> None:
         "licensed": None,
         "fabric_state": "completed",
         "driver_model": None,
-        "mig_pending": None,
         "fabric_status": "success",
         "fabric_faults": None,
         "processes": [],

@@ -105,12 +105,6 @@ def mig_instances(nvml: Any, handle: Any) -> list[str]:
     return found
 
 
-def mig_pending(modes: Any) -> bool | None:
-    """MIG after the next reset, where that is another than now."""
-    now, pending = modes
-    return None if now == pending else bool(pending)
-
-
 def licensed(nvml: Any, handle: Any) -> bool | None:
     """Only a vGPU guest needs a licence; None elsewhere."""
     if nvml.nvmlDeviceGetVirtualizationMode(handle) != VGPU:
@@ -285,7 +279,6 @@ FIELDS: Fields = (
     ("licensed", licensed),
     ("fabric_state", lambda n, h: FABRIC_STATES.get(fabric(n, h).state)),
     ("driver_model", driver_model),
-    ("mig_pending", plain("nvmlDeviceGetMigMode", of=mig_pending)),
     ("retired_pages", lambda n, h: sum(len(n.nvmlDeviceGetRetiredPages(h, c)) for c in (0, 1))),
     ("sram_threshold_exceeded", sram_threshold_exceeded),
     (

@@ -19,7 +19,7 @@ The answer (keys are always there once NVML was asked; null: see the `problems` 
         "pcie_generation": 4, "pcie_generation_max": 4, "pcie_width": 16, "pcie_width_max": 16,
         "virtualization": "none|passthrough|vgpu|host_vgpu|host_vsga", "licensed": null,
         "fabric_state": "completed|in_progress|not_started", "driver_model": "WDDM|TCC|MCDM",
-        "mig_pending": null, "retired_pages": null,
+        "retired_pages": null,
         "sram_threshold_exceeded": false, "power_limit_default_watts": 400.0,
         "recovery_action": "none|gpu_reset|node_reboot|...", "fabric_status": "success",
         "fabric_faults": ["route_unhealthy"], "nvlinks_active": 12, "nvlinks_inactive": [],

@@ -123,8 +123,6 @@ class Gpu(Frozen):
     visible: Flag = None
     """False where CUDA_VISIBLE_DEVICES hides it; None where nothing says."""
     mig_enabled: Flag = None
-    mig_pending: Flag = None
-    """MIG after the next reset, where it will be another than now."""
     mig_instances: tuple[str, ...] = ()
     mig_count: Number = None
     """How many instances a source counts; most outputs of nvidia-smi name none by UUID."""
