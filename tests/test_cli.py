@@ -157,7 +157,7 @@ def test_there_are_not_more_options_than_before() -> None:
 
 ENDS = [
     "doctor --from rtx3050-laptop --json",
-    "doctor --explain",
+    "doctor --explain ok",
     "--help",
     "verify --help",
     "no-such-command --json",
@@ -189,7 +189,7 @@ def test_an_answer_that_stdout_does_not_take_is_one_sentence_and_exit_3(
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ("doctor --explain", 0),
+        ("doctor --explain ok", 0),
         ("completion bash", 0),
         ("mcp --agents", 0),
         ("doctor --from rtx3050-laptop --json", 1),

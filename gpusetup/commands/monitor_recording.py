@@ -16,7 +16,6 @@ from gpusetup.monitor.tally import Tally
 from gpusetup.render.console import Console
 from gpusetup.render.screen import can_be_drawn_on
 from gpusetup.system.refused import refused
-from gpusetup.verify import streams
 
 
 def opened(path: str) -> TextIO:
@@ -24,13 +23,6 @@ def opened(path: str) -> TextIO:
         return Path(path).open("w", encoding="utf-8", newline="")
     except OSError as problem:
         raise refused(problem, f"Cannot write {path}", "name another file") from problem
-
-
-def put_line(sample: Sample) -> None:
-    """One line a GPU and sample, where stdout is no terminal."""
-    from gpusetup.render.monitor import sample_lines
-
-    streams.put(sample_lines(sample))
 
 
 class Recording(ExitStack):
@@ -56,12 +48,9 @@ class Recording(ExitStack):
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """Show every sample: JSON lines, a screen on a terminal, plain lines elsewhere."""
+        """Show every sample: JSON lines, or a screen on a terminal."""
         self.stream()
-        if self._file is not None:
-            yield
-        elif not can_be_drawn_on(sys.stdout):
-            self._sinks.append(put_line)
+        if self._file is not None or not can_be_drawn_on(sys.stdout):
             yield
         else:
             from gpusetup.render.monitor import draw, live_screen

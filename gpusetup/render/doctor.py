@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import BY_ID
@@ -16,7 +16,6 @@ from gpusetup.model.units import GIB
 from gpusetup.render.screen import (
     BUT,
     DIM,
-    HEADING,
     MARKS,
     OK,
     WARNING,
@@ -283,14 +282,6 @@ def newest_line(newest: Offer | None, chosen: ResolveAnswer | None) -> str | Non
 
 
 # --- what is known of a finding -------------------------------------------------------------------
-
-
-def listed(rows: Sequence[KnownFinding]) -> Screen:
-    """All findings, one a line."""
-    width = max(len(row.id) for row in rows) + 2
-    return Screen(
-        Row((f"{row.id:{width}}", HEADING), row.title, hang=min(width, 24)) for row in rows
-    )
 
 
 def explained(row: KnownFinding) -> Screen:

@@ -1,4 +1,4 @@
-"""The monitor's samples and summaries: plain lines, one table, the live screen, the end."""
+"""The monitor's samples and summaries: one table, the live screen, the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from gpusetup.render.screen import (
     command,
     facts,
     heading,
-    plain,
     plural,
     table,
 )
@@ -92,14 +91,6 @@ def cells(gpu: GpuSample) -> dict[str, Cell]:
         "held down by": (held or gpu.problem or "", YELLOW),
         "name": (gpu.name or "-", ""),
     }
-
-
-def sample_lines(sample: Sample) -> str:
-    """One line a GPU, and one for the command: what stands where there is no terminal."""
-    each = ("  ".join(f"{text:>9}" for text, _ in cells(gpu).values()) for gpu in sample.gpus)
-    rows = [f"GPU {line.strip()}" for line in each]
-    rows += [tree_line(sample.tree)] if sample.tree is not None else []
-    return "".join(f"{sample.at[11:19]}  {plain(row)}\n" for row in rows)
 
 
 def tree_line(tree: TreeSample) -> str:
