@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -63,16 +63,14 @@ class Parser(argparse.ArgumentParser):
         return options, rest
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        if both := re.fullmatch(r"argument (\S+): not allowed with argument (\S+)", message):
-            raise UsageError(f"`{both[2]}` and `{both[1]}` exclude each other")
-        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
-        if wrong and message.startswith("argument COMMAND"):
+        wrong = re.match("argument COMMAND: invalid choice: '([^']*)'", message)
+        if wrong:
             ours = [own for own in CALLED if not own.startswith("--")]
             self.complain(
                 f"gpusetup has no command {wrong[1]!r}",
                 [f"gpusetup {own}" for own in meant(wrong[1], ours)[:1]],
             )
-        self.complain(message, meant(wrong[1], re.findall(r"[^', ]+", wrong[2])) if wrong else ())
+        self.complain(message, ())
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
         """The help or the version: argparse's own passes over a stream that takes nothing."""
@@ -106,13 +104,6 @@ def parser_of(command: str) -> Parser:
     for word in command.split():
         found = children_of(found)[word]
     return found
-
-
-def every_command() -> Iterator[str]:
-    """Each command that answers, in order: `doctor`, `fleet check`, ..."""
-    for name in COMMANDS:
-        actions = getattr(command(name), "ACTIONS", None)
-        yield from (f"{name} {action}" for action in actions) if actions else (name,)
 
 
 def command(name: str) -> ModuleType:

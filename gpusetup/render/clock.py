@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from shutil import get_terminal_size
 
-from gpusetup.render.screen import can_be_drawn_on, columns_of
+from gpusetup.render.screen import can_be_drawn_on
 
 FIRST_SECONDS = 1.0
 """What is done sooner is not spoken of."""
@@ -82,7 +83,9 @@ class Clock:
             beside = said(time.monotonic() - (since or began), done, of, unit)
             with self._lock:
                 if not over.is_set():
-                    self._draw(what[: max(columns_of(sys.stderr) - len(beside) - 1, 0)] + beside)
+                    self._draw(
+                        what[: max(get_terminal_size().columns - len(beside) - 1, 0)] + beside
+                    )
 
 
 def said(seconds: float, done: int, of: int, unit: str = "") -> str:

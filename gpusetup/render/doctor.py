@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gpusetup.accelerators.makers import BY_ID
 from gpusetup.causes.record import RECORDS
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity, typed
 from gpusetup.model.machine import Gpu, Snapshot
@@ -88,17 +87,12 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
 
 
 def unknown_of(answer: DoctorAnswer) -> str:
-    """What is said if no cause was found, of the program that failed if one is known."""
-    seen, program = answering(answer), answer.program
+    """What is said if no cause was found."""
+    seen = answering(answer)
     if any(one.id == "report-empty" for one in answer.findings):
         return "the text is empty: there is nothing to judge"
     if seen is not None:
-        named = program in (None, "torch") or seen.id == "program-sees-no-gpu"
-        who = "" if named or str(program) in seen.title else f"{program}: "
-        return f"{who}{seen.title}; why is not shown"
-    if program not in (None, "torch"):
-        at = f" at {answer.stage}" if answer.stage else ""
-        return f"this is about {program}{at}; the text does not show what is wrong"
+        return f"{seen.title}; why is not shown"
     if answer.snapshot.origin != "report":
         return "nothing wrong was found, but nothing shows that torch works on the GPU either"
     if answer.next_reading:
@@ -216,14 +210,12 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
     machine = answer.snapshot
     os, driver, python, kind = machine.os, machine.driver, machine.python, machine.container.kind
     gpus = Counter(map(gpu_line, machine.gpus or ()))
-    others = [BY_ID[one.vendor].name for one in machine.pci_devices or () if one.vendor in BY_ID]
-    none = f"none of NVIDIA; on the PCI bus: {', '.join(others)}" if others else "none"
     chosen = f" (from {python.chosen_by})" if python.chosen_by else ""
     told: dict[str, str | None] = {
         "system": joined(os.name or os.family, os.machine, os.libc),
         "driver": joined(driver.version, driver.cuda and f"CUDA {driver.cuda}"),
         "GPU": "; ".join(f"{count} x {one}" if count > 1 else one for one, count in gpus.items())
-        or ("unknown" if machine.gpus is None else none),
+        or ("unknown" if machine.gpus is None else "none of NVIDIA"),
         "torch": torch_line(machine),
         "Python": joined(python.version, python.manager),
         "environment": f"{python.executable or 'unknown'}{chosen}",
