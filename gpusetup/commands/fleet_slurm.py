@@ -15,7 +15,10 @@ SUMMARY = (
     "Slurm is changed. The health program drains a node with the reason after two failed checks, "
     "and resumes only nodes that it drained."
 )
-EXAMPLES = ("gpusetup fleet slurm /etc/slurm/gpusetup --profile /etc/gpusetup/h100x8.json",)
+EXAMPLES = (
+    "gpusetup fleet slurm /etc/slurm/gpusetup",
+    "gpusetup fleet slurm /etc/slurm/gpusetup --profile /etc/gpusetup/h100x8.json",
+)
 
 
 def configure(parser: ArgumentParser) -> None:

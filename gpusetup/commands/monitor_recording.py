@@ -31,8 +31,8 @@ class Recording(ExitStack):
     def __init__(self, out: Console) -> None:
         super().__init__()
         self.out, self.tally = out, Tally()
-        self._sinks: list[Callable[[Sample], object]] = []
         self._file: TextIO | None = None
+        self._draw: Callable[[Sample], object] | None = None
 
     def stream(self) -> None:
         """Under `--json`, print every sample as it comes."""
@@ -40,7 +40,6 @@ class Recording(ExitStack):
             self._file = (
                 self.enter_context(opened(self.out.output)) if self.out.output else sys.stdout
             )
-            self._sinks.append(self._put_json)
 
     def _put_json(self, document: Sample | Summary) -> None:
         """One document a line, written at once so that a reader sees it now."""
@@ -56,16 +55,17 @@ class Recording(ExitStack):
             from gpusetup.render.monitor import draw, live_screen
 
             with live_screen(color=self.out.color) as screen:
-                drawn = partial(draw, screen)
-                self._sinks.append(drawn)
+                self._draw = partial(draw, screen)
                 yield
-                self._sinks.remove(drawn)
+                self._draw = None
 
     def take(self, samples: Iterable[Sample]) -> None:
         for sample in samples:
             self.tally.add(sample)
-            for sink in self._sinks:
-                sink(sample)
+            if self._file is not None:
+                self._put_json(sample)
+            elif self._draw is not None:
+                self._draw(sample)
 
     def finish(
         self,

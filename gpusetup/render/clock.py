@@ -81,11 +81,10 @@ class Clock:
             count, of, unit, since = self._far
             done = min(count(), of)
             beside = said(time.monotonic() - (since or began), done, of, unit)
+            room = max(get_terminal_size().columns - len(beside) - 1, 0)
             with self._lock:
                 if not over.is_set():
-                    self._draw(
-                        what[: max(get_terminal_size().columns - len(beside) - 1, 0)] + beside
-                    )
+                    self._draw(what[:room] + beside)
 
 
 def said(seconds: float, done: int, of: int, unit: str = "") -> str:

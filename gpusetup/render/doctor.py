@@ -37,18 +37,13 @@ EVIDENCE_SHOWN = 6
 
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
-    """The whole answer of doctor."""
-    machine = facts(machine_facts(answer))
-    return Screen((*judged(answer).lines, *section("This machine", machine)))
-
-
-def judged(answer: DoctorAnswer) -> Screen:
-    """What is wrong, what shows it, what to do: all that is said above the machine."""
+    """What is wrong, what shows it, what to do; then the rest, and the machine."""
     root = answering(answer)
     others = [one for one in answer.findings if one is not root]
     full = in_full(root, answer.snapshot) if root else ()
     also = section("Also found", (line for finding in others for line in in_short(finding)))
-    return Screen((*verdict(answer, root), *full, *also))
+    machine = section("This machine", facts(machine_facts(answer)))
+    return Screen((*verdict(answer, root), *full, *also, *machine))
 
 
 def answering(answer: DoctorAnswer) -> Finding | None:
@@ -291,8 +286,6 @@ def explained(row: KnownFinding) -> Screen:
 # --- a reply for a thread -------------------------------------------------------------------------
 
 COLUMNS = 100
-READ = ("system", "driver", "GPU", "torch", "Python")
-"""Rows of the machine that a reply repeats."""
 WHAT_IT_IS = (
     "`gpusetup` reads what a machine or a text shows and installs the torch that fits. It is on no "
     "package index yet: `pip install .` in a clone of its repository installs it. All other "
@@ -317,8 +310,6 @@ def fenced(lines: Iterable[str], language: str = "") -> list[str]:
 
 def doctor_markdown(answer: DoctorAnswer) -> str:
     """The cause, all that the screen says of it, and what to report if that does not help."""
-    told = machine_facts(answer)
-    read = facts({name: told[name] for name in READ if told[name] != "unknown"}, 0)
-    screen = Screen((*judged(answer).lines, "", *read)).shown(width=COLUMNS, colour=False)
+    screen = doctor_screen(answer).shown(width=COLUMNS, colour=False)
     block = fenced(screen.splitlines(), "text")
     return "\n".join((f"**{answer.cause}**", "", *block, "", WHAT_IT_IS, "", NEXT, ""))

@@ -15,7 +15,6 @@ from gpusetup.monitor.documents import (
     TreeSample,
 )
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH
-from gpusetup.monitor.signs import loaders_in_words
 from gpusetup.render.screen import (
     DIM,
     GOOD,
@@ -94,13 +93,7 @@ def cells(gpu: GpuSample) -> dict[str, Cell]:
 
 
 def tree_line(tree: TreeSample) -> str:
-    parts = [f"CPU {tree.cpu_percent:.0f} %", f"memory {tree.memory_bytes / GIB:.1f} GiB"]
-    if tree.read_bytes_per_second:
-        parts.append(f"disk {tree.read_bytes_per_second / 1e6:.0f} MB/s")
-    if tree.loader_workers:
-        each = tree.loader_cpu_percent / tree.loader_workers
-        parts.append(f"{loaders_in_words(tree.loader_workers)} at {each:.0f} %")
-    return f"command  {', '.join(parts)}"
+    return f"command  CPU {tree.cpu_percent:.0f} %, memory {tree.memory_bytes / GIB:.1f} GiB"
 
 
 def once(sample: Sample) -> Screen:
