@@ -31,9 +31,8 @@ def commands() -> Iterator[tuple[Path, str]]:
     from gpusetup.commands.documents import ANSWERS
     from gpusetup.commands.parser import COMMANDS, WITHOUT_DOCUMENT, command, parser_of
 
-    order, names = [*COMMANDS], (*ANSWERS, *WITHOUT_DOCUMENT)
     parts = [GENERATED, "# Commands\n"]
-    for name in sorted(names, key=lambda name: order.index(name.partition(" ")[0])):
+    for name in (*ANSWERS, *WITHOUT_DOCUMENT):
         kind, _, action = name.partition(" ")
         what = command(kind).ACTIONS[action] if action else COMMANDS[kind]
         child = parser_of(name)
