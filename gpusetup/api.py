@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypeVar
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unsatisfiable, UsageError
 from gpusetup.model.codec import to_json, to_plain
@@ -33,16 +33,12 @@ from gpusetup.model.documents import (
 from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 __all__ = [
     "Blocked",
     "DoctorAnswer",
     "Finding",
     "GpuSetupError",
     "PlanAnswer",
-    "PlanQuestion",
     "ResolveAnswer",
     "ServePlan",
     "Snapshot",
@@ -117,52 +113,26 @@ def resolve(
     return _answer("resolve", ResolveAnswer, locals())
 
 
-class PlanQuestion(TypedDict, total=False):
-    """The arguments of `plan`: each is the option of that name, with the same default."""
-
-    machine: Machine
-    model: str | Path
-    params: str
-    from_config: str | Path
-    code: str
-    context: int | str
-    batch: int
-    accumulate: int
-    gpu: str
-    gpu_mem: str
-    gpus: int
-    trainer: str
-    strategy: str
-    optimizer: str
-    dtype: Literal["fp32", "bf16", "fp16"]
-    amp: Literal["bf16", "fp16", "none"]
-    lora: int
-    quantize: Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
-    checkpointing: bool | str
-    offload: Sequence[Literal["optimizer", "checkpoints"]]
-    sp: int
-    tp: int
-    pp: int
-    cp: int
-    max_context: bool
-    max_batch: bool
-    gpus_needed: bool
-    predict: bool
-    serve: str
-    weights: str
-    cache: str
+PLAN_TAKES = (
+    *("machine", "model", "params", "from_config", "code", "context", "batch", "accumulate"),
+    *("gpu", "gpu_mem", "gpus", "trainer", "strategy", "optimizer", "dtype", "amp", "lora"),
+    *("quantize", "checkpointing", "offload", "sp", "tp", "pp", "cp"),
+    *("max_context", "max_batch", "gpus_needed", "predict", "serve", "weights", "cache"),
+)
+"""The arguments of `plan`: each is the option of that name, with the same default."""
 
 
-def plan(**question: Unpack[PlanQuestion]) -> PlanAnswer | ServePlan:
+def plan(**question: Any) -> PlanAnswer | ServePlan:
     """Say whether a training (with `serve`: a server) fits on these GPUs, and with which recipe.
 
-    With `code` a child process runs and traces one step of that code. Sizes are GiB.
+    Each argument is the option of that name. With `code` a child process runs and traces one step
+    of that code. Sizes are GiB.
     """
-    for name in question.keys() - PlanQuestion.__annotations__.keys():
+    for name in question.keys() - {*PLAN_TAKES}:
         raise TypeError(f"plan() got an unexpected keyword argument {name!r}")
     if question.get("serve") is not None:
-        return _answer("plan", ServePlan, dict(question))
-    return _answer("plan", PlanAnswer, dict(question))
+        return _answer("plan", ServePlan, question)
+    return _answer("plan", PlanAnswer, question)
 
 
 def verify(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gpusetup import api
-from gpusetup.commands.calling import option_of
+from gpusetup.commands.calling import kind_of, option_of, options_of
 from gpusetup.commands.parser import parser_of
 from gpusetup.errors import CLASSES
 from gpusetup.model.frozen import fields
@@ -87,8 +87,8 @@ def _function(name: str) -> Iterator[str]:
 def keywords(name: str) -> list[tuple[str, str]]:
     """The parameters of a function with their types, as written."""
     if name == "plan":
-        kinds = api.PlanQuestion.__annotations__
-        return [(key, getattr(kind, "__forward_arg__", str(kind))) for key, kind in kinds.items()]
+        options = options_of(name)
+        return [(key, kind_of(options[option_of(key)])) for key in api.PLAN_TAKES]
     parameters = inspect.signature(getattr(api, name)).parameters.values()
     return [(str(one).partition(":")[0], str(one.annotation)) for one in parameters]
 

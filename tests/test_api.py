@@ -138,7 +138,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[api.GpuSetupError], str]] = {
     "an address": (lambda: api.diagnose("https://u:hunter2@x/y"), api.UsageError, "cannot be read"),
     "no file": (lambda: api.diagnose(Path("no/such")), api.UsageError, "cannot be read"),
     "two places": (
-        lambda: api.plan(model="qwen3-8b", gpu="A100", gpu_mem="8GiB"), api.UsageError, "exclude",
+        lambda: api.plan(model="qwen3-8b", gpu="A100", gpu_mem="8GiB"), api.UsageError, "allowed",
     ),
     "a device": (lambda: api.verify(device="tpu"), api.UsageError, "is no device"),
     "a check": (lambda: api.verify(only=["nope"]), api.UsageError, "nope"),
@@ -168,7 +168,7 @@ WRONG_TYPES = (object(), b"bytes", 1j, [None], [b"x"], iter("ab"))
 
 def keywords_of(function: str) -> list[str]:
     if function == "plan":
-        return [*api.PlanQuestion.__annotations__]
+        return [*api.PLAN_TAKES]
     return [name for name, _ in keywords(function) if name not in ("*packages", "text")]
 
 

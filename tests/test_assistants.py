@@ -17,8 +17,9 @@ from each_row import each
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpusetup import api
 from gpusetup.assistants import tools
-from gpusetup.assistants.tools import Setting, Tool, bounded
+from gpusetup.assistants.tools import Tool, bounded
 
 if not find_spec("mcp"):
     pytest.skip(
@@ -72,7 +73,6 @@ def said() -> Said:
     calls = {row: (name, values) for row, (name, values, _) in WRONG.items()}
     calls["a stranger's text"] = ("read_report", {"text": HOSTILE})
     calls["here"] = ("diagnose", {})
-    calls["snapshot"], calls["findings"] = ("snapshot", {}), ("explain", {})
     calls["afterwards"] = ("explain", {"id": "out-of-memory"})
 
     async def talk(client: Any) -> Said:
@@ -110,7 +110,11 @@ def test_what_a_stranger_wrote_is_quoted_and_nothing_else(said: Said) -> None:
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such tool": ("format_disk", {}, "there is no tool"),
     "no such value": ("diagnose", {"python": "/tmp/x"}, "'python' was unexpected"),
-    "a path as a machine": ("diagnose", {"machine": "/etc/passwd"}, "no example machine"),
+    "a path as a machine": (
+        "diagnose",
+        {"machine": "/etc/passwd"},
+        "is not one of",
+    ),
     "a path as a model": ("plan", {"model": "/etc/passwd", "gpu": "A100 80GB"}, "is a path"),
     "a relative path": ("plan", {"model": "README.md", "gpu": "A100 80GB"}, "is a path"),
     "code to run": ("plan", {"code": "os:abort"}, "'code' was unexpected"),
@@ -119,14 +123,14 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "a file as a package": ("resolve", {"packages": ["./evil.whl"]}, "no package of an index"),
     "an option in a value": ("resolve", {"gpu": ["--help"]}, "No GPU is called '--help'"),
     "one GPU as a text": ("resolve", {"gpu": "--help"}, "No GPU is called '--help'"),
-    "another type": ("resolve", {"gpu": 4090}, "`gpu` of resolve: 4090 is not of type"),
+    "another type": ("resolve", {"gpu": 4090}, "resolve gpu: 4090 is not of type"),
     "a truth as a number": (
         "plan",
         {"model": "qwen3-8b", "gpus": True},
         "True is not of type 'integer'",
     ),
     "no text": ("read_report", {}, "'text' is a required property"),
-    "a word of a megabyte": ("explain", {"id": "x" * 1_000_000}, "`id` of explain"),
+    "a word of a megabyte": ("explain", {"id": "x" * 1_000_000}, "explain id"),
     "a finding that is none": ("explain", {"id": "nope"}, "no finding"),
     "a wrong choice": ("resolve", {"os": "beos"}, "is not one of ['linux', 'windows', 'macos']"),
 }
@@ -140,11 +144,6 @@ def test_a_wrong_question_is_an_error_document_and_the_server_goes_on(said: Said
         assert text in document["message"], (row, document)
         assert len(json.dumps(document)) < 3000, row
     assert said.answers["afterwards"][0]["finding"]["id"] == "out-of-memory"
-
-
-def test_snapshot_and_findings_are_tools_too(said: Said) -> None:
-    assert said.answers["snapshot"][0]["schema"] == "gpusetup.snapshot/1"
-    assert len(said.answers["findings"][0]["titles"]) > 150
 
 
 HEAD = {"jsonrpc": "2.0"}
@@ -234,11 +233,11 @@ LEAKY = (
 
 @each("text", LEAKY)
 def test_a_report_is_answered_without_who_and_where(text: str) -> None:
-    answer = tools.call("read_report", {"text": text}, Setting())
+    answer = tools.call("read_report", {"text": text}, None)
     said = json.dumps(answer)
     assert [word for word in WHO if word in said] == []
-    exact = tools.call("read_report", {"text": text}, Setting(keep_private=True))
-    assert (answer["cause"], answer["certainty"]) == (exact["cause"], exact["certainty"])
+    exact = api.read_report(text)
+    assert (answer["cause"], answer["certainty"]) == (exact.cause, exact.certainty)
 
 
 def test_no_tool_can_forget_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,9 +245,8 @@ def test_no_tool_can_forget_it(monkeypatch: pytest.MonkeyPatch) -> None:
     leak = {"rows": [{"text": "see /home/alice.smith/x, alice.smith", "of": "hf_" + "a1B2" * 9}]}
     forgetful = Tool(name="new", command="doctor", what="", takes=(), answer=lambda _, __: leak)
     monkeypatch.setattr(tools, "TOOLS", (*tools.TOOLS, forgetful))
-    seen = json.dumps(tools.call("new", {}, Setting()))
+    seen = json.dumps(tools.call("new", {}, None))
     assert "alice" not in seen and "hf_" not in seen
-    assert tools.call("new", {}, Setting(keep_private=True)) == leak
 
 
 # --- answers that fit ---------------------------------------------------------------------------

@@ -35,7 +35,8 @@ def jobs(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> list[Any]:
 
 @pytest.fixture
 def objects(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    watcher = yaml.safe_load(kubernetes.manifest("daemonset", SETTING, python="/env/bin/python"))
+    page = (Path(__file__).parents[1] / "docs" / "how-to" / "kubernetes.md").read_text("utf-8")
+    watcher = yaml.safe_load(page.rpartition("```yaml\n")[2].partition("```")[0])
     return [*jobs(monkeypatch, SETTING), *jobs(monkeypatch, Setting(image="i")), watcher]
 
 
@@ -93,7 +94,7 @@ def fleet(
     (folder / "nodes").write_text(nodes)
     (folder / "pods").write_text("used   4,<none>,2\n<none>  8\nn1  <none>\n")
     into = folder / "records"
-    given = ("--kubernetes", "--image", "i", "--into", str(into), *words)
+    given = ("--kubernetes", "i", "--into", str(into), *words)
     return main(["fleet", "run", *given]), into
 
 

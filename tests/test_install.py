@@ -163,7 +163,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 USAGE = {
     "neither a terminal nor --yes": ((), "no terminal to ask on"),
     "the same for an undo": (("--undo",), "`--yes` undoes without asking"),
-    "two targets": (("--yes", "--python", "a", "--venv", "b"), "exclude each other"),
+    "two targets": (("--yes", "--python", "a", "--venv", "b"), "not allowed with argument"),
     "another machine for real": (("--yes", "--from", "rtx3050-laptop"), "--dry-run"),
     "no package": (("--yes", "--venv", "e", "a b c"), "'a b c' is no package"),
     "two versions": (("--yes", "--venv", "e", "torch==2.1", "--torch", "2.2"), "both name"),

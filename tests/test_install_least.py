@@ -78,7 +78,7 @@ def test_a_package_moves_torch_only_where_it_requires_that_and_says_so(
     world.add_torch("cpu", newer)
     said = install("big", "--python", str(venv), "--dry-run")
     assert said.exit == 0, said.err
-    assert f"torch {newer}+cpu (now {TORCH}+cpu)" in said.out
+    assert f"torch {newer}+cpu" in said.out
     assert f"with torch {TORCH}+cpu big would be old, or missing" in said.out
     assert install("big", "--python", str(venv), *YES).exit == 0
     assert versions_in(venv)["torch"] == f"{newer}+cpu"

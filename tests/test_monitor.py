@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -144,15 +143,10 @@ def test_a_gpu_with_mig_tells_its_memory_and_no_utilisation(
     assert not others
 
 
-def test_without_a_terminal_there_is_one_line_a_gpu_and_sample(machine: Machine) -> None:
+def test_without_a_terminal_there_is_the_summary_alone(machine: Machine) -> None:
     machine(BUSY, RTX_3050)
     done = run("0.3", "--interval", "0.2")
-    lines = done.stdout.splitlines()
-    assert re.fullmatch(
-        r"\d\d:\d\d:\d\d  GPU 0 +97 %  30\.0 of 40\.0 GiB +33 °C  320/400 W   1400 MHz +NVIDIA.*",
-        lines[0],
-    )
-    assert re.search(r"GPU 1 +0 %  0\.3 of 4\.0 GiB +51 °C +-  +-  sw_power_cap  ", lines[1])
+    assert done.stdout.startswith("Watched ") and "Verdict: " in done.stdout
     assert "\x1b" not in done.stdout
     assert done.returncode == 0
 
@@ -478,7 +472,7 @@ def test_what_is_no_recording_is_a_wrong_question(
 def test_the_demonstration_needs_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["monitor", "--demo"]) == 0
     said = capsys.readouterr().out
-    assert said.count("GPU 0") > 10 and "input-starved" in said and "gpusetup tune" in said
+    assert "input-starved" in said and "gpusetup tune" in said
     assert cli.main(["monitor", "--demo", "--replay", "run.jsonl"]) == 2
 
 

@@ -49,7 +49,7 @@ def test_a_terminal_gets_what_it_can_show_and_is_as_it_was(
     live, _, verdict = said.partition("Watched")
     assert child.returncode == 0 and "Verdict" in verdict
     if term == "dumb":
-        assert "\x1b" not in live and "GPU 1" in live
+        assert not live.strip()
     else:
         assert "\x1b[?1049h" in live and "\x1b[?1049l" in live and "\x1b[?25h" in live
         assert bool(re.search(r"\x1b\[[0-9;]*[12]m", live)) != ("NO_COLOR" in environment)

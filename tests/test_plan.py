@@ -143,7 +143,7 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         (("--model", "qwen-8b", *H20), "No model is called 'qwen-8b'"),
         ((*MODEL, "--gpu", "H21"), "No GPU is called 'H21'"),
         ((*MODEL, "--gpu", "A100"), "one of: A100 SXM4 40 GB, A100 SXM4 80 GB"),
-        ((*MODEL, *H20, "--gpu-mem", "4GiB"), "`--gpu` and `--gpu-mem` exclude each other"),
+        ((*MODEL, *H20, "--gpu-mem", "4GiB"), "--gpu-mem: not allowed with argument --gpu"),
         (H20, "`--model`, `--params` or `--code`"),
         ((*MODEL, *H20, "--gpus", "0"), "`--gpus 0` is out of range"),
         ((*MODEL, *H20, "--gpus", "4", "--strategy", "single"), "uses one GPU"),

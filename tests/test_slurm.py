@@ -74,9 +74,7 @@ def test_a_check_leads_to_one_action(state: str, code: int, update: str, tmp_pat
 
 def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:
     prefix = tmp_path / "with+sign"
-    code = main(
-        ["fleet", "slurm", "install", "--prefix", str(prefix), "--profile", "/etc/a b.json"]
-    )
+    code = main(["fleet", "slurm", str(prefix), "--profile", "/etc/a b.json"])
     assert code == 0
     written = sorted(path.name for path in prefix.iterdir())
     assert written == sorted(files("python", "/p", None))
@@ -91,10 +89,9 @@ def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:
 def test_a_folder_that_slurms_conf_cannot_name_is_refused(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for action in ("install", "print"):
-        assert main(["fleet", "slurm", action, "--prefix", str(tmp_path / name)]) == 2
-        said = capsys.readouterr()
-        assert "slurm.conf cannot name files in" in said.err and not said.out
+    assert main(["fleet", "slurm", str(tmp_path / name)]) == 2
+    said = capsys.readouterr()
+    assert "slurm.conf cannot name files in" in said.err and not said.out
     assert not list(tmp_path.iterdir())
 
 
@@ -104,7 +101,7 @@ def test_what_is_installed_goes_through_no_link(tmp_path: Path) -> None:
     prefix.mkdir()
     for name in ("prolog.sh", "health.sh", "slurm.conf.gpusetup"):
         (prefix / name).symlink_to(victim)
-    assert main(["fleet", "slurm", "install", "--prefix", str(prefix)]) == 0
+    assert main(["fleet", "slurm", str(prefix)]) == 0
     assert victim.read_text() == "precious"
     assert all(path.is_file() and not path.is_symlink() for path in prefix.iterdir())
     assert os.access(prefix / "prolog.sh", os.X_OK)
@@ -149,7 +146,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("slurm")
     for node in NODES:
         driver(folder, node)
-        main(["fleet", "slurm", "install", "--prefix", str(folder / f"files-{node}")])
+        main(["fleet", "slurm", str(folder / f"files-{node}")])
     for name in ("prolog.sh", "health.sh"):
         wrapper = folder / name
         wrapper.write_text(WRAPPER.format(folder=folder, libraries=standin.libraries(), name=name))

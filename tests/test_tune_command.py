@@ -126,7 +126,7 @@ def test_bad_configs_are_refused_and_stay_as_they_are(
 
 WRONG = (
     ((), "name a CONFIG"),
-    (("train.yaml", "-o", "x", "--in-place"), "exclude each other"),
+    (("train.yaml", "-o", "x", "--in-place"), "not allowed with argument"),
     (("train.yaml", "--code", "a:b"), "add `--batch-size` or `--benchmark`"),
     (("--batch-size",), "add `--code MODULE:FUNCTION`"),
     (("--batch-size", "--code", "train"), "is not MODULE:FUNCTION"),

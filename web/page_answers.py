@@ -243,6 +243,8 @@ def start() -> dict[str, Any]:
     from gpusetup import __version__
     from gpusetup.catalog.companion_table import companion_table
     from gpusetup.catalog.file import load_catalog
+    from gpusetup.diagnosis.knowledge import as_known, records
+    from gpusetup.model.codec import to_plain
 
     catalog = load_catalog()
     pythons = {python for build in catalog.builds for python in build.pythons}
@@ -252,7 +254,7 @@ def start() -> dict[str, Any]:
         "gpus": list(dict.fromkeys(row.name for row in catalog.gpus)),
         "pythons": sorted(pythons, key=lambda text: [int(n) for n in text.rstrip("t").split(".")]),
         "packages": [project.name for project in companion_table().projects],
-        "findings": json.loads(run("doctor", "--explain", "--json")["out"])["findings"],
+        "findings": [to_plain(as_known(row)) for row in records()],
     }
 
 

@@ -95,16 +95,8 @@ export function page(id) {
 
 function unknownOf(document, seen) {
   if (document.findings.some((one) => one.id === "report-empty")) return "the text is empty";
-  const named = document.program && document.program !== "torch";
-  if (seen) {
-    const about = named && seen.id !== "program-sees-no-gpu" && !seen.title.includes(document.program);
-    return `${about ? `${document.program}: ` : ""}${seen.title}; the text does not show why`;
-  }
-  if (!document.program || document.program === "torch") {
-    return document.snapshot.origin === "report" ? "not enough information to tell what is wrong" : "no fault found, but no proof that everything works either";
-  }
-  const at = document.stage ? ` at ${document.stage}` : "";
-  return `this is about ${document.program}${at}; the text does not show what is wrong`;
+  if (seen) return `${seen.title}; the text does not show why`;
+  return document.snapshot.origin === "report" ? "not enough information to tell what is wrong" : "no fault found, but no proof that everything works either";
 }
 
 function inFull(finding) {

@@ -13,7 +13,7 @@ from gpusetup.model.shell import own_line
 from gpusetup.render.console import Console
 
 SUMMARY = """Answer an assistant over the Model Context Protocol on stdin and stdout: diagnose,
-read_report, resolve, plan, explain and snapshot. The assistant's program starts it; answers are
+read_report, resolve, plan and explain. The assistant's program starts it; answers are
 redacted and bounded. It changes nothing."""
 
 EXAMPLES = (
@@ -26,7 +26,7 @@ NEEDS = "mcp>=2.3"
 
 
 def configure(parser: ArgumentParser) -> None:
-    add_shared(parser, "--python", "--keep-private")
+    add_shared(parser, "--python")
     parser.add_argument(
         "--agents",
         action="store_true",
@@ -38,8 +38,6 @@ def run(options: Namespace, out: Console) -> int:
     if options.agents:
         out.script(TEXT.read_text(encoding="utf-8"))
         return 0
-    from gpusetup.assistants.tools import Setting
-
     try:
         from gpusetup.assistants.server import serve
     except ModuleNotFoundError as problem:
@@ -49,7 +47,7 @@ def run(options: Namespace, out: Console) -> int:
         ) from problem
     if sys.stdin.isatty():
         out.talk("An assistant's program starts this and talks to it; Ctrl-C ends it.")
-    serve(Setting(python=options.python, keep_private=options.keep_private))
+    serve(options.python)
     return 0
 
 

@@ -26,11 +26,11 @@ from gpusetup.system.processes import end_children
 INTERRUPTED = 130
 
 
-def serve(setting: tools.Setting) -> None:
+def serve(python: str | None) -> None:
     """Answer until the client closes stdin, or a signal ends us."""
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, _end)
-    anyio.run(_serve, setting)
+    anyio.run(_serve, python)
 
 
 def _end(*_: object) -> None:
@@ -39,7 +39,7 @@ def _end(*_: object) -> None:
     os._exit(INTERRUPTED)
 
 
-async def _serve(setting: tools.Setting) -> None:
+async def _serve(python: str | None) -> None:
     one_at_a_time = anyio.CapacityLimiter(1)
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
@@ -48,7 +48,7 @@ async def _serve(setting: tools.Setting) -> None:
     async def call_tool(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
         values = asked.arguments or {}
         text, is_error = await anyio.to_thread.run_sync(
-            _called, asked.name, values, setting, limiter=one_at_a_time
+            _called, asked.name, values, python, limiter=one_at_a_time
         )
         content: list[Any] = [types.TextContent(type="text", text=text)]
         return types.CallToolResult(content=content, is_error=is_error)
@@ -56,7 +56,7 @@ async def _serve(setting: tools.Setting) -> None:
     server: Server[Any] = Server(
         "gpusetup",
         version=__version__,
-        instructions=tools.INSTRUCTIONS + ("" if setting.keep_private else tools.HIDDEN),
+        instructions=tools.INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
@@ -79,11 +79,11 @@ def _shown(tool: tools.Tool) -> types.Tool:
     )
 
 
-def _called(name: str, values: dict[str, Any], setting: tools.Setting) -> tuple[str, bool]:
+def _called(name: str, values: dict[str, Any], python: str | None) -> tuple[str, bool]:
     """The answer's JSON, and whether it is an error."""
     try:
-        answer, is_error = tools.call(name, values, setting), False
+        answer, is_error = tools.call(name, values, python), False
     except Exception as problem:
         fault = problem if isinstance(problem, GpuSetupError) else own_fault(problem)
-        answer, is_error = tools.error_of(fault, setting), True
+        answer, is_error = tools.error_of(fault), True
     return harmless_json(json.dumps(answer)), is_error

@@ -110,12 +110,10 @@ CAUSES = (
     Cause(
         "report-cut",
         severity=Severity.NOTE,
-        title="The text has {size}; {read} of it were read: its beginning, its end, and the "
-        "telling lines between",
+        title="The text has {size}; {read} of it were read: its beginning and its end",
         plain="Only a part of the text was read",
         means="Of a text over 1 MiB only a part is read, so that an answer takes seconds: the "
-        "first 512 KiB, the last 256 KiB at least, and 256 KiB of the lines between that name an "
-        "error, a version, CUDA or a GPU.",
+        "first 512 KiB and the last 512 KiB.",
         text="If the answer does not fit, give the part around the first error alone",
         proven_by="The text is longer than 1 MiB",
     ),

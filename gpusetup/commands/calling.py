@@ -13,7 +13,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from gpusetup.commands.parser import command, parser_of, refuse_misplaced, refuse_pages
+from gpusetup.commands.parser import command, parser_of, refuse_values
 from gpusetup.errors import GpuSetupError, own_fault
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console, told
@@ -92,9 +92,8 @@ def question(name: str, values: Mapping[str, Any]) -> argparse.Namespace:
     if isinstance(asked.get("machine"), Snapshot):
         held["machine_from"] = asked.pop("machine")
     parser, words = parser_of(name), words_of(name, asked)
-    refuse_pages(words)
+    refuse_values(words)
     options: argparse.Namespace = parser.parse_args(words)
-    refuse_misplaced(parser, options)
     vars(options).update(held)
     return options
 

@@ -27,8 +27,6 @@ EXAMPLES = (
     "gpusetup doctor --report thread.txt",
     'gpusetup doctor --gpu "RTX 4090" --driver 550.54.14',
 )
-EVERY = "every finding"
-"""What `--explain` without an id asks for."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -43,8 +41,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_shared(parser, "--timeout")
     add_shared(parser, "--torch", "--gpu", "--driver")
-    told = "explain a finding, or list all of them"
-    add("--explain", metavar="ID", nargs="?", const=EVERY, help=told)
+    add("--explain", metavar="ID", help="explain a finding")
     add("--strict", action="store_true", help="exit 1 for warnings, too")
     private = "markdown is for sharing, without private data"
     add("--format", choices=("text", "markdown"), default="text", help=private)
@@ -52,7 +49,12 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace, out: Console) -> int:
     if options.explain:
-        return _tell(options.explain, out)
+        from gpusetup.diagnosis.knowledge import as_known, record
+        from gpusetup.model.documents import FindingAnswer
+        from gpusetup.render.doctor import explained
+
+        known = as_known(record(options.explain))
+        return out.answer(FindingAnswer(finding=known), explained(known))
     from gpusetup.catalog.file import load_catalog
     from gpusetup.resolver import check_request
 
@@ -93,18 +95,6 @@ def _gathered(options: Namespace, out: Console) -> Snapshot:
     from gpusetup.commands.report import snapshot_of
 
     return snapshot_of(options.report)
-
-
-def _tell(wanted: str, out: Console) -> int:
-    from gpusetup.diagnosis.knowledge import as_known, record, records
-    from gpusetup.model.documents import FindingAnswer, FindingsAnswer
-    from gpusetup.render.doctor import explained, listed
-
-    if wanted != EVERY:
-        known = as_known(record(wanted))
-        return out.answer(FindingAnswer(finding=known), explained(known))
-    rows = tuple(map(as_known, records()))
-    return out.answer(FindingsAnswer(findings=rows), listed(rows))
 
 
 # --- the answer, for a report of a thread too ----------------------------------------------------

@@ -16,7 +16,7 @@ from gpusetup.monitor.documents import DOCUMENTS
 from gpusetup.tune.answer import TuneAnswer
 
 ANSWERS: dict[str, tuple[Any, ...]] = {
-    "doctor": (of.DoctorAnswer, of.FindingAnswer, of.FindingsAnswer),
+    "doctor": (of.DoctorAnswer, of.FindingAnswer),
     "resolve": (of.ResolveAnswer,),
     "install": (of.InstallAnswer,),
     "guard": (GuardAnswer,),

@@ -20,7 +20,6 @@ from gpusetup.system.signals import interruptible
 
 if TYPE_CHECKING:
     from gpusetup.fleet.engines.engine import Engine, Wish
-    from gpusetup.fleet.engines.kubernetes import Setting
 
 USUAL_FOLDER = "gpusetup-fleet"
 
@@ -37,7 +36,6 @@ EXAMPLES = (
 ONLY = {
     "partition": "slurm",
     "after": "slurm",
-    "image": "kubernetes",
     "namespace": "kubernetes",
     "runtime_class": "kubernetes",
 }
@@ -53,12 +51,9 @@ def configure(parser: ArgumentParser) -> None:
     one("--hosts", metavar="FILE", help="ssh to each host of a file")
     ray = "an actor on each node of a Ray cluster; `auto`: the running one"
     one("--ray", metavar="ADDRESS", help=ray)
-    jobs = "a Job on each idle node; daemonset: print one that checks nodes from now on"
-    kinds = ("jobs", "daemonset")
-    one("--kubernetes", nargs="?", const="jobs", choices=kinds, help=jobs)
+    job = "a Job on each idle node, of an image with gpusetup and your torch"
+    one("--kubernetes", metavar="IMAGE", help=job)
     add("--partition", metavar="NAME", help="Slurm: only this partition")
-    image = "Kubernetes: an image with gpusetup and your torch"
-    add("--image", metavar="IMAGE", help=image)
     add("--namespace", metavar="NAME", help="Kubernetes: default, if not given")
     add("--runtime-class", metavar="NAME", help="Kubernetes: nvidia, if needed")
     group = parser.add_argument_group("what each node does")
@@ -78,12 +73,6 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace, out: Console) -> int:
     """Ask every node, keep their records, and judge them."""
     _refuse_what_is_not_meant(options)
-    if options.kubernetes == "daemonset":
-        from gpusetup.fleet.engines.kubernetes import manifest
-
-        python = options.node_python or "python"
-        out.text(manifest("daemonset", _setting(options), python=python))
-        return 0
     wish = _wish(options)
     into = _folder(options)
     engine = _engine(options, wish)
@@ -140,24 +129,14 @@ def _engine(options: Namespace, wish: Wish) -> Engine:
         from gpusetup.fleet.engines.ray import Ray
 
         return Ray(wish, options.ray)
-    from gpusetup.fleet.engines.kubernetes import Kubernetes
+    from gpusetup.fleet.engines.kubernetes import Kubernetes, Setting
 
-    return Kubernetes(wish, _setting(options))
-
-
-def _setting(options: Namespace) -> Setting:
-    from gpusetup.fleet.engines.kubernetes import Setting
-
-    if not options.image:
-        raise UsageError(
-            "Kubernetes needs an image that has gpusetup and the torch to prove",
-            hint="`--image registry.example.com/train:1`",
-        )
-    return Setting(
-        image=options.image,
+    setting = Setting(
+        image=options.kubernetes,
         namespace=options.namespace or "default",
         runtime_class=options.runtime_class,
     )
+    return Kubernetes(wish, setting)
 
 
 def _folder(options: Namespace) -> Path:

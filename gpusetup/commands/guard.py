@@ -59,17 +59,10 @@ def run(options: Namespace, out: Console) -> int:
             target=str(prefix),
             pins=pins,
             files=files,
-            settings=guard.settings_for(prefix),
+            uv=guard.setting_of_uv(prefix),
             notes=notes,
         )
     return out.answer(answer, guard_screen)
-
-
-ELSEWHERE = {
-    "pip": "pip of this environment reads its own configuration. Another pip:",
-    "uv": "`uv pip` reads UV_CONSTRAINT alone:",
-}
-"""What is said of each setting."""
 
 
 def guard_screen(answer: guard.GuardAnswer) -> Screen:
@@ -89,12 +82,8 @@ def guard_screen(answer: guard.GuardAnswer) -> Screen:
         lines += section(
             file.path, (Row("  ", (f"+ {line}", GREEN), whole=True) for line in file.added)
         )
-    shells = (
-        line
-        for name, setting in answer.settings.items()
-        for line in (Row(f"  {ELSEWHERE[name]}", hang=2), command(setting, 4))
-    )
-    lines += section("For another shell", shells)
+    if answer.uv:
+        lines += section("`uv pip` reads UV_CONSTRAINT alone", [command(answer.uv)])
     way = [command("gpusetup guard --write")]
     return Screen(
         (

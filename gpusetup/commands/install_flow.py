@@ -214,7 +214,7 @@ def _plan_screen(plan: Plan, task: Task, answer: InstallAnswer) -> Screen:
     return screens.plan_screen(
         answer,
         told,
-        screens.downloads(plan.wheels, plan.before),
+        screens.downloads(plan.wheels),
         warnings=screens.in_use(plan.used_by),
         notes=plan.notes,
     )

@@ -16,7 +16,6 @@ from gpusetup.monitor.tally import Tally
 from gpusetup.render.console import Console
 from gpusetup.render.screen import can_be_drawn_on
 from gpusetup.system.refused import refused
-from gpusetup.verify import streams
 
 
 def opened(path: str) -> TextIO:
@@ -26,21 +25,14 @@ def opened(path: str) -> TextIO:
         raise refused(problem, f"Cannot write {path}", "name another file") from problem
 
 
-def put_line(sample: Sample) -> None:
-    """One line a GPU and sample, where stdout is no terminal."""
-    from gpusetup.render.monitor import sample_lines
-
-    streams.put(sample_lines(sample))
-
-
 class Recording(ExitStack):
     """Takes the samples of one run and answers at its end."""
 
     def __init__(self, out: Console) -> None:
         super().__init__()
         self.out, self.tally = out, Tally()
-        self._sinks: list[Callable[[Sample], object]] = []
         self._file: TextIO | None = None
+        self._draw: Callable[[Sample], object] | None = None
 
     def stream(self) -> None:
         """Under `--json`, print every sample as it comes."""
@@ -48,7 +40,6 @@ class Recording(ExitStack):
             self._file = (
                 self.enter_context(opened(self.out.output)) if self.out.output else sys.stdout
             )
-            self._sinks.append(self._put_json)
 
     def _put_json(self, document: Sample | Summary) -> None:
         """One document a line, written at once so that a reader sees it now."""
@@ -56,27 +47,25 @@ class Recording(ExitStack):
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """Show every sample: JSON lines, a screen on a terminal, plain lines elsewhere."""
+        """Show every sample: JSON lines, or a screen on a terminal."""
         self.stream()
-        if self._file is not None:
-            yield
-        elif not can_be_drawn_on(sys.stdout):
-            self._sinks.append(put_line)
+        if self._file is not None or not can_be_drawn_on(sys.stdout):
             yield
         else:
             from gpusetup.render.monitor import draw, live_screen
 
             with live_screen(color=self.out.color) as screen:
-                drawn = partial(draw, screen)
-                self._sinks.append(drawn)
+                self._draw = partial(draw, screen)
                 yield
-                self._sinks.remove(drawn)
+                self._draw = None
 
     def take(self, samples: Iterable[Sample]) -> None:
         for sample in samples:
             self.tally.add(sample)
-            for sink in self._sinks:
-                sink(sample)
+            if self._file is not None:
+                self._put_json(sample)
+            elif self._draw is not None:
+                self._draw(sample)
 
     def finish(
         self,

@@ -10,14 +10,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import re
-import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from gpusetup import __version__
 from gpusetup.errors import UsageError
-from gpusetup.render.screen import columns_of
 from gpusetup.verify import streams
 
 COMMANDS = {
@@ -65,16 +63,14 @@ class Parser(argparse.ArgumentParser):
         return options, rest
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        if both := re.fullmatch(r"argument (\S+): not allowed with argument (\S+)", message):
-            raise UsageError(f"`{both[2]}` and `{both[1]}` exclude each other")
-        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
-        if wrong and message.startswith("argument COMMAND"):
+        wrong = re.match("argument COMMAND: invalid choice: '([^']*)'", message)
+        if wrong:
             ours = [own for own in CALLED if not own.startswith("--")]
             self.complain(
                 f"gpusetup has no command {wrong[1]!r}",
                 [f"gpusetup {own}" for own in meant(wrong[1], ours)[:1]],
             )
-        self.complain(message, meant(wrong[1], re.findall(r"[^', ]+", wrong[2])) if wrong else ())
+        self.complain(message, ())
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
         """The help or the version: argparse's own passes over a stream that takes nothing."""
@@ -110,13 +106,6 @@ def parser_of(command: str) -> Parser:
     return found
 
 
-def every_command() -> Iterator[str]:
-    """Each command that answers, in order: `doctor`, `fleet check`, ..."""
-    for name in COMMANDS:
-        actions = getattr(command(name), "ACTIONS", None)
-        yield from (f"{name} {action}" for action in actions) if actions else (name,)
-
-
 def command(name: str) -> ModuleType:
     """The module of a command, or of one of its actions."""
     home = f"gpusetup.commands.{name.replace(' ', '_')}"
@@ -125,10 +114,6 @@ def command(name: str) -> ModuleType:
 
 class Help(argparse.HelpFormatter):
     """Help whose prose fits the terminal; examples stay as they are, to be copied."""
-
-    def __init__(self, prog: str) -> None:
-        # argparse makes one for each option, and imports shutil to know the width: 2 ms.
-        super().__init__(prog, width=columns_of(sys.stdout) - 2)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith(EXAMPLES):
@@ -220,8 +205,8 @@ def _examples(lines: Sequence[str]) -> str:
 def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
     """The parser, and the words as the options of their command, checked; `command` is None where
     none was named. `help COMMAND` is `COMMAND --help`. Raises UsageError."""
-    refuse_pages(words)
     end = words.index("--") if "--" in words else len(words)
+    refuse_values(words[:end])
     shown, ours = of_the_screen().parse_known_args(words[:end])
     words = (*ours, *words[end:])
     if "help" in words[:1]:
@@ -233,24 +218,19 @@ def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
         asked = children_of(asked)[word]
     if unknown:
         asked.refuse(unknown)
-    refuse_misplaced(asked, options)
     vars(options).update(vars(shown))
     return parser, options
 
 
-def refuse_misplaced(asked: Parser, options: argparse.Namespace) -> None:
-    """An empty value is a variable that the caller's script forgot to set, never the default."""
-    for action in asked._actions:
-        value, name = getattr(options, action.dest, None), "/".join(action.option_strings)
-        if name and (value == "" or (isinstance(value, list) and "" in value)):
-            asked.error(f"argument {name}: the value is empty; is a variable unset?")
-
-
-def refuse_pages(words: Sequence[str]) -> None:
-    """No word of ours has a NUL or half of a character, which no path has."""
-    ours = words[: words.index("--")] if "--" in words else words
-    if any(re.search("[\0\ud800-\udc7f\udd00-\udfff]", word) for word in ours):
-        raise UsageError("a value contains a NUL or a lone surrogate")
+def refuse_values(words: Sequence[str]) -> None:
+    """No word of ours has a NUL or half of a character, which no path has. An empty one is a
+    variable that the caller's script forgot to set, never the default."""
+    for before, word in zip(("", *words), words, strict=False):
+        if re.search("[\0\ud800-\udc7f\udd00-\udfff]", word):
+            raise UsageError("a value contains a NUL or a lone surrogate")
+        if not word or re.fullmatch("--[a-z-]+=", word):
+            option = (word or before).rstrip("=")
+            raise UsageError(f"argument {option}: the value is empty; is a variable unset?")
 
 
 # --- a wrong word ---------------------------------------------------------------------------------

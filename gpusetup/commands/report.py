@@ -1,14 +1,12 @@
-"""`doctor --report`: reading somebody's text, of a long one what tells most."""
+"""`doctor --report`: reading somebody's text, of a long one its beginning and its end."""
 
 from __future__ import annotations
 
 import io
 import re
 import sys
-from collections import Counter, deque
 from contextlib import nullcontext
 from functools import lru_cache
-from itertools import chain
 from typing import BinaryIO, NamedTuple
 
 from gpusetup import named_file
@@ -16,23 +14,13 @@ from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.render.clock import CLOCK
-from gpusetup.report.cleaning import decode, is_wide
+from gpusetup.report.cleaning import decode
 from gpusetup.report.read import read_bytes
 
 MIB = 1 << 20
 WHOLE = MIB
-"""Bytes of a text that are read in full; of a longer one its beginning, end, and what matters."""
-HEAD = MIB // 2
-END = MIB // 4
-KEPT = MIB // 4
-"""How much of the middle of a long log is kept."""
-LONGEST_LINE = 4000
-SAME_KEPT = 3
-"""Lines that differ in numbers only are kept so often."""
-TELLING = (
-    rb"(?i:error|fail|warn|cuda|nvrm|xid|nvidia|torch|gpu|nccl|dll|driver|python|glibc|killed"
-    rb"|version)"
-)
+"""Bytes of a text that are read in full; of a longer one the beginning and the end."""
+HALF = WHOLE // 2
 STDIN = "-"
 COLOURS = r"\x1b\[[0-9;?]*[A-Za-z]"
 
@@ -74,25 +62,14 @@ def _sifted_by_name(name: str) -> Sifted:
 
 
 def sifted(stream: BinaryIO) -> Sifted:
-    """All of a short text; of a long one the first part, the telling lines, and the last part. Of a
-    long one in UTF-16, whose lines no byte ends, the beginning."""
+    """All of a short text; of a long one the first half of what is read, and the last one."""
     head = stream.read(WHOLE + 1)
     if len(head) <= WHOLE:
         return Sifted(head, len(head))
-    size, held, room = HEAD, 0, KEPT
-    kept, end, seen = [head[:HEAD]], deque[bytes](), Counter[bytes]()
-    for line in chain(io.BytesIO(head[HEAD:]), iter(lambda: stream.readline(LONGEST_LINE), b"")):
-        size, held = size + len(line), held + len(line)
-        end.append(line)
-        while held > END:
-            old = end.popleft()
-            held -= len(old)
-            shape = re.sub(rb"[0-9]+", b"", old[:200])
-            if room > 0 and seen[shape] < SAME_KEPT and re.search(TELLING, old):
-                seen[shape] += 1
-                kept.append(old[:LONGEST_LINE])
-                room -= len(kept[-1])
-    return Sifted(head[:WHOLE] if is_wide(head) else b"".join((*kept, *end)), size)
+    size, end = len(head), head
+    while more := stream.read(WHOLE):
+        size, end = size + len(more), (end + more)[-HALF:]
+    return Sifted(head[:HALF] + end[-HALF:], size)
 
 
 @lru_cache(maxsize=1)

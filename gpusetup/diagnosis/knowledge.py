@@ -1,7 +1,6 @@
 """What each finding means, what proves it, what speaks against it, and where that is known from.
 
-`gpusetup doctor --explain` prints these rows, with an ID one of them; the reference page is made
-of them.
+`gpusetup doctor --explain ID` prints one of these rows; the reference page is made of them.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def record(id: str) -> Cause:
     import difflib
 
     near = difflib.get_close_matches(id, ids, 3, 0.4)
-    hint = f"the nearest: {', '.join(near)}" if near else "`gpusetup doctor --explain` lists them"
+    hint = f"the nearest: {', '.join(near)}" if near else None
     raise UsageError(f"There is no finding {id!r}", hint=hint)
 
 

@@ -18,7 +18,7 @@ IN_CONF = re.compile(r"/[\w./+@:,=~-]*")
 """A path that slurm.conf can hold: its values end at a space, and `#` begins a comment."""
 PROLOG = """\
 #!/bin/sh
-# Prolog of a job with GPUs (written by `gpusetup fleet slurm install`).
+# Prolog of a job with GPUs (written by `gpusetup fleet slurm`).
 # Exit 1 is the answer that the node is not sound; whatever else ends it fails no job.
 [ -n "$SLURM_JOB_GPUS" ] || exit 0
 {call} >&2
@@ -26,7 +26,7 @@ PROLOG = """\
 """
 HEALTH = """\
 #!/bin/sh
-# HealthCheckProgram: drains, resumes (written by `gpusetup fleet slurm install`).
+# HealthCheckProgram: drains, resumes (written by `gpusetup fleet slurm`).
 node=${{SLURMD_NODENAME:-$(hostname -s)}}
 told=$(scontrol show node "$node") || exit 3
 field() {{ printf '%s\\n' "$told" | sed -n "s/^ *$1=//p"; }}
@@ -64,14 +64,14 @@ HealthCheckNodeState=ANY
 
 
 def files(python: str, prefix: str, profile: str | None) -> dict[str, str]:
-    """What `slurm install` writes, by name: two programs for slurm.conf, and its lines.
+    """What `fleet slurm` writes, by name: two programs for slurm.conf, and its lines.
 
     Raises UsageError for a prefix that slurm.conf cannot name.
     """
     if not IN_CONF.fullmatch(prefix):
         raise UsageError(
             f"slurm.conf cannot name files in {prefix!r}: it has no quotes for such characters",
-            hint="a path of letters, digits and ./+@:,=~_- only, as `--prefix /etc/slurm/gpusetup`",
+            hint="a path of letters, digits and ./+@:,=~_- only, as /etc/slurm/gpusetup",
         )
     more = ("--profile", profile) if profile else ()
     call = shlex.join((python, "-I", "-m", "gpusetup", "fleet", "check", *more))

@@ -48,8 +48,8 @@ class GuardAnswer(Frozen):
     """Name -> exact version of what is guarded; empty after `--undo`."""
     files: tuple[GuardFile, ...] = ()
     """Those that differ from what is there, or were written."""
-    settings: Mapping[str, str] = {}
-    """Tool -> the line that makes it read the constraints in this shell."""
+    uv: str | None = None
+    """The line that makes `uv pip` read the constraints in this shell."""
     notes: tuple[str, ...] = ()
 
 
@@ -165,8 +165,7 @@ def undo(prefix: Path) -> tuple[str, ...]:
     return tuple(map(str, ours))
 
 
-def settings_for(prefix: Path) -> dict[str, str]:
-    """What to type if none of these files is read."""
-    path, shell = named_in_lists(prefix / CONSTRAINTS), shell_for(OWN_SYSTEM)
-    names = {"pip": "PIP_CONSTRAINT", "uv": "UV_CONSTRAINT"}
-    return {tool: setting(name, path, shell) for tool, name in names.items()}
+def setting_of_uv(prefix: Path) -> str:
+    """What to type so that `uv pip` reads the constraints in this shell."""
+    path = named_in_lists(prefix / CONSTRAINTS)
+    return setting("UV_CONSTRAINT", path, shell_for(OWN_SYSTEM))

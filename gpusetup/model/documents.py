@@ -99,13 +99,6 @@ class KnownFinding(Frozen):
     """The findings that are its consequences where both are there."""
 
 
-class FindingsAnswer(Frozen):
-    """`doctor --explain`."""
-
-    schema: Literal["gpusetup.findings/1"] = "gpusetup.findings/1"
-    findings: tuple[KnownFinding, ...]
-
-
 class FindingAnswer(Frozen):
     """`doctor --explain ID`."""
 

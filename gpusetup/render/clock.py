@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from shutil import get_terminal_size
 
-from gpusetup.render.screen import can_be_drawn_on, columns_of
+from gpusetup.render.screen import can_be_drawn_on
 
 FIRST_SECONDS = 1.0
 """What is done sooner is not spoken of."""
@@ -80,9 +81,10 @@ class Clock:
             count, of, unit, since = self._far
             done = min(count(), of)
             beside = said(time.monotonic() - (since or began), done, of, unit)
+            room = max(get_terminal_size().columns - len(beside) - 1, 0)
             with self._lock:
                 if not over.is_set():
-                    self._draw(what[: max(columns_of(sys.stderr) - len(beside) - 1, 0)] + beside)
+                    self._draw(what[:room] + beside)
 
 
 def said(seconds: float, done: int, of: int, unit: str = "") -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gpusetup.accelerators.makers import BY_ID
 from gpusetup.causes.record import RECORDS
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity, typed
 from gpusetup.model.machine import Gpu, Snapshot
@@ -16,7 +15,6 @@ from gpusetup.model.units import GIB
 from gpusetup.render.screen import (
     BUT,
     DIM,
-    HEADING,
     MARKS,
     OK,
     WARNING,
@@ -39,18 +37,13 @@ EVIDENCE_SHOWN = 6
 
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
-    """The whole answer of doctor."""
-    machine = facts(machine_facts(answer))
-    return Screen((*judged(answer).lines, *section("This machine", machine)))
-
-
-def judged(answer: DoctorAnswer) -> Screen:
-    """What is wrong, what shows it, what to do: all that is said above the machine."""
+    """What is wrong, what shows it, what to do; then the rest, and the machine."""
     root = answering(answer)
     others = [one for one in answer.findings if one is not root]
     full = in_full(root, answer.snapshot) if root else ()
     also = section("Also found", (line for finding in others for line in in_short(finding)))
-    return Screen((*verdict(answer, root), *full, *also))
+    machine = section("This machine", facts(machine_facts(answer)))
+    return Screen((*verdict(answer, root), *full, *also, *machine))
 
 
 def answering(answer: DoctorAnswer) -> Finding | None:
@@ -89,17 +82,12 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
 
 
 def unknown_of(answer: DoctorAnswer) -> str:
-    """What is said if no cause was found, of the program that failed if one is known."""
-    seen, program = answering(answer), answer.program
+    """What is said if no cause was found."""
+    seen = answering(answer)
     if any(one.id == "report-empty" for one in answer.findings):
         return "the text is empty: there is nothing to judge"
     if seen is not None:
-        named = program in (None, "torch") or seen.id == "program-sees-no-gpu"
-        who = "" if named or str(program) in seen.title else f"{program}: "
-        return f"{who}{seen.title}; why is not shown"
-    if program not in (None, "torch"):
-        at = f" at {answer.stage}" if answer.stage else ""
-        return f"this is about {program}{at}; the text does not show what is wrong"
+        return f"{seen.title}; why is not shown"
     if answer.snapshot.origin != "report":
         return "nothing wrong was found, but nothing shows that torch works on the GPU either"
     if answer.next_reading:
@@ -217,14 +205,12 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
     machine = answer.snapshot
     os, driver, python, kind = machine.os, machine.driver, machine.python, machine.container.kind
     gpus = Counter(map(gpu_line, machine.gpus or ()))
-    others = [BY_ID[one.vendor].name for one in machine.pci_devices or () if one.vendor in BY_ID]
-    none = f"none of NVIDIA; on the PCI bus: {', '.join(others)}" if others else "none"
     chosen = f" (from {python.chosen_by})" if python.chosen_by else ""
     told: dict[str, str | None] = {
         "system": joined(os.name or os.family, os.machine, os.libc),
         "driver": joined(driver.version, driver.cuda and f"CUDA {driver.cuda}"),
         "GPU": "; ".join(f"{count} x {one}" if count > 1 else one for one, count in gpus.items())
-        or ("unknown" if machine.gpus is None else none),
+        or ("unknown" if machine.gpus is None else "none of NVIDIA"),
         "torch": torch_line(machine),
         "Python": joined(python.version, python.manager),
         "environment": f"{python.executable or 'unknown'}{chosen}",
@@ -285,14 +271,6 @@ def newest_line(newest: Offer | None, chosen: ResolveAnswer | None) -> str | Non
 # --- what is known of a finding -------------------------------------------------------------------
 
 
-def listed(rows: Sequence[KnownFinding]) -> Screen:
-    """All findings, one a line."""
-    width = max(len(row.id) for row in rows) + 2
-    return Screen(
-        Row((f"{row.id:{width}}", HEADING), row.title, hang=min(width, 24)) for row in rows
-    )
-
-
 def explained(row: KnownFinding) -> Screen:
     """One finding in full."""
     told = {
@@ -308,8 +286,6 @@ def explained(row: KnownFinding) -> Screen:
 # --- a reply for a thread -------------------------------------------------------------------------
 
 COLUMNS = 100
-READ = ("system", "driver", "GPU", "torch", "Python")
-"""Rows of the machine that a reply repeats."""
 WHAT_IT_IS = (
     "`gpusetup` reads what a machine or a text shows and installs the torch that fits. It is on no "
     "package index yet: `pip install .` in a clone of its repository installs it. All other "
@@ -334,8 +310,6 @@ def fenced(lines: Iterable[str], language: str = "") -> list[str]:
 
 def doctor_markdown(answer: DoctorAnswer) -> str:
     """The cause, all that the screen says of it, and what to report if that does not help."""
-    told = machine_facts(answer)
-    read = facts({name: told[name] for name in READ if told[name] != "unknown"}, 0)
-    screen = Screen((*judged(answer).lines, "", *read)).shown(width=COLUMNS, colour=False)
+    screen = doctor_screen(answer).shown(width=COLUMNS, colour=False)
     block = fenced(screen.splitlines(), "text")
     return "\n".join((f"**{answer.cause}**", "", *block, "", WHAT_IT_IS, "", NEXT, ""))

@@ -72,13 +72,12 @@ def in_use(users: Iterable[User]) -> list[str]:
     return [f"{one.name} (process {one.pid}) {said}" for one in users]
 
 
-def downloads(wheels: Sequence[Wheel], before: Mapping[str, str]) -> Iterable[str]:
+def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
     """Each wheel with its size and where it comes from."""
     rows = []
     for wheel in wheels:
-        was = f" (now {before[wheel.name]})" if wheel.name in before else ""
         size = "?" if wheel.size_bytes is None else size_text(wheel.size_bytes)
-        rows.append((f"{wheel.name} {wheel.version}{was}", size, (_source(wheel), DIM)))
+        rows.append((f"{wheel.name} {wheel.version}", size, (_source(wheel), DIM)))
     return section("Download", table(("", "", ""), rows)[1:])
 
 

@@ -1,4 +1,4 @@
-"""The monitor's samples and summaries: plain lines, one table, the live screen, the end."""
+"""The monitor's samples and summaries: one table, the live screen, the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from gpusetup.monitor.documents import (
     TreeSample,
 )
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH
-from gpusetup.monitor.signs import loaders_in_words
 from gpusetup.render.screen import (
     DIM,
     GOOD,
@@ -28,7 +27,6 @@ from gpusetup.render.screen import (
     command,
     facts,
     heading,
-    plain,
     plural,
     table,
 )
@@ -94,22 +92,8 @@ def cells(gpu: GpuSample) -> dict[str, Cell]:
     }
 
 
-def sample_lines(sample: Sample) -> str:
-    """One line a GPU, and one for the command: what stands where there is no terminal."""
-    each = ("  ".join(f"{text:>9}" for text, _ in cells(gpu).values()) for gpu in sample.gpus)
-    rows = [f"GPU {line.strip()}" for line in each]
-    rows += [tree_line(sample.tree)] if sample.tree is not None else []
-    return "".join(f"{sample.at[11:19]}  {plain(row)}\n" for row in rows)
-
-
 def tree_line(tree: TreeSample) -> str:
-    parts = [f"CPU {tree.cpu_percent:.0f} %", f"memory {tree.memory_bytes / GIB:.1f} GiB"]
-    if tree.read_bytes_per_second:
-        parts.append(f"disk {tree.read_bytes_per_second / 1e6:.0f} MB/s")
-    if tree.loader_workers:
-        each = tree.loader_cpu_percent / tree.loader_workers
-        parts.append(f"{loaders_in_words(tree.loader_workers)} at {each:.0f} %")
-    return f"command  {', '.join(parts)}"
+    return f"command  CPU {tree.cpu_percent:.0f} %, memory {tree.memory_bytes / GIB:.1f} GiB"
 
 
 def once(sample: Sample) -> Screen:

@@ -121,6 +121,7 @@ def _advice(advice: Advice) -> str:
 
 NO_QUESTION = ("is not the ", "fits, but ")
 """How the reasons begin that nobody asks about."""
+OF_CPU = "is a CPU build"
 
 
 def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
@@ -134,20 +135,16 @@ def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
 
 
 def _grouped(rejections: Iterable[Rejection]) -> Iterable[str]:
-    """Each reason with the newest build that it holds for; those of CPU builds last."""
+    """Each reason with the newest build that it holds for; CPU builds last."""
     reasons: dict[str, list[Rejection]] = {}
     for row in rejections:
         reasons.setdefault(row.reason, []).append(row)
-    for reason, rows in sorted(reasons.items(), key=_only_cpu):
+    for reason, rows in sorted(reasons.items(), key=lambda row: row[0].startswith(OF_CPU)):
         newest, more = rows[0].torch, len({row.torch for row in rows}) - 1
         backends = " ".join(row.backend for row in rows if row.torch == newest)
         rest = f", and {plural(more, 'other release')}" if more else ""
         yield Row(f"  {reason}", hang=4)
         yield Row((f"    {newest:8} {backends}{rest}", DIM), hang=13)
-
-
-def _only_cpu(group: tuple[str, Iterable[Rejection]]) -> bool:
-    return all(row.backend == "cpu" for row in group[1])
 
 
 # --- a requirements file ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from shutil import get_terminal_size, which
 from textwrap import TextWrapper
 from typing import TextIO
 
@@ -100,7 +100,7 @@ class Screen(str):
 
     def on(self, stream: TextIO, *, colour: bool = True) -> str:
         """The text for this stream: colours and broken lines on a terminal only."""
-        width = columns_of(stream) if stream.isatty() else None
+        width = get_terminal_size().columns if stream.isatty() else None
         return self.shown(width=width, colour=colour and can_be_drawn_on(stream))
 
 
@@ -274,21 +274,6 @@ def painted(line: Row, first: int, last: int) -> str:
 
 # --- the terminal, and how gpusetup is started in it ----------------------------------------------
 
-COLUMNS = 80
-"""Where there is no terminal, or one that does not say."""
-
-
-def columns_of(stream: TextIO) -> int:
-    """`COLUMNS`, else the stream's own, else those of stdout's terminal."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said):
-        return int(said)
-    for one in (stream, sys.__stdout__):
-        with suppress(OSError, ValueError, AttributeError):
-            if columns := os.get_terminal_size(one.fileno()).columns:  # type: ignore[union-attr]
-                return columns
-    return COLUMNS
-
 
 def can_be_drawn_on(stream: TextIO) -> bool:
     """Whether it takes colours, and a screen may be drawn there again; an editor's terminal and a
@@ -309,8 +294,6 @@ TYPED: dict[str, str] = {}
 
 def set_program(words: Sequence[str]) -> None:
     """Remember what a person's shell does not find."""
-    from shutil import which
-
     from gpusetup.model.shell import own_line
 
     if not any(one.startswith(OF_ANOTHER_MACHINE) for one in words):

@@ -153,11 +153,6 @@ def decode(raw: bytes) -> str:
     return raw.decode("cp1252", "replace") if unread > read else text
 
 
-def is_wide(raw: bytes) -> bool:
-    """Whether a text has two or four bytes a character: its lines cannot be told apart as bytes."""
-    return not encoding_of(raw).startswith("utf-8")
-
-
 def is_binary(raw: bytes) -> bool:
     """A picture, an archive: many control bytes, and neither UTF-16 nor UTF-32.
 

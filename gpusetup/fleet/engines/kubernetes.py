@@ -1,4 +1,4 @@
-"""Kubernetes through kubectl: a Job on each idle node; and a DaemonSet that watches nodes.
+"""Kubernetes through kubectl: a Job on each idle node.
 
 Sources: kubectl 1.27 to 1.33; the API reference of Kubernetes 1.28 to 1.37 (batch/v1, apps/v1).
 """
@@ -69,7 +69,6 @@ class Kubernetes(Engine):
     def planned(self, node: str) -> str:
         """A Job that has all GPUs of the node and prints the records."""
         return manifest(
-            "job",
             self.setting,
             name=job_name(self.run_name, node),
             run=self.run_name,
@@ -148,9 +147,9 @@ def _columns(kind: str, columns: str, *more: str) -> Output:
     return run(words, timeout=ASK_SECONDS)
 
 
-def manifest(kind: str, setting: Setting, **values: object) -> str:
-    """The object of a file beside this one, whose values are JSON, as YAML takes it too."""
-    template = Template((Path(__file__).parent / f"{kind}.yaml").read_text(encoding="utf-8"))
+def manifest(setting: Setting, **values: object) -> str:
+    """The Job of the file beside this one, whose values are JSON, as YAML takes it too."""
+    template = Template((Path(__file__).parent / "job.yaml").read_text(encoding="utf-8"))
     values |= {name: getattr(setting, name) for name in ("image", "namespace", "runtime_class")}
     return template.substitute({name: json.dumps(value) for name, value in values.items()})
 
