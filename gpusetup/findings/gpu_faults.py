@@ -31,7 +31,7 @@ from gpusetup.model.finding import Findings, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu, visible_gpus
 from gpusetup.model.shell import Lines, filled, lines
-from gpusetup.model.versions import Capability
+from gpusetup.model.versions import Capability, parsed
 from gpusetup.readings.nvidia_smi import recovery_action
 
 LIMITS = {
@@ -112,8 +112,10 @@ TOO_OLD = (
 
 def too_old(context: RuleContext) -> Findings:
     """A GPU that lacks what newer ones have, and a torch that would use it."""
-    for cause, first, only in TOO_OLD if is_cuda_build(context.torch) else ():
-        seen = visible_gpus(context.snapshot)
+    torch, seen = context.torch, visible_gpus(context.snapshot)
+    compiles = parsed(torch.version or "99") >= parsed(context.catalog.milestone("torch.compile"))
+    rows = TOO_OLD if compiles else TOO_OLD[:1]
+    for cause, first, only in rows if is_cuda_build(torch) else ():
         if old := [g for g in seen if g.compute_capability and g.compute_capability < first]:
             yield of_gpus(context, cause, old[:1], "compute_capability", severity=only)
 
