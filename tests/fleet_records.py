@@ -32,7 +32,7 @@ def machine(number: int) -> Record:
             "throttle_reasons": [], "utilization_percent": 0, "pcie_generation": 5,
             "pcie_generation_max": 5, "pcie_width": 16, "pcie_width_max": 16,
             "fabric_state": "completed", "fabric_status": "success", "fabric_faults": [],
-            "nvlinks_active": 18, "nvlinks_inactive": [], "nvlink_errors": 0, "processes": [],
+            "nvlinks_active": 18, "nvlinks_inactive": [], "processes": [],
         }
         for index in range(8)
     ]  # fmt: skip

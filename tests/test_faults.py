@@ -158,7 +158,6 @@ FAULTS = (
     second("recovery_action", 4, "hardware-fault"),
     Fault("NVML and the driver are of two releases", "nvml-mismatch",
           state={"nvml.version": "13.590.44.01"}, severity=Severity.WARNING, root=False),
-    second("nvlink_crc_flit", 5000, "nvlink-degraded", severity=Severity.NOTE, root=False),
     second("fabric", 1, "system-not-ready-fabric-manager"),
     Fault("NVML is slow", "driver-slow", state={"nvml.init": "@slow 5200 0"},
           severity=Severity.WARNING, root=False),

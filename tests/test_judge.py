@@ -185,7 +185,7 @@ COMPAT = changed(
          "--venv .venv-gpu ", "sudo"),
         ("torchvision-mismatch",
          changed(packages=(replace(HEALTHY.packages[1], version="0.20.1"),)),
-         "https://download.pytorch.org/whl/cu130|torchvision==0.29.1+cu130", " torch=="),
+         "https://download.pytorch.org/whl/cu130|torchvision==0.29.1+cu130", "--upgrade"),
         # The driver comes by the distribution's own command.
         ("driver-missing", silent("ubuntu"),
          "sudo apt install -y nvidia-driver-580-open|sudo modprobe nvidia\nnvidia-smi",

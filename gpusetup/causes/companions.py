@@ -74,7 +74,6 @@ CAUSES = (
         events=("triton-missing-windows",),
         where=(ON_LINUX,),
         look=("pip check",),
-        see="check which version torch requires",
     ),
     Cause(
         "triton-build-failed",
@@ -92,7 +91,6 @@ CAUSES = (
                 text="Set TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's "
                 "libcuda.so.1, or make the link libcuda.so next to it",
                 look=("ldconfig -p | grep libcuda",),
-                see="find it",
             ),
             Message(
                 having={"lacks": "^(?:cuda.h|ptxas)$"},

@@ -95,7 +95,6 @@ CAUSES = (
                 text="Ask for a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command "
                 "line (`--gres=gpu:1`, or `--gpus=1`), on a partition that has GPUs",
                 look=("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
-                see="list the partitions with GPUs, and what the job got",
             ),
             Message(
                 where=(lambda context: bool(events(context, "gpus-not-given")),),
@@ -181,7 +180,6 @@ CAUSES = (
                 "`--skip-torch-cuda-test`; an extension's build: name the architectures in "
                 "TORCH_CUDA_ARCH_LIST), and start the container with `--gpus all`",
                 look=("docker run --rm --gpus all ubuntu nvidia-smi",),
-                see="check that a container has the GPU",
             ),
             Message(
                 having={"library": "."},
@@ -271,7 +269,6 @@ CAUSES = (
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
             "kubectl get pods -A -o wide | grep -i nvidia",
         ),
-        see="check what the nodes offer, and whether the plugin runs",
         says=(
             says(
                 (

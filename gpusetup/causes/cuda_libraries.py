@@ -52,8 +52,6 @@ def _not_torchs(context: RuleContext) -> bool:
     return parsed(version) >= parsed(context.catalog.milestone("torch with cudnn 9"))
 
 
-WHICH_CUDA = "see which CUDA torch has"
-
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
 
 
@@ -93,7 +91,6 @@ CAUSES = (
                 "runs, it loads the driver's own: `export "
                 "LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$CUDA_HOME/lib/stubs:$LIBRARY_PATH`",
                 look=("ldconfig -p | grep libcuda.so",),
-                see="list what is installed",
             ),
             Message(
                 having={"module": "^ctranslate2$"},
@@ -111,7 +108,6 @@ CAUSES = (
                 "onnxruntime-gpu before 1.19, torch before 2.4); torch from 2.4 on has cuDNN 9. "
                 "Update that program, or reinstall torch if torch is the older one",
                 look=("pip list",),
-                see="list the versions",
             ),
             Message(
                 having={"module": ""},
@@ -119,14 +115,12 @@ CAUSES = (
                 "brings; torch itself must be a CUDA build",
                 commands=("pip install --upgrade {module}",),
                 look=(alike.TORCHS_CUDA,),
-                see=WHICH_CUDA,
             ),
             Message(
                 where=(_is_anothers,),
                 text="Not torch but another package needs it, built for another CUDA (the "
                 "traceback names its file): install its build for torch's CUDA, or rebuild it here",
                 look=(alike.TORCHS_CUDA,),
-                see=WHICH_CUDA,
             ),
         ),
         alike={"python -m bitsandbytes": ("extension-not-built",)},

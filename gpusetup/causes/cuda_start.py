@@ -206,7 +206,6 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult.
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
-        see="find the libcuda in use",
         needs_root=True,
     ),
     Cause(
@@ -218,7 +217,6 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility".
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
-        see="find the libcuda in use",
         needs_root=True,
     ),
     Cause(

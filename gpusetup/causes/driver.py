@@ -7,7 +7,7 @@ from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import RuleContext, answering, events
 from gpusetup.evidence.places import gpu_is_listed, in_windows_itself, in_wsl
-from gpusetup.fixes.kernel_module import ENROLL, REBOOT, load_fix, mok_command, with_headers
+from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, with_headers
 from gpusetup.messages.fragments import IF, IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines, lines

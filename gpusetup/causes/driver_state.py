@@ -40,7 +40,6 @@ CAUSES = (
             "INFO: task python3:4120 blocked for more than 122 seconds.\n      Tainted: P           OE      6.8.0-45-generic\nCall Trace:\n os_acquire_rwlock_write+0x35/0x70 [nvidia]",
         ),
         cases=(HERE,),
-        see="read the system's log first",
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
@@ -56,7 +55,6 @@ CAUSES = (
         explains=("cuda-misses-gpu",),
         by_check=True,
         cases=(HERE,),
-        see="read the system's log first",
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
@@ -86,7 +84,6 @@ CAUSES = (
             )
         },
         cases=(HERE,),
-        see="read the system's log first",
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
@@ -109,7 +106,8 @@ CAUSES = (
         means="Usually the driver's packages were updated while the old module stayed loaded.",
         text="If no job runs on the host, reboot it, or unload and load the nvidia modules, so "
         "that both have the same version. If others run this machine, tell them (a container: "
-        "restart it, and keep driver packages out of its image)",
+        "restart it, and keep driver packages out of its image). If a reboot changes nothing, "
+        "reinstall the driver",
         proven_by="NVML answers code 18, or the two versions differ",
         not_when="WSL: the two versions always differ there",
         # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).
@@ -123,8 +121,6 @@ CAUSES = (
         by_check=True,
         commands=("sudo reboot",),
         look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
-        see="if a reboot changed nothing, check which module is on the disk (reinstall the "
-        "driver's module and libraries if its version is the old one)",
         cases=(
             Message(
                 where=(IN_A_CONTAINER,),
@@ -157,7 +153,6 @@ CAUSES = (
         by_check=True,
         commands=drivers.driver_commands,
         look=("sudo dmesg | grep -i nvrm",),
-        see="see first what the kernel says",
         needs_root=True,
         needs_reboot=True,
         cases=(
@@ -168,7 +163,6 @@ CAUSES = (
                 "memory (VMware: pciPassthru.use64bitMMIO and 64bitMMIOSizeGB); else put "
                 "pci=realloc on the kernel's command line",
                 look=("sudo dmesg | grep -iE 'nvrm|BAR'",),
-                see="read the kernel's log",
                 needs_root=True,
                 needs_reboot=True,
             ),

@@ -47,7 +47,6 @@ CAUSES = (
         # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
         stage="build",
         look=(*WHICH_CUDA, "g++ --version"),
-        see="list the versions",
         says=(
             says(
                 r"C\+\+(?P<needs>1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)",
@@ -256,7 +255,6 @@ CAUSES = (
         # torch/utils/cpp_extension.py.
         commands=anew("extension-not-built"),
         look=(alike.TORCHS_CUDA,),
-        see="see which CUDA torch has",
         cases=(
             Message(
                 having={"module": "^mmcv$"},

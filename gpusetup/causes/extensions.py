@@ -64,7 +64,6 @@ CAUSES = (
         # Source: release notes of torch 1.11, removed headers.
         stage="build",
         look=(alike.TORCHS_CUDA,),
-        see="check which torch is installed",
         says=(
             r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
             r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to",
@@ -121,7 +120,6 @@ CAUSES = (
         where=(_is_no_companions,),
         commands=anew("extension-abi-mismatch"),
         look=(alike.TORCHS_CUDA,),
-        see="see which CUDA torch has",
         cases=(
             Message(
                 having={"library": "^libc10_cuda"},
@@ -130,7 +128,6 @@ CAUSES = (
                 text="Check which torch is installed. `None` is a CPU build: then replace it",
                 commands=("gpusetup install",),
                 look=(alike.TORCHS_CUDA,),
-                see="check first which torch is installed",
             ),
             Message(
                 having={"cache": ""},

@@ -74,7 +74,6 @@ CAUSES = (
         where=(places.no(places.IN_A_CONTAINER),),
         commands=("sudo nvidia-modprobe -c={gpu}",),
         look=("ls -l /dev/nvidia*",),
-        see="list the nodes",
     ),
     Cause(
         "device-permission",
@@ -91,7 +90,6 @@ CAUSES = (
         by_check=True,
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
         look=("ls -l /dev/nvidia*",),
-        see="check first which group owns the nodes",
         cases=(
             Message(
                 where=(places.IN_A_CONTAINER,),
@@ -99,7 +97,6 @@ CAUSES = (
                 '`--group-add "$(stat -c %g /dev/nvidiactl)"`; podman: `--group-add keep-groups '
                 "--security-opt label=disable`), or run the program in it as root",
                 look=("ls -ln /dev/nvidia*",),
-                see="check which group owns the nodes",
             ),
         ),
         says=(
@@ -144,7 +141,6 @@ CAUSES = (
         by_check=True,
         commands=_chosen,
         look=("nvidia-smi -L",),
-        see="see the instances",
         says=(
             says(r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT", shown="by MIG alone"),
             r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
@@ -222,7 +218,6 @@ CAUSES = (
         by_check=True,
         commands=("sudo systemctl restart nvidia-gridd",),
         look=("ls /etc/nvidia/ClientConfigToken", "nvidia-smi -q | grep -i license"),
-        see="check the token and the licence",
         says=(
             r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
             r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",

@@ -13,8 +13,6 @@ XID_GUIDE = 'NVIDIA, "Xid Errors"'
 
 BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 
-GATHER = "gather first what NVIDIA asks for, where it comes back"
-
 
 def _status(number: str, name: str) -> Row:
     """The last digits of a status with which a call to the GPU's firmware failed."""
@@ -114,7 +112,6 @@ CAUSES = (
         # Retirement".
         by_check=True,
         look=('nvidia-smi -q -d "ECC,ROW_REMAPPER,PAGE_RETIREMENT"',),
-        see="read the counters",
         needs_root=True,
         needs_reboot=True,
         says=(
@@ -162,7 +159,6 @@ CAUSES = (
         # Source: NVIDIA, "Xid Errors", catalog.
         kind_of="hardware-fault",
         look=BUG_REPORT,
-        see=GATHER,
         needs_root=True,
         needs_reboot=True,
     ),
@@ -186,7 +182,6 @@ CAUSES = (
         by_check=True,
         commands=("sudo reboot",),
         look=BUG_REPORT,
-        see=GATHER,
         # Memory, links, power, display; the others are the driver's or the firmware's as well.
         cases=(
             Message(
@@ -259,7 +254,6 @@ CAUSES = (
         # Source: nvidia-smi's manual page.
         by_check=True,
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
-        see="show heat, power and the throttle reasons",
         says=(
             r"(?P<reason>SW Power Cap|HW Slowdown|HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown) ?: Active",
         ),
@@ -284,7 +278,6 @@ CAUSES = (
         look=(
             'nvidia-smi "--query-gpu=pcie.link.gen.current,pcie.link.width.current" --format=csv',
         ),
-        see="show the link's state",
         says=(
             r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",
         ),
@@ -302,23 +295,20 @@ CAUSES = (
         proven_by="More than 85 % of the memory is used",
         # Source: nvidia-smi's manual page.
         look=("nvidia-smi",),
-        see="find the process",
     ),
     Cause(
         "nvlink-degraded",
-        title="{who}: NVLinks are inactive, or had many errors since the driver's start",
-        plain="NVLinks are inactive, or were retrained",
-        means="Traffic between these GPUs is slower, or goes over PCIe; NCCL may hang. "
-        "A few errors are corrected and harmless; counts that grow mean a bad link.",
+        title="{who}: NVLinks are inactive",
+        plain="NVLinks are inactive",
+        means="Traffic between these GPUs is slower, or goes over PCIe; NCCL may hang",
         text="Reboot, so that the links are retrained (with NVSwitch after Fabric Manager has "
-        "started); if they stay inactive or errors grow: the bridge between the cards, their "
+        "started); if they stay inactive: the bridge between the cards, their "
         "seating, the board",
-        proven_by="Fewer links are active than on a GPU of the same kind, or links had errors and recoveries",
+        proven_by="Fewer links are active than on a GPU of the same kind",
         not_when="A bridge between two cards uses only a part of their links",
         # Source: nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods.
         commands=("sudo reboot",),
         look=("nvidia-smi nvlink -s", "nvidia-smi nvlink -e"),
-        see="show the links",
     ),
     Cause(
         "fabric-unhealthy",
@@ -341,6 +331,5 @@ CAUSES = (
             "nvidia-smi -q | grep -A 12 Fabric",
             "sudo journalctl -u nvidia-fabricmanager -b",
         ),
-        see="show the fabric's state and the log first",
     ),
 )

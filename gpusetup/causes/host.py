@@ -63,7 +63,6 @@ CAUSES = (
                 "`--shm-size=8g`, or use num_workers=0. If it is large, shared memory is not the "
                 "reason: look for a full disk, or a dataset that is damaged or on a network disk",
                 look=("df -h /dev/shm",),
-                see="see how large it is",
             ),
             Message(
                 where=(IN_PODMAN,),
@@ -158,6 +157,7 @@ CAUSES = (
         title="CUDA_LAUNCH_BLOCKING makes CUDA slow",
         means="The CPU waits for every kernel.",
         text="Unset it",
+        commands=("unset CUDA_LAUNCH_BLOCKING",),
         proven_by="The variable is 1",
         # Source: CUDA C++ Programming Guide, environment variables.
     ),
@@ -167,6 +167,7 @@ CAUSES = (
         title="PYTORCH_NO_CUDA_MEMORY_CACHING makes torch slow",
         means="The driver allocates every tensor.",
         text="Unset it",
+        commands=("unset PYTORCH_NO_CUDA_MEMORY_CACHING",),
         proven_by="The variable is 1",
         # Source: torch documentation, CUDA semantics.
     ),
@@ -176,7 +177,8 @@ CAUSES = (
         means="GPUs do so from Ampere on; torch 1.7 to 1.11 does so for matrix products by default, every torch for convolutions. The GPU stack is healthy.",
         text="If you need exact float32: torch.backends.cuda.matmul.allow_tf32 = False and "
         'torch.backends.cudnn.allow_tf32 = False, or torch.set_float32_matmul_precision("highest")',
-        proven_by="NVIDIA_TF32_OVERRIDE or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is 1",
+        only=Severity.NOTE,
+        proven_by="NVIDIA_TF32_OVERRIDE is 1",
         # Source: torch documentation, CUDA semantics.
     ),
     Cause(
@@ -190,7 +192,6 @@ CAUSES = (
         not_when="shm-too-small: the signal is Bus error",
         # Source: torch/utils/data/_utils/signal_handling.py.
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
-        see="find what was ended, and why",
         says=(
             says(
                 r"\bdataloader workers?(?: \(pid[^)]{0,24}\))? (?:(?:is|was|were|are|gets?|got) )?killed(?: by signal(?:ed|led):? (?:Killed|SIGKILL)\b|$| (?!by\b)|[.,!?])",
@@ -217,7 +218,6 @@ CAUSES = (
         # Source: Linux documentation, OOM killer.
         explains=("dataloader-worker-killed",),
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
-        see="find what was ended, and why",
         alike={alike.HOST_MEMORY: ("dataloader-worker-killed",)},
         says=(
             says(
@@ -309,7 +309,6 @@ CAUSES = (
         stage="distributed",
         commands=("export MASTER_PORT=29501",),
         look=("ss -ltnp",),
-        see="find what listens",
         says=(
             r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use",
             r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)",

@@ -42,7 +42,6 @@ CAUSES = (
         explains=("torch-import-failed",),
         commands=("ulimit -v unlimited",),
         look=("findmnt -O noexec", "ulimit -a"),
-        see="list noexec mounts and the limits",
         alike={"findmnt -O noexec": ("host-out-of-memory",)},
         says=(
             r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",

@@ -59,7 +59,6 @@ CAUSES = (
         by_check=True,
         commands=("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",),
         look=("nvidia-smi",),
-        see="find what else holds memory",
         cases=(
             Message(where=(lambda context: has_nvidia(context) is False,), text=END_OTHERS),
             Message(
@@ -76,7 +75,6 @@ CAUSES = (
                 text="End the program that holds the memory (often an earlier run that did not "
                 "end, or another notebook), or use another GPU. A smaller batch does not help",
                 look=("nvidia-smi",),
-                see="see which program it is",
             ),
             Message(
                 having={"unused": ""},
@@ -85,7 +83,6 @@ CAUSES = (
                 "program runs: Windows backs the GPU's memory with it and with the page file. Load "
                 "less data at once, or enlarge the page file; then update torch",
                 look=("nvidia-smi",),
-                see="see what else holds memory",
             ),
             Message(
                 having={"engine": ""},
@@ -95,7 +92,6 @@ CAUSES = (
                 "GPU (`--n-gpu-layers`; ollama: `num_gpu`) or a smaller context (`--ctx-size`; "
                 "ollama: `num_ctx`)",
                 look=("nvidia-smi",),
-                see="find what else holds memory",
             ),
             Message(where=(_no_segments,), text=END_OTHERS, look=("nvidia-smi",)),
         ),

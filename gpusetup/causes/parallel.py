@@ -21,7 +21,6 @@ CAUSES = (
         stage="distributed",
         commands=("unset NCCL_SOCKET_IFNAME",),
         look=("ip -brief addr",),
-        see="list the interfaces of this machine",
         alike={alike.NCCL_LOG: ("nccl-error",)},
         says=(
             "no socket interface found",
@@ -45,7 +44,6 @@ CAUSES = (
         stage="distributed",
         commands=("export NCCL_P2P_DISABLE=1",),
         look=("nvidia-smi topo -p2p r",),
-        see="list the pairs of GPUs that have it",
         alike={
             f"export NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO  {alike.RUN_AGAIN}": (
                 "nccl-timeout",
@@ -111,7 +109,6 @@ CAUSES = (
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         look=("nvidia-smi -L",),
-        see="count the GPUs",
         says=(r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",),
     ),
     Cause(
@@ -126,7 +123,6 @@ CAUSES = (
         stage="distributed",
         commands=("sudo chmod 1777 /dev/shm",),
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
-        see="check its size and permissions",
         says=(
             r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",
             r"Error while attaching to shared memory segment (?P<path>\S+)",

@@ -48,8 +48,6 @@ class Message(Frozen):
     """What follows the commands on every system."""
     look: Words = ()
     """What shows more and changes nothing."""
-    see: str = "see first what there is"
-    """What `look` is for: it follows the word "or"."""
     needs_root: bool = False
     needs_reboot: bool = False
     way: Callable[[Any, str], Fix] | None = None

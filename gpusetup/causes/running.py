@@ -71,7 +71,6 @@ CAUSES = (
         symptom=True,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi",),
-        see="check whether the memory is full",
         says=(
             says(
                 r"\b(?P<status>(?P<library>CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|CURAND)_STATUS_(?!SUCCESS|ALLOC_FAILED|\w*VERSION_MISMATCH)[A-Z]\w{3,40})",
@@ -106,7 +105,6 @@ CAUSES = (
         # Source: CUDA Runtime API reference, cudaError.
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi -q | grep -i virtualization",),
-        see="check whether the GPU is virtual",
         says=("cuda error: operation not supported",),
     ),
     Cause(
@@ -174,7 +172,6 @@ CAUSES = (
         commands=("unset TRITON_PTXAS_PATH", "rm -rf ~/.triton/cache ~/.nv/ComputeCache"),
         windows=(r"Remove-Item -Recurse -Force $env:USERPROFILE\.triton\cache",),
         look=("pip check",),
-        see="check whether Triton is the version that torch requires",
         alike={
             alike.COLLECT_ENV: (
                 "driver-too-old",

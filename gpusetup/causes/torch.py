@@ -270,7 +270,6 @@ CAUSES = (
         stage="start",
         by_check=True,
         look=(RAISE,),
-        see="make torch print the reason",
         cases=(
             Message(
                 where=(lambda context: bool(context.torch.cuda_available),),
@@ -279,7 +278,6 @@ CAUSES = (
                 "same, the program, or what starts it, sets CUDA_VISIBLE_DEVICES: let it name a "
                 "GPU that is there",
                 look=(RAISE,),
-                see="make torch print the reason",
             ),
         ),
         likelier=(
@@ -336,7 +334,6 @@ CAUSES = (
         proven_by="a record of `gpusetup verify` in `fleet show`",
         symptom=True,
         look=("gpusetup verify -v",),
-        see="run them again",
     ),
     Cause(
         "smi-banner-misread",

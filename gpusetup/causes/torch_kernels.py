@@ -127,7 +127,7 @@ CAUSES = (
         title="torch, or an extension, has no kernel for {gpu}",
         plain="A kernel for the GPU is missing, in torch or an extension",
         means="The text names neither the GPU nor the package.",
-        text="Install a torch made for this GPU; if torch itself works, rebuild the extension",
+        text="Install a torch made for this GPU; if torch itself works (the second command prints a number), rebuild the extension",
         proven_by="CUDA answers code 209 (48, 8 or 98 in an older runtime)",
         not_when="extension-arch-mismatch, arch-too-new-for-wheel, arch-too-old-for-wheel: the text says which one lacks it",
         # Source: CUDA Runtime API reference, cudaError.
@@ -138,7 +138,6 @@ CAUSES = (
         look=(
             "python -c \"import torch; print((torch.ones(9, device='cuda') * 2).sum().item())\"",
         ),
-        see="check first which one: a number means that torch works",
         likelier=(
             Likelier(
                 cause="extension-arch-mismatch",

@@ -109,9 +109,8 @@ CAUSES = (
         # Source: messages of pip, urllib3, uv and conda.
         explains=("python-no-wheel",),
         look=ANSWERS,
-        see="show what the host answers",
         cases=tuple(
-            Message(having={"how": how}, text=text + MIRROR, look=ANSWERS, see="ask the host")
+            Message(having={"how": how}, text=text + MIRROR, look=ANSWERS)
             for how, text in NETWORK_WAYS.items()
         ),
         says=(
@@ -226,7 +225,6 @@ CAUSES = (
         # Source: pip documentation; messages of pip's sources.
         but={"package": "^torch(?:vision|audio)?"},
         look=("pip check",),
-        see="see what does not fit",
         says=(
             says(r"Numba needs (?P<needs>NumPy \d\.\d{1,2} or (?:less|greater))", package="numba"),
             says(

@@ -60,8 +60,6 @@ CONFIGURATIONS = {
     7: "invalid_location",
     8: "gpu_state_invalid",
 }
-NVLINK_TOTALS = (38, 45, 52, 59)
-"""NVML_FI_DEV_NVLINK_…_ERROR_COUNT_TOTAL: CRC of flits and of data, replays, recoveries."""
 NOT_AVAILABLE = 1 << 62
 """A process's memory is all bits set where NVML does not tell it (Windows with WDDM)."""
 MOST_PROCESSES = 64
@@ -105,12 +103,6 @@ def mig_instances(nvml: Any, handle: Any) -> list[str]:
             raise
         found.append(nvml.nvmlDeviceGetUUID(child))
     return found
-
-
-def mig_pending(modes: Any) -> bool | None:
-    """MIG after the next reset, where that is another than now."""
-    now, pending = modes
-    return None if now == pending else bool(pending)
 
 
 def licensed(nvml: Any, handle: Any) -> bool | None:
@@ -287,7 +279,6 @@ FIELDS: Fields = (
     ("licensed", licensed),
     ("fabric_state", lambda n, h: FABRIC_STATES.get(fabric(n, h).state)),
     ("driver_model", driver_model),
-    ("mig_pending", plain("nvmlDeviceGetMigMode", of=mig_pending)),
     ("retired_pages", lambda n, h: sum(len(n.nvmlDeviceGetRetiredPages(h, c)) for c in (0, 1))),
     ("sram_threshold_exceeded", sram_threshold_exceeded),
     (
@@ -299,8 +290,6 @@ FIELDS: Fields = (
     ("fabric_faults", fabric_faults),
     ("nvlinks_active", lambda n, h: sum(nvlinks(n, h))),
     ("nvlinks_inactive", lambda n, h: [i for i, active in enumerate(nvlinks(n, h)) if not active]),
-    ("nvlink_errors", lambda n, h: sum(field_values(n, h, *NVLINK_TOTALS))),
-    ("nvlink_recoveries", lambda n, h: field_values(n, h, NVLINK_TOTALS[-1])[0]),
     ("processes", processes),
     ("clock_sm_max_mhz", plain("nvmlDeviceGetMaxClockInfo", 1)),
     ("clock_memory_max_mhz", plain("nvmlDeviceGetMaxClockInfo", 2)),

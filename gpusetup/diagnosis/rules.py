@@ -15,7 +15,7 @@ from gpusetup.model.finding import Findings, Severity
 OF_A_DRIVER = ("driver", "kernels", "gpu_access", "cuda", "gpu_faults")
 """A driver and its GPUs."""
 FILES = (
-    *("message_rules", "container", "presence", "torch", "companions", "environment"),
+    *("message_rules", "container", "presence", "environment", "companions"),
     *OF_A_DRIVER,
     *("running", "wheels"),
 )

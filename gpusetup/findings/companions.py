@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpusetup.catalog.companion_table import companion_table, releases_for, takes_torch
 from gpusetup.catalog.companions import serves_backend, serves_torch
@@ -22,7 +21,6 @@ from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import Line
 from gpusetup.readings.packages import normalised
 
@@ -80,16 +78,6 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
     which = paste.command(context, paste.python(context), "-c", WHICH_COPY)
     look = "check first which copy of torch Python imports (PYTHONNOUSERSITE=1 leaves out ~/.local)"
     way = paste.install_torch(context, f"Install torch and {name} together. ")
-    row, build = context.catalog.release_of(torch.version or ""), paste.chosen(context)
-    own = row and (row.torchvision if name == "torchvision" else row.torchaudio)
-    # No order: what install would move is known of a live environment only.
-    moves = not is_report(context) and build and build.backend != torch.backend
-    if own and torch.backend and context.installer != "conda" and not moves:
-        label = f"+{torch.backend}" if "+" in (torch.version or "") else ""
-        index = paste.torch_index(context, torch.backend)
-        exact = ("--no-deps", "--force-reinstall", *index, f"{name}=={own}{label}")
-        text = f"Install the {name} that belongs to this torch, from the index torch came from"
-        way = Fix(text=text, commands=(paste.pip(context, "install", *exact),))
     return replace(way, looks=paste.look(look, which))
 
 
@@ -125,12 +113,11 @@ def guarded_set_changed(context: RuleContext) -> Findings:
     here = {normalised(one.name): one.version for one in context.snapshot.packages or ()}
     here["torch"] = context.torch.version or here.get("torch", "")
     for event in events(context, "guarded-set")[:1]:
-        said = event.values
-        pins = re.findall(PIN, said.get("pins", ""))
+        pins = re.findall(PIN, event.values.get("pins", ""))
         moved = {n: v for n, v in pins if here.get(n) and not is_same(v, here[n])}
-        for name in [*moved][:1]:
-            fix = Fix(text=RECORDS[CHANGED].text, commands=tuple(_back(context, moved)))
-            was, now = moved[name], here[name]
+        for name, was in [*moved.items()][:1]:
+            fix = Fix(text=RECORDS[CHANGED].text, commands=(_back(context, moved),))
+            now = here[name]
             yield finding(context, CHANGED, (event,), fix=fix, name=name, was=was, now=now)
 
 
@@ -143,18 +130,15 @@ def is_same(pinned: str, here: str) -> bool:
     return here == pinned or ("+" not in pinned and here.partition("+")[0] == pinned)
 
 
-def _back(context: RuleContext, moved: dict[str, str]) -> Iterator[Line]:
-    """torch's family from its own index first, then the others, alone."""
-    public, _, label = moved.get("torch", "").partition("+")
-    if public:
-        words = ("--python", paste.python(context), "--torch", public)
-        backend = ("--backend", label) if label else ()
-        yield paste.command(context, "gpusetup", "install", *words, *backend)
-    rest = [
-        f"{n}=={v.partition('+')[0]}" for n, v in moved.items() if not public or n not in FAMILY
-    ]
-    if rest:
-        yield paste.pip(context, "install", "--no-deps", *rest)
+def _back(context: RuleContext, moved: dict[str, str]) -> Line:
+    """torch with its family if it was moved, else the others, alone."""
+    if "torch" not in moved:
+        pins = (f"{name}=={version.partition('+')[0]}" for name, version in moved.items())
+        return paste.pip(context, "install", "--no-deps", *pins)
+    public, _, label = moved["torch"].partition("+")
+    words = ("--python", paste.python(context), "--torch", public)
+    backend = ("--backend", label) if label else ()
+    return paste.command(context, "gpusetup", "install", *words, *backend)
 
 
 RULES = (

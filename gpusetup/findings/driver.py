@@ -62,7 +62,6 @@ CALLED_TOO_OLD = Message(
     "reboot, or another library here may be built for a newer CUDA than torch: the traceback names "
     "it",
     look=("ldconfig -p | grep libcuda",),
-    see="find the libcuda in use",
 )
 
 

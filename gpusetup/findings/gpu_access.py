@@ -67,7 +67,7 @@ BUSY = 46
 
 
 def mig_misconfigured(context: RuleContext) -> Findings:
-    """MIG is on and there is no instance to use, or several to choose from; or a change waits."""
+    """MIG is on and there is no instance to use, or several to choose from."""
     seen = unhidden(context)
     sliced = [gpu for gpu in seen if gpu.mig_enabled]
     chosen = context.snapshot.environment.get(HIDES, "")
@@ -76,13 +76,12 @@ def mig_misconfigured(context: RuleContext) -> Findings:
     if chosen.count("MIG-") > 1:
         said += cuda_errors(context, INVALID_DEVICE)
     empty = [gpu for gpu in sliced if instances(gpu) == 0 and not said]
-    waiting = [gpu for gpu in seen if gpu.mig_pending is not None]
-    for held, what, command in ((empty, *EMPTY), (waiting, *WAITING)):
-        if held:
-            fix = Fix(text=NOTHING_RUNS, commands=_for_gpus(held, command), needs_root=True)
-            who, evidence = which.titled(context, held), marked(context, held, *MIG, "name")
-            weak, cause = held is waiting, "mig-misconfigured"
-            yield finding(context, cause, evidence, fix=fix, weak=weak, who=who, what=what)
+    if empty:
+        create = _for_gpus(empty, "sudo nvidia-smi mig -i {gpus} -cgi 0 -C")
+        fix = Fix(text=NOTHING_RUNS, commands=create, needs_root=True)
+        who, evidence = which.titled(context, empty), marked(context, empty, *MIG, "name")
+        what = "MIG is on, and there is no compute instance"
+        yield finding(context, "mig-misconfigured", evidence, fix=fix, who=who, what=what)
     whole = any(not gpu.mig_enabled and gpu.visible is False for gpu in seen)
     count = sum(instances(gpu) or 0 for gpu in sliced)
     if said or (count + whole > 1 and count and not chosen.startswith("MIG-")):
@@ -92,12 +91,7 @@ def mig_misconfigured(context: RuleContext) -> Findings:
         yield finding(context, "mig-misconfigured", evidence, weak=weak, who=who, what=what)
 
 
-MIG = ("mig_enabled", "mig_count", "mig_instances", "mig_pending")
-EMPTY = ("MIG is on, and there is no compute instance", "sudo nvidia-smi mig -i {gpus} -cgi 0 -C")
-WAITING = (
-    "the MIG mode changes after a reset, with nothing running on it, and has not yet",
-    "sudo nvidia-smi --gpu-reset -i {gpus}",
-)
+MIG = ("mig_enabled", "mig_count", "mig_instances")
 NOTHING_RUNS = "Type the command; if nothing may run on the GPU, end the programs first"
 
 

@@ -98,28 +98,26 @@ def memory_taken(context: RuleContext) -> Findings:
     for gpu in visible_gpus(context.snapshot):
         used = gpu.memory_used_bytes or 0
         if used > TAKEN * (gpu.memory_total_bytes or used):
-            by = [f"{one.name or 'a process'} (process {one.pid})" for one in gpu.processes or ()]
+            by = [f"{one.name} ({one.pid})" for one in gpu.processes or ()]
             held = shown(context, "gpus", f"{gib(used)} used {', '.join(by)}")
             yield finding(context, "gpu-memory-taken", (held,), who=which.titled(context, (gpu,)))
 
 
-def no_bfloat16(context: RuleContext) -> Findings:
-    old = _below(context, Capability(8, 0))
-    if old and is_cuda_build(context.torch):
-        fields, only = ("name", "compute_capability"), Severity.NOTE
-        yield of_gpus(context, "bf16-unsupported", old[:1], *fields, severity=only)
+TOO_OLD = (
+    ("bf16-unsupported", Capability(8, 0), Severity.NOTE),
+    ("gpu-too-old-for-triton", Capability(7, 0), Severity.WARNING),
+)
+"""A cause, and the first compute capability that has it not."""
 
 
-def _below(context: RuleContext, least: Capability) -> list[Gpu]:
-    seen = visible_gpus(context.snapshot)
-    return [g for g in seen if g.compute_capability and g.compute_capability < least]
-
-
-def too_old_for_triton(context: RuleContext) -> Findings:
-    old, torch = _below(context, Capability(7, 0)), context.torch
-    first = parsed(context.catalog.milestone("torch.compile"))
-    if old and is_cuda_build(torch) and parsed(torch.version or "99") >= first:
-        yield of_gpus(context, "gpu-too-old-for-triton", old, "compute_capability", weak=True)
+def too_old(context: RuleContext) -> Findings:
+    """A GPU that lacks what newer ones have, and a torch that would use it."""
+    torch, seen = context.torch, visible_gpus(context.snapshot)
+    compiles = parsed(torch.version or "99") >= parsed(context.catalog.milestone("torch.compile"))
+    rows = TOO_OLD if compiles else TOO_OLD[:1]
+    for cause, first, only in rows if is_cuda_build(torch) else ():
+        if old := [g for g in seen if g.compute_capability and g.compute_capability < first]:
+            yield of_gpus(context, cause, old[:1], "compute_capability", severity=only)
 
 
 FAULTS = (
@@ -162,30 +160,12 @@ RETIRED_PAGES_MOST = 60
 """From so many retired pages on the GPU is to be replaced (NVIDIA, "Dynamic Page Retirement")."""
 
 
-ACTIONS = {
-    "gpu_reset": "reset the GPU",
-    "drain_and_reset": "start nothing new on the GPU, and reset it after its programs end",
-    "drain_p2p": "end all traffic between GPUs, so that their links can be reset",
-    "recover_imex_domain": "recover the IMEX domain",
-    "bus_reset": "reset the GPU's PCI bus (a reboot does it)",
-    "node_reboot": "reboot the machine",
-    "system_reboot": "reboot the whole system",
-}
-"""NVML's recovery actions in words (nvml.h, nvmlDeviceGpuRecoveryAction_t)."""
-
-
 RESETS = {"gpu_reset", "drain_and_reset"}
 
 
 def device_faults(context: RuleContext) -> Findings:
     """A fault of the hardware, or a program's; what the driver recommends alone is one too."""
     listed, found = gpus(context), False
-    recommended = {gpu.recovery_action: gpu for gpu in listed if gpu.recovery_action in ACTIONS}
-    advice = [
-        shown(context, "gpus", f"{gpu.name}: the driver recommends to {ACTIONS[action]}")
-        for action, gpu in recommended.items()
-        if action
-    ]
     for cause, numbers, fields in FAULTS:
         record = RECORDS[cause]
         said = [e for e in events(context, "xid") if e.values.get("number", "") in numbers.split()]
@@ -199,12 +179,12 @@ def device_faults(context: RuleContext) -> Findings:
         if not said and (not bad or (found and cause == "hardware-fault")):
             continue
         found = True
-        evidence = (*said, *marked(context, bad, *fields), *advice)
+        evidence = (*said, *marked(context, bad, *fields))
         concerned = concerned_gpus(context, bad, said)
         fix = replace(
             fix_of(context, record, evidence), text=case_of(context, record, evidence)[0].text
         )
-        by_reset = cause == "hardware-fault" and recommended and recommended.keys() <= RESETS
+        by_reset = bad and all(gpu.recovery_action in RESETS for gpu in bad)
         if by_reset or cause in ("ecc-error", "gpu-hang"):
             fix = replace(fix, commands=_reset(context, concerned))
         xids = [
@@ -222,9 +202,8 @@ def _is_past(said: Event) -> bool:
 
 def _marks(gpu: Gpu, field: str) -> bool:
     value = getattr(gpu, field)
-    if field == "recovery_action":
-        return value in ACTIONS
-    return bool(value) and (field != "retired_pages" or value >= RETIRED_PAGES_MOST)
+    few = field == "retired_pages" and value and value < RETIRED_PAGES_MOST
+    return bool(value) and value != "none" and not few
 
 
 def concerned_gpus(
@@ -245,26 +224,15 @@ def _reset(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
 
 
 def nvlink_degraded(context: RuleContext) -> Findings:
-    """Links that carry nothing although their like do, or that had to be trained anew."""
-    silent = [gpu for gpu in gpus(context) if _lacks_links(context, gpu)]
-    trained = [
-        gpu
-        for gpu in gpus(context)
-        if gpu.nvlink_recoveries or (gpu.nvlink_errors or 0) >= MANY_ERRORS
-    ]
-    if ill := silent or trained:
-        fields = ("nvlinks_active", "nvlinks_inactive", "nvlink_recoveries", "nvlink_errors")
-        only = None if silent else Severity.NOTE
+    """Links that carry nothing although their like do."""
+    if silent := [gpu for gpu in gpus(context) if _lacks_links(context, gpu)]:
+        fields = ("nvlinks_active", "nvlinks_inactive")
         works = any(gpu.nvlinks_active for gpu in gpus(context))
-        yield of_gpus(context, "nvlink-degraded", ill, *fields, severity=only, weak=works)
+        yield of_gpus(context, "nvlink-degraded", silent, *fields, weak=works)
 
 
 NVSWITCH_GPUS = 4
 """Boards with NVSwitch have more GPUs (HGX: 4 without, 8 with; DGX 16)."""
-
-
-MANY_ERRORS = 1000
-"""Below that, errors that the links corrected by themselves are no word worth."""
 
 
 def _lacks_links(context: RuleContext, gpu: Gpu) -> bool:
@@ -292,8 +260,7 @@ RULES = (
     power_thermal_throttle,
     pcie_degraded,
     memory_taken,
-    no_bfloat16,
-    too_old_for_triton,
+    too_old,
     device_faults,
     nvlink_degraded,
     fabric_unhealthy,

@@ -27,8 +27,8 @@ from gpusetup.evidence.context import (
     serving,
 )
 from gpusetup.evidence.places import is_beside_torch
+from gpusetup.findings.environment import named, version_evidence
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.findings.torch import named, version_evidence
 from gpusetup.fixes import paste, which
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.finding import Finding, Findings, Fix

@@ -63,7 +63,6 @@ HANGS = Message(
     text="See first whether it runs without peer access; then let NCCL's log say where it waits",
     commands=("export NCCL_P2P_DISABLE=1", "export NCCL_DEBUG=INFO"),
     look=("nvidia-smi topo -p2p r",),
-    see="list the pairs of GPUs that have it",
 )
 
 
@@ -91,7 +90,6 @@ UNREACHED = Message(
     "may have taken a bridge or lo), open the ports between them, and see that the other rank runs",
     commands=("export NCCL_DEBUG=INFO",),
     look=("ip -brief addr",),
-    see="list the interfaces of this machine",
 )
 
 

@@ -123,8 +123,6 @@ class Gpu(Frozen):
     visible: Flag = None
     """False where CUDA_VISIBLE_DEVICES hides it; None where nothing says."""
     mig_enabled: Flag = None
-    mig_pending: Flag = None
-    """MIG after the next reset, where it will be another than now."""
     mig_instances: tuple[str, ...] = ()
     mig_count: Number = None
     """How many instances a source counts; most outputs of nvidia-smi name none by UUID."""
@@ -171,10 +169,6 @@ class Gpu(Frozen):
     nvlinks_active: Number = None
     nvlinks_inactive: tuple[int, ...] | None = None
     """The numbers of the links that carry nothing."""
-    nvlink_errors: Number = None
-    """Replays, CRC errors and recoveries of all links since the driver was loaded."""
-    nvlink_recoveries: Number = None
-    """How often a link had to be trained anew."""
     processes: tuple[GpuProcess, ...] | None = None
     driver_model: Text = None
     """Windows: `WDDM`, `TCC`, `MCDM`."""

@@ -299,8 +299,7 @@ def next_line(cells: list[str]) -> dict[str, Any]:
         lost = {"lost": True} if any(map(says_lost, cells)) else {}
         return {**fields_of(*found), **lost}
     mode = flag(cells[-1]) if len(cells) == 3 and not cells[0].strip() else None
-    waits = {"mig_pending": not mode} if cells[-1].strip().endswith("*") else {}
-    return {} if mode is None else {"mig_enabled": mode, **waits}
+    return {} if mode is None else {"mig_enabled": mode}
 
 
 RECOVERY_ACTIONS = (
