@@ -7,8 +7,8 @@ says which requests share a process; after `"spent": true` the next one needs a 
 
     {"code": "module:function" | null, "pickle": path | null,
      "batch": 32, "steps": 12, "warm": 1, "device": "auto|cpu|cuda",
-     "amp": "bf16|fp16" | null, "compile": false, "optimizer": "adamw", "workers": null | 4,
-     "memory_limit_bytes": null, "mode": "steps|loader|devices", "seconds": 60,
+     "amp": "bf16|fp16" | null, "compile": false, "optimizer": "adamw",
+     "memory_limit_bytes": null, "mode": "steps|devices", "seconds": 60,
      "timed": true}
 """
 
@@ -32,13 +32,10 @@ import trace_step as steps  # type: ignore[import-not-found, unused-ignore]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 Answer = Dict[str, Any]
-PREFETCHED = 2
-"""Batches that each worker loads ahead."""
 LEAST_SECONDS = 0.5
 """Steps are timed for so long at least: what disturbs them lasts for many short ones."""
 ROUNDS = 5
-"""Steps are timed in so many rounds, in each of which every worker's batch comes at least once:
-workers finish together, one step waits for them and the others find their batches there."""
+"""Steps are timed in so many rounds."""
 
 
 # --- what a trial takes of a GPU or of the host, and what it may take -----------------------------
@@ -193,23 +190,6 @@ def memory_of(device: str, request: Answer) -> Any:
     return kind(request.get("memory_limit_bytes"))
 
 
-def loader(samples: Any, request: Answer, device: str) -> Iterator[Any]:
-    """The batches of the user's data set as a training run would load them, epoch after epoch."""
-    from torch.utils.data import DataLoader
-
-    workers = request.get("workers") or 0
-    more = {"persistent_workers": True, "prefetch_factor": PREFETCHED} if workers else {}
-    feed = DataLoader(
-        samples, batch_size=request["batch"], num_workers=workers, drop_last=True,
-        pin_memory=device.startswith("cuda"), **more,
-    )  # fmt: skip
-    with contextlib.suppress(TypeError):  # a stream of samples has no length
-        if not len(feed):
-            raise ValueError("the data set holds fewer than %d samples" % request["batch"])
-    while True:
-        yield from feed
-
-
 # --- the steps ---------------------------------------------------------------------------------
 
 
@@ -219,13 +199,12 @@ class Trial:
     def __init__(self, request: Answer) -> None:
         random.seed(0)  # the same weights and samples in every trial
         torch.manual_seed(0)
-        self.request = request
         self.device = device_of(request)
         job = steps.made(function_of(request), request["batch"])
-        self.samples, self.memory = job.dataset, memory_of(self.device, request)
+        self.memory = memory_of(self.device, request)
         model = job.model.to(self.device).train()
         steps.optimizer_of(job, request.get("optimizer") or "adamw")
-        self.job, self.batch = job, self.moved(job.batch)
+        self.job, job.batch = job, steps.mapped(job.batch, self.moved)
         job.model = torch.compile(model) if request.get("compile") else model
         self.cast = steps.autocast(self.device.partition(":")[0], request.get("amp"))
         scaled = request.get("amp") == "fp16" and self.device.startswith("cuda")
@@ -233,24 +212,13 @@ class Trial:
         self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0) if scaled else None
         self.loss: Any = None
 
-    def moved(self, batch: Any) -> Any:
-        def to(one: Any) -> Any:
-            return one.to(self.device, non_blocking=True) if hasattr(one, "to") else one
+    def moved(self, one: Any) -> Any:
+        return one.to(self.device, non_blocking=True) if hasattr(one, "to") else one
 
-        return steps.mapped(batch, to)
-
-    def batches(self) -> Iterator[Any]:
-        """From the loader where workers are asked for, else the same batch again."""
-        if self.request.get("workers") is not None and self.samples is not None:
-            yield from map(self.moved, loader(self.samples, self.request, self.device))
-        while True:
-            yield self.batch
-
-    def step(self, batch: Any, begin: Callable[[str], None] = lambda _: None) -> None:
-        self.job.batch = batch
+    def step(self, begin: Callable[[str], None] = lambda _: None) -> None:
         self.loss = steps.step(self.job, self.cast, begin, self.scaler)
 
-    def read(self, batch: Any) -> Dict[str, Optional[int]]:
+    def read(self) -> Dict[str, Optional[int]]:
         """One step, synchronised after each phase: phase -> its peak, where the device tells."""
         peaks: Dict[str, Optional[int]] = {}
         begun: List[str] = []
@@ -260,14 +228,14 @@ class Trial:
             begun.append(phase)
             self.memory.begin()
 
-        self.step(batch, begin)
+        self.step(begin)
         return peaks
 
-    def timed(self, batches: Iterator[Any], count: int) -> float:
+    def timed(self, count: int) -> float:
         """The seconds of a step, of so many between which nothing waits for the device."""
         began = time.perf_counter()
         for _ in range(count):
-            self.step(next(batches))
+            self.step()
         self.memory.finish()
         return (time.perf_counter() - began) / count
 
@@ -277,30 +245,26 @@ def run_steps(request: Answer) -> Answer:
 
     Without `timed` the speed is that of the steps that were read, which wait after each phase.
     """
-    trial = Trial(request)
-    batches, most = trial.batches(), request.get("steps") or 12
-    for _ in range(request.get("warm") or 1):
-        trial.step(next(batches))
+    trial, most = Trial(request), request["steps"]
+    for _ in range(request.get("warm", 1)):
+        trial.step()
     memory, ends = trial.memory, time.monotonic() + float(request.get("seconds") or 60)
     rows: List[Dict[str, Optional[int]]] = []
     seconds: List[float] = []
     stands = [memory.now()]
     while len(rows) < most and (not rows or time.monotonic() < ends):
         began = time.perf_counter()
-        rows.append(trial.read(next(batches)))
+        rows.append(trial.read())
         seconds.append(time.perf_counter() - began)
         stands.append(memory.now())
         if steady(rows, stands):
             break
     busy = None
     if request.get("timed", True):
-        workers = (request.get("workers") or 0) if trial.samples is not None else 0
-        for _ in range(PREFETCHED * workers):  # what was loaded while memory was read came for free
-            next(batches)
         left = max(0.0, ends - time.monotonic()) / min(seconds)
         count = int(min(max(most, LEAST_SECONDS / min(seconds)), left))
-        each = max(1, count // ROUNDS, workers)
-        seconds = [trial.timed(batches, each) for _ in range(min(ROUNDS, max(2, count)))]
+        each = max(1, count // ROUNDS)
+        seconds = [trial.timed(each) for _ in range(min(ROUNDS, max(2, count)))]
         busy = memory.busy()
     loss = float(trial.loss)
     return {**summary(rows, seconds, request["batch"]), "static_bytes": stands[0],
@@ -328,21 +292,6 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
     }
 
 
-def run_loader(request: Answer) -> Answer:
-    """The loader alone: samples a second with so many workers, after the first batches."""
-    samples = steps.made(function_of(request), request["batch"]).dataset
-    if samples is None:
-        return {"status": "error", "detail": "the function returned no `dataset`"}
-    batches = loader(samples, request, "cpu")
-    for _ in range(max(2, request.get("workers") or 0)):
-        next(batches)
-    began, count = time.perf_counter(), 0
-    while time.perf_counter() < began + float(request.get("seconds") or 5):
-        next(batches)
-        count += request["batch"]
-    return {"status": "ok", "samples_per_second": count / (time.perf_counter() - began)}
-
-
 def run_devices(request: Answer) -> Answer:
     """Which device there is, its name, and what may be used of its memory."""
     device = device_of(request)
@@ -356,7 +305,6 @@ def run_devices(request: Answer) -> Answer:
 
 MODES: Dict[str, Callable[[Answer], Answer]] = {
     "steps": run_steps,
-    "loader": run_loader,
     "devices": run_devices,
 }
 

@@ -81,7 +81,7 @@ def emptied() -> bool:
 
 def answered(run: Run, request: Answer) -> Answer:
     """On the CPU by a fork. On a GPU, which forks cannot share, by this process, until a compiled
-    model, a loader's workers, another error than the allocator's or memory that stays spoils it."""
+    model, another error than the allocator's or memory that stays spoils it."""
     gpu = request.get("device") != "cpu" and torch.cuda.is_available()
     if not gpu and hasattr(os, "fork"):
         first_step()
@@ -90,7 +90,7 @@ def answered(run: Run, request: Answer) -> Answer:
     if gpu and request.get("mode") == "devices" and answer["status"] == "ok":
         return answer
     sound = answer["status"] == "ok" or "OutOfMemoryError" in answer["detail"]
-    kept = bool(request.get("compile")) or request.get("workers") is not None
+    kept = bool(request.get("compile"))
     return {**answer, "spent": not gpu or kept or not sound or not emptied()}
 
 

@@ -22,8 +22,8 @@ from torch.utils.checkpoint import checkpoint as recompute
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "adafactor": "Adafactor"}
-KEYS = ("model", "batch", "loss", "optimizer", "dataset")
-"""What the function may give; `tune --benchmark` measures loading with the data set."""
+KEYS = ("model", "batch", "loss", "optimizer")
+"""What the function may give."""
 
 
 class Contract(Exception):
@@ -41,11 +41,8 @@ class NoLoss(Contract):
 class Job:
     """A model, a batch for it, and how to train it."""
 
-    def __init__(
-        self, model: Any, batch: Any, loss: Any = None, optimizer: Any = None, dataset: Any = None
-    ) -> None:
-        self.model, self.batch, self.loss = model, batch, loss
-        self.optimizer, self.dataset = optimizer, dataset
+    def __init__(self, model: Any, batch: Any, loss: Any = None, optimizer: Any = None) -> None:
+        self.model, self.batch, self.loss, self.optimizer = model, batch, loss, optimizer
 
 
 # --- what the user's function gives ------------------------------------------------------------

@@ -54,8 +54,6 @@ class Job(Frozen):
     amp: Literal["bf16", "fp16"] | None = None
     compile: bool = False
     optimizer: str = "adamw"
-    workers: int | None = None
-    """Workers of the loader that feeds the steps; None: one batch over and over."""
     device: str = "auto"
     memory_limit_bytes: int | None = None
     steps: int = 12
