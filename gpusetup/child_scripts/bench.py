@@ -23,8 +23,7 @@ import runpy
 import sys
 import time
 import types
-from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import bench_serve  # type: ignore[import-not-found, unused-ignore]
 import torch
@@ -52,20 +51,6 @@ def status(name: str) -> Optional[int]:
         rows = dict(line.split(":", 1) for line in file)
         return int(rows[name].split()[0]) * KIB if name in rows else None
     return None
-
-
-def available() -> Iterator[int]:
-    """What this process may hold: the host's free memory, and what its control group leaves."""
-    with contextlib.suppress(OSError), open("/proc/meminfo") as file:
-        yield from (int(line.split()[1]) * KIB for line in file if line.startswith("MemAvail"))
-    for group in ("/proc/self/cgroup", os.devnull):  # of version 2: its own, and all of a container
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            place = "/sys/fs/cgroup" + Path(group).read_text().strip().rpartition("::")[2]
-            texts = ("memory.max", "memory.current", "memory.stat")
-            most, used, stat = (Path(place, name).read_text() for name in texts)
-            rows = dict(line.split() for line in stat.splitlines())
-            files = int(rows["inactive_file"]) + int(rows["active_file"])  # the kernel drops them
-            yield int(most) - max(0, int(used) - files) + (status("RssAnon") or 0)
 
 
 def steady(rows: List[Dict[str, Optional[int]]], stands: List[Optional[int]]) -> bool:
@@ -120,8 +105,8 @@ class Host:
     """What is resident of this process."""
 
     def __init__(self, limit: Optional[int]) -> None:
-        sizes = [*available(), *([limit] if limit else ())]
-        self.limit = min(sizes) if sizes else None
+        self.limit = None
+        """Its parent knows what the host has free."""
         if limit:  # a guess that is far off must not take the host's memory
             with contextlib.suppress(ImportError, OSError, ValueError):
                 import resource

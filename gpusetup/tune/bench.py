@@ -18,7 +18,9 @@ from typing import Any, Literal
 
 from gpusetup.errors import BadInput, Blocked, ToolFailed
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.probe.host import free_memory
 from gpusetup.system.processes import Lines, no_answer_in
+from gpusetup.system.system import System
 from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
 from gpusetup.tune.search import Goal, Trial, hopeless, next_batch, next_for_speed
 
@@ -152,9 +154,12 @@ class Bench:
                 hint = "`gpusetup install`, or name another `--python`"
                 raise Blocked(f"{self._argv[0]} has no torch", hint=hint)
             raise ToolFailed(f"The device cannot be measured: {detail}", hint="`gpusetup doctor`")
-        if not said.get("limit_bytes") or not said.get("counts"):
+        sizes = (self.job.memory_limit_bytes, free_memory(System()))
+        limit = said["limit_bytes"] or min(filter(None, sizes), default=None)
+        if not limit or not said["counts"]:
             raise Blocked("This system does not tell how much memory a process uses")
-        return Device(**{name: said[name] for name in ("device", "name", "limit_bytes", "half")})
+        named = {name: said[name] for name in ("device", "name", "half")}
+        return Device(limit_bytes=limit, **named)
 
     def trial(self, batch: int, **changes: Any) -> Trial:
         """Run one size."""
