@@ -285,7 +285,7 @@ def test_the_command_finds_the_largest_up_to_max(
     ("name", "said"),
     [
         ("raises", "mine:raises with batch 2 failed: ValueError: no data here"),
-        ("nothing", "`mine` has no `nothing`"),
+        ("nothing", "`mine` has no function `nothing`"),
         ("frozen", "no parameter that is trained"),
     ],
 )

@@ -19,10 +19,9 @@ import json
 import math
 import os
 import random
-import runpy
 import sys
 import time
-import types
+from multiprocessing.spawn import prepare
 from typing import Any, Callable, Dict, List, Optional
 
 import bench_serve  # type: ignore[import-not-found, unused-ignore]
@@ -148,13 +147,7 @@ def saved(path: str) -> Callable[[], Answer]:
     as multiprocessing does.
     """
     with open(path + ".json", encoding="utf-8") as file:
-        about = json.load(file)
-    sys.path[:0] = [one for one in about["path"] if one not in sys.path]
-    if about["main"]:
-        os.environ["GPUSETUP_PROBE"] = "1"
-        module = types.ModuleType("__mp_main__")
-        module.__dict__.update(runpy.run_path(about["main"], run_name="__mp_main__"))
-        sys.modules["__main__"] = sys.modules["__mp_main__"] = module
+        prepare(json.load(file))
 
     def build() -> Answer:
         job = torch.load(path, weights_only=False)

@@ -232,6 +232,6 @@ def saved(job: Mapping[str, Any]) -> Iterator[str]:
                 f"The model cannot be given to a child process: {problem}",
                 hint="define it at the top of a module, or use `gpusetup tune --batch-size --code`",
             ) from problem
-        about = {"path": sys.path, "main": main}
+        about = {"sys_path": sys.path, **({"init_main_from_path": main} if main else {})}
         Path(f"{path}.json").write_text(json.dumps(about), encoding="utf-8")
         yield path
