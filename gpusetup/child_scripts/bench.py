@@ -1,9 +1,8 @@
 """Runs real training steps of one setting and says what they took: the trials of `gpusetup tune`.
 
 Run by the target interpreter by path; each line of standard input is a request in JSON, each line
-of standard output its answer (what the user's code prints goes to standard error). `bench_serve.py`
-says which requests share a process; after `"spent": true` the next one needs a fresh one. Python
-3.8 syntax.
+of standard output its answer (what the user's code prints goes to standard error). After
+`"spent": true` the next request needs a fresh process. Python 3.8 syntax.
 
     {"code": "module:function" | null, "pickle": path | null,
      "batch": 32, "steps": 12, "warm": 1, "device": "auto|cpu|cuda",
@@ -15,18 +14,21 @@ says which requests share a process; after `"spent": true` the next one needs a 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import math
 import os
 import random
 import sys
+import tempfile
 import time
 from multiprocessing.spawn import prepare
 from typing import Any, Callable, Dict, List, Optional
 
-import bench_serve  # type: ignore[import-not-found, unused-ignore]
+import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
 import torch
 import trace_step as steps  # type: ignore[import-not-found, unused-ignore]
+from end_with_parent import end_with  # type: ignore[import-not-found, unused-ignore]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 Answer = Dict[str, Any]
@@ -39,7 +41,6 @@ ROUNDS = 5
 # --- what a trial takes of a GPU or of the host, and what it may take -----------------------------
 
 KIB = 1024
-LEAK_LEAST = 1 << 20
 STEADY = 0.002
 """Two readings that lie no further apart, as a part of them, are one."""
 
@@ -52,19 +53,14 @@ def status(name: str) -> Optional[int]:
     return None
 
 
-def steady(rows: List[Dict[str, Optional[int]]], stands: List[Optional[int]]) -> bool:
+def steady(rows: List[Dict[str, Optional[int]]]) -> bool:
     """Whether one more step would tell nothing new.
 
-    >>> steady([{"forward": 1000}, {"forward": 1001}], [5, 5, 5])
-    True
-    >>> steady([{"forward": 9 << 20}, {"forward": 9 << 20}], [0, 2 << 20, 4 << 20])
-    False
+    >>> steady([{"forward": 1000}, {"forward": 1001}]), steady([{"forward": 900}])
+    (True, False)
     """
-    if len(rows) < 2:
-        return False
-    grows = all((stands[i] or 0) - (stands[i - 1] or 0) >= LEAK_LEAST for i in (-2, -1))
-    last, before = (max((one or 0 for one in row.values()), default=0) for row in rows[:-3:-1])
-    return not grows and abs(last - before) <= STEADY * last
+    peaks = [max((one or 0 for one in row.values()), default=0) for row in rows[-2:]]
+    return len(rows) > 1 and abs(peaks[1] - peaks[0]) <= STEADY * peaks[1]
 
 
 class Cuda:
@@ -229,13 +225,12 @@ def run_steps(request: Answer) -> Answer:
     memory, ends = trial.memory, time.monotonic() + float(request.get("seconds") or 60)
     rows: List[Dict[str, Optional[int]]] = []
     seconds: List[float] = []
-    stands = [memory.now()]
+    standing = memory.now()
     while len(rows) < most and (not rows or time.monotonic() < ends):
         began = time.perf_counter()
         rows.append(trial.read())
         seconds.append(time.perf_counter() - began)
-        stands.append(memory.now())
-        if steady(rows, stands):
+        if steady(rows):
             break
     busy = None
     if request.get("timed", True):
@@ -245,7 +240,7 @@ def run_steps(request: Answer) -> Answer:
         seconds = [trial.timed(each) for _ in range(min(ROUNDS, max(2, count)))]
         busy = memory.busy()
     loss = float(trial.loss)
-    return {**summary(rows, seconds, request["batch"]), "static_bytes": stands[0],
+    return {**summary(rows, seconds, request["batch"]), "static_bytes": standing,
             "utilization_percent": busy, "loss": loss if math.isfinite(loss) else None}  # fmt: skip
 
 
@@ -281,17 +276,86 @@ def run_devices(request: Answer) -> Answer:
             "counts": memory.peak() is not None, "half": "fp16" if old else "bf16"}  # fmt: skip
 
 
-MODES: Dict[str, Callable[[Answer], Answer]] = {
-    "steps": run_steps,
-    "devices": run_devices,
-}
+# --- one request after the other, so that torch is imported once ---------------------------------
+
+LEFT_BYTES = 64 << 20
+"""cuBLAS keeps workspaces of up to 32 MiB; what stays above is the user's."""
 
 
-def run(request: Answer) -> Answer:
-    return MODES[request.get("mode") or "steps"](request)
+def tried(request: Answer) -> Answer:
+    """The answer, or what was raised instead."""
+    try:
+        return (run_devices if request["mode"] == "devices" else run_steps)(request)
+    except BaseException as problem:
+        detail = "%s: %s" % (type(problem).__name__, str(problem)[:2000])
+        return {"status": "error", "detail": detail}
+
+
+def in_fork(request: Answer) -> Answer:
+    """The answer of a fork, or how it died (its exit code, negative for a signal)."""
+    parent = os.getpid()
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
+        pid = os.fork()
+        if not pid:
+            with contextlib.suppress(BaseException):
+                end_with(parent)
+                json.dump(tried(request), file)
+                file.flush()
+            os._exit(0)  # at once: a driver in a bad state must not be asked to tidy up
+        status = os.waitpid(pid, 0)[1]
+        file.seek(0)
+        with contextlib.suppress(ValueError):
+            return json.load(file)  # type: ignore[no-any-return]
+    gone = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    return {"status": "died", "exit": gone}
+
+
+def first_step() -> None:
+    """Once for all forks: an optimizer's first step imports more, which takes seconds."""
+    one = torch.zeros(1, requires_grad=True)
+    one.grad = torch.zeros(1)
+    torch.optim.AdamW([one]).step()
+
+
+def emptied() -> bool:
+    """Give back what the last request took of a GPU; whether next to nothing is left of it."""
+    try:
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        return int(torch.cuda.memory_allocated()) <= LEFT_BYTES
+    except Exception:  # whatever a driver in a bad state raises
+        return False
+
+
+def answered(request: Answer) -> Answer:
+    """On the CPU by a fork. On a GPU, which forks cannot share, by this process, until a compiled
+    model, another error than the allocator's or memory that stays spoils it."""
+    gpu = request.get("device") != "cpu" and torch.cuda.is_available()
+    if not gpu and hasattr(os, "fork"):
+        first_step()
+        return in_fork(request)
+    answer = tried(request)
+    if gpu and request["mode"] == "devices" and answer["status"] == "ok":
+        return answer
+    sound = answer["status"] == "ok" or "OutOfMemoryError" in answer["detail"]
+    return {**answer, "spent": not gpu or request.get("compile") or not sound or not emptied()}
+
+
+def serve() -> None:
+    """Answer each line, on streams that no other code reads or prints on."""
+    asked = os.fdopen(os.dup(0), "rb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    ANSWERS.keep_apart(to=2)
+    sys.stdout = sys.stderr
+    for line in asked:
+        answer = answered(json.loads(line))
+        ANSWERS.say(answer)
+        if answer.get("spent"):
+            break
 
 
 if __name__ == "__main__":
     sys.path[:] = [one for one in sys.path if os.path.abspath(one) != HERE]
-    bench_serve.serve(run)
+    serve()
     os._exit(0)
