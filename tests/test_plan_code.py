@@ -109,7 +109,7 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("catches_everything", CodeFailed, "it asks for the device `cuda` (mine.py:"),
         ("downloads", CodeFailed, "a trace makes no connection ('example.com')"),
         ("dies", CodeFailed, "`mine:dies` ended the trace (exit 7)"),
-        ("linaer", UsageError, "`mine` has no `linaer`"),
+        ("linaer", UsageError, "`mine` has no function `linaer`"),
     ],
 )
 @pytest.mark.one_in(6)

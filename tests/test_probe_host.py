@@ -7,7 +7,7 @@ from tapes import system
 
 from gpusetup.model.units import GIB
 from gpusetup.probe.container import read_container
-from gpusetup.probe.host import read_cgroup_limit, read_os
+from gpusetup.probe.host import free_memory, read_cgroup_limit, read_os
 from gpusetup.probe.machine import wanted_by
 from gpusetup.probe.torch import library_events
 
@@ -128,3 +128,11 @@ def test_uvs_own_choice_of_a_backend_is_a_request() -> None:
 )
 def test_the_memory_limit_of_our_own_cgroup(files: dict[str, str], limit: int | None) -> None:
     assert read_cgroup_limit(system(files)) == limit
+
+
+def test_what_a_cgroup_leaves_counts_its_files_as_free() -> None:
+    files = {"/proc/meminfo": f"MemAvailable: {8 * GIB >> 10} kB\n"}
+    assert free_memory(system(files)) == 8 * GIB
+    for name, text in (("max", 4 * GIB), ("current", 3 * GIB), ("stat", f"inactive_file {GIB}\n")):
+        files[f"/sys/fs/cgroup/memory.{name}"] = str(text)
+    assert free_memory(system(files)) == 2 * GIB

@@ -15,24 +15,22 @@ from each_row import each
 
 from gpusetup import cli
 from gpusetup.model.units import GIB
-from gpusetup.tune import bench, measure
+from gpusetup.tune import bench
 
 Same = Callable[[str, Path], None]
 SCREENS = Path(__file__).resolve().parent / "rendered" / "tune"
 CONFIG = b"""batch_size: 32   # one GPU
 accumulation_steps: 4
-num_workers: 0
 use_mixed_precision: false
 compile_model: false
 """
 
 
 class Paper:
-    """A GPU and a model that gains by mixed precision and by workers, and loses by compiling."""
+    """A GPU and a model that gains by mixed precision, and loses by compiling."""
 
     name, limit = "NVIDIA L4", 24 * GIB
     half: str | None = "bf16"
-    loader: float | None = 100.0
     losses: tuple[float, float | None] = (1.5, 1.6)
     spread: float | None = 2.0
     busy: float | None = None
@@ -41,18 +39,14 @@ class Paper:
         self.asked: list[dict[str, Any]] = []
 
     def speed(self, job: dict[str, Any]) -> Any:
-        rate = 100.0 * (1.6 if job["amp"] else 1.0) * (float(job["batch"]) / 32) ** 0.5
-        return (min(rate, 180.0) if job["workers"] == 0 else rate) * (0.9 if job["compile"] else 1)
+        rate = 100.0 * (1.6 if job["amp"] else 1.0) * (0.9 if job["compile"] else 1.0)
+        return rate * (float(job["batch"]) / 32) ** 0.5
 
     def answer(self, mode: str, job: dict[str, Any]) -> dict[str, Any]:
         if mode == "devices":
             kind = "cuda" if self.half else "cpu"
             return {"status": "ok", "device": kind, "name": self.name, "limit_bytes": self.limit,
                     "counts": True, "half": self.half or "bf16"}  # fmt: skip
-        if mode == "loader":
-            if self.loader is None:
-                return {"status": "error", "detail": "the function returned no `dataset`"}
-            return {"status": "ok", "samples_per_second": self.loader * (job["workers"] + 1)}
         self.asked.append(job)
         if job["batch"] > 128:
             return {"status": "error", "detail": "OutOfMemoryError: "}
@@ -72,7 +66,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
         paper: Paper, *words: str, config: bytes = CONFIG, what: str = "--benchmark"
     ) -> tuple[int, str]:
         def ask(self: Any, mode: str, batch: int = 1, **changes: Any) -> dict[str, Any]:
-            job = {name: getattr(self.job, name) for name in ("amp", "workers", "compile")}
+            job = {name: getattr(self.job, name) for name in ("amp", "compile")}
             return paper.answer(mode, {**job, **changes, "batch": batch})
 
         monkeypatch.setattr(bench.Bench, "ask", ask)
@@ -80,7 +74,6 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
         code = cli.main(["tune", *(["c.yaml"] if config else []), what, "--code", "a:b", *words])
         return code, capsys.readouterr().out
 
-    monkeypatch.setattr(measure, "usable_cores", lambda: 4)
     monkeypatch.chdir(tmp_path)
     return asked
 
@@ -98,19 +91,18 @@ def test_what_gained_is_written_and_the_rest_is_left(run: Run, tmp_path: Path) -
     paper = Paper()
     code, out = run(paper, "-o", "out.yaml", "--json")
     assert code == 0 and table(out) == [
-        ("base", False), ("+AMP", True), ("+batch", True), ("+workers", True),
-        ("+compile", False), ("all", False),
+        ("base", False), ("+AMP", True), ("+batch", True), ("+compile", False),
+        ("all", False),
     ]  # fmt: skip
     assert (tmp_path / "out.yaml").read_bytes() == (
         CONFIG.replace(b"batch_size: 32", b"batch_size: 128")
         .replace(b"steps: 4", b"steps: 1")
-        .replace(b"workers: 0", b"workers: 4")
         .replace(b"precision: false", b"precision: true")
     )
     said = json.loads(out)
-    assert (said["batch_size"], said["workers"]) == (128, 4)
+    assert said["batch_size"] == 128
     assert said["benchmark"][-1]["speed_up"] == pytest.approx(3.2)
-    assert (paper.asked[0]["batch"], paper.asked[0]["workers"]) == (32, 0)
+    assert paper.asked[0]["batch"] == 32
 
 
 def test_the_screen_of_a_table(run: Run, same_as_file: Same) -> None:
@@ -122,8 +114,6 @@ def test_a_step_that_fails_or_does_not_apply_is_shown_and_left_out(
     run: Run, same_as_file: Same
 ) -> None:
     class Compiler(Paper):
-        loader = None
-
         def answer(self, mode: str, job: dict[str, Any]) -> dict[str, Any]:
             if job["compile"]:
                 return {"status": "error", "detail": "no C++ compiler\nmore"}
@@ -154,7 +144,7 @@ def test_a_step_stays_only_where_the_printed_ranges_lie_apart_and_the_base_ran_t
             return speeds[1] if job["amp"] and not job["compile"] else speeds[0 if first else 2]
 
     paper = Drawn()
-    paper.spread, paper.loader = spread, None
+    paper.spread = spread
     out = screen(request.getfixturevalue("run")(paper)[1])
     assert ("±" in out) is (spread is not None) and ("bf16, kept" in out) is kept
 
@@ -202,19 +192,19 @@ def test_where_the_base_does_not_run_there_is_no_table(run: Run) -> None:
     assert code == 0 and table(out) == [("base", False)]
 
 
-@each("mode, kept", [("loader", ("+AMP", "+batch")), ("devices", None)])
+@each("when, kept", [("compile", True), ("batch", False)])
 def test_a_ctrl_c_answers_with_the_best_so_far_and_exit_130(
-    mode: str, kept: tuple[str, ...] | None, request: pytest.FixtureRequest
+    when: str, kept: bool, request: pytest.FixtureRequest
 ) -> None:
     class Interrupted(Paper):
         def answer(self, asked: str, job: dict[str, Any]) -> dict[str, Any]:
-            if asked == mode:
+            if job[when] and asked == "steps":
                 raise KeyboardInterrupt
             return super().answer(asked, job)
 
     code, out = request.getfixturevalue("run")(Interrupted(), "-o", "out.yaml")
     assert code == 130
-    if kept:  # nothing of the workers, which did not run
+    if kept:  # nothing of the rest, which did not run
         assert "interrupted: this is the best so far" in out
         assert Path("out.yaml").read_bytes() == (
             CONFIG.replace(b"batch_size: 32", b"batch_size: 128")
@@ -243,8 +233,7 @@ COMPILED = "`model = torch.compile(model)` in the code"
     [
         (CONFIG, b"compile_model: true", ()),
         (CONFIG.replace(b"compile_model: false\n", b""), b"", (COMPILED,)),
-        (b"batch_size: 64\n", b"", (COMPILED, "num_workers=4)` in the code",
-                                     "torch.bfloat16): loss")),
+        (b"batch_size: 64\n", b"", (COMPILED, "torch.bfloat16): loss")),
         (b"per_device_train_batch_size: 128\n", b"torch_compile: true\n", ()),
     ],
 )  # fmt: skip

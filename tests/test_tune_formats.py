@@ -121,12 +121,3 @@ def test_windows_workers_come_with_the_main_word() -> None:
     assert '`if __name__ == "__main__":`' in words("num_workers: 0\n", "c.yaml", windows)
     assert "__main__" not in words("num_workers: 0\n", "c.yaml")
     assert "__main__" not in words("amp: false\n", "c.yaml", windows)
-
-
-def test_no_workers_are_not_written_where_torch_refuses_them() -> None:
-    text = "num_workers: 4\npersistent_workers: true\n"
-    assert tuned(text, "c.yaml", workers=0, gained={"workers": True}) == text
-    assert (
-        tuned("num_workers: 4\n", "c.yaml", workers=0, gained={"workers": True})
-        == "num_workers: 0\n"
-    )

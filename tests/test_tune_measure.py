@@ -25,17 +25,9 @@ from torch import nn
 
 WIDE = 1 << 18
 
-class Numbers(torch.utils.data.Dataset):
-    def __len__(self):
-        return 1 << 20
-    def __getitem__(self, index):
-        return torch.ones(4), torch.tensor(index % 3)
-
 def small(batch):
     print("the user's own print goes elsewhere")
-    data = {"dataset": Numbers()}
-    return {"model": nn.Linear(4, 3), "batch": (torch.ones(batch, 4), torch.zeros(batch).long()),
-            **data}
+    return {"model": nn.Linear(4, 3), "batch": (torch.ones(batch, 4), torch.zeros(batch).long())}
 
 class Wide(nn.Module):
     "Four tensors of 1 MiB for each sample stand until backward."
@@ -47,13 +39,6 @@ class Wide(nn.Module):
 
 def wide(batch):
     return Wide(), torch.ones(batch, WIDE)
-
-class Few(Numbers):
-    def __len__(self):
-        return 20
-
-def few(batch):
-    return {**small(batch), "dataset": Few()}
 
 def drawn(batch):
     return nn.Linear(8, 3), (torch.randn(batch, 8), torch.randint(0, 3, (batch,)))
@@ -170,17 +155,6 @@ def test_losses_start_from_the_same_weights_and_see_the_same_samples(child: Benc
     assert plain == child.trial(16, **drawn).loss
     mixed = child.trial(16, **drawn, amp="bf16").loss
     assert mixed != plain and mixed == pytest.approx(plain, rel=0.05)
-
-
-def test_a_loader_is_timed_over_few_batches_again_and_again(child: Bench) -> None:
-    def rate(name: str, batch: int) -> float | None:
-        said = child.ask("loader", batch, workers=0, **mine(name, seconds=0.2))
-        return said.get("samples_per_second")
-
-    assert (rate("small", 8) or 0) > 0 and rate("example", 8) is None
-    assert (rate("few", 8) or 0) > 0 and rate("few", 64) is None
-    assert child.trial(8, **mine("few", workers=0, steps=6)).status == "ok"
-    assert "fewer than 64 samples" in (child.trial(64, **mine("few", workers=0)).detail or "")
 
 
 def test_code_that_hangs_is_ended(child: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +285,7 @@ def test_the_command_finds_the_largest_up_to_max(
     ("name", "said"),
     [
         ("raises", "mine:raises with batch 2 failed: ValueError: no data here"),
-        ("nothing", "`mine` has no `nothing`"),
+        ("nothing", "`mine` has no function `nothing`"),
         ("frozen", "no parameter that is trained"),
     ],
 )

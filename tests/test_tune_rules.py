@@ -89,9 +89,9 @@ def test_a_sample_that_is_too_much_names_what_would_make_it_fit() -> None:
 
 
 def test_what_the_benchmark_found_to_bring_no_gain_is_not_written() -> None:
-    text = "amp: false\nnum_workers: 2\ncompile: false\n"
+    text = "amp: false\ncompile: false\n"
     assert tuned(text, CARDS[24])[0] != text
-    none = dict.fromkeys(("amp", "workers", "compile"), False)
+    none = dict.fromkeys(("amp", "compile"), False)
     assert tuned(text, CARDS[24], gained=none)[0] == text
 
 

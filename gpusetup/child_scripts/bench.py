@@ -1,50 +1,46 @@
 """Runs real training steps of one setting and says what they took: the trials of `gpusetup tune`.
 
 Run by the target interpreter by path; each line of standard input is a request in JSON, each line
-of standard output its answer (what the user's code prints goes to standard error). `bench_serve.py`
-says which requests share a process; after `"spent": true` the next one needs a fresh one. Python
-3.8 syntax.
+of standard output its answer (what the user's code prints goes to standard error). After
+`"spent": true` the next request needs a fresh process. Python 3.8 syntax.
 
     {"code": "module:function" | null, "pickle": path | null,
      "batch": 32, "steps": 12, "warm": 1, "device": "auto|cpu|cuda",
-     "amp": "bf16|fp16" | null, "compile": false, "optimizer": "adamw", "workers": null | 4,
-     "memory_limit_bytes": null, "mode": "steps|loader|devices", "seconds": 60,
+     "amp": "bf16|fp16" | null, "compile": false, "optimizer": "adamw",
+     "memory_limit_bytes": null, "mode": "steps|devices", "seconds": 60,
      "timed": true}
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import math
 import os
 import random
-import runpy
 import sys
+import tempfile
 import time
-import types
-from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from multiprocessing.spawn import prepare
+from typing import Any, Callable, Dict, List, Optional
 
-import bench_serve  # type: ignore[import-not-found, unused-ignore]
+import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
 import torch
 import trace_step as steps  # type: ignore[import-not-found, unused-ignore]
+from end_with_parent import end_with  # type: ignore[import-not-found, unused-ignore]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 Answer = Dict[str, Any]
-PREFETCHED = 2
-"""Batches that each worker loads ahead."""
 LEAST_SECONDS = 0.5
 """Steps are timed for so long at least: what disturbs them lasts for many short ones."""
 ROUNDS = 5
-"""Steps are timed in so many rounds, in each of which every worker's batch comes at least once:
-workers finish together, one step waits for them and the others find their batches there."""
+"""Steps are timed in so many rounds."""
 
 
 # --- what a trial takes of a GPU or of the host, and what it may take -----------------------------
 
 KIB = 1024
-LEAK_LEAST = 1 << 20
 STEADY = 0.002
 """Two readings that lie no further apart, as a part of them, are one."""
 
@@ -57,33 +53,14 @@ def status(name: str) -> Optional[int]:
     return None
 
 
-def available() -> Iterator[int]:
-    """What this process may hold: the host's free memory, and what its control group leaves."""
-    with contextlib.suppress(OSError), open("/proc/meminfo") as file:
-        yield from (int(line.split()[1]) * KIB for line in file if line.startswith("MemAvail"))
-    for group in ("/proc/self/cgroup", os.devnull):  # of version 2: its own, and all of a container
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            place = "/sys/fs/cgroup" + Path(group).read_text().strip().rpartition("::")[2]
-            texts = ("memory.max", "memory.current", "memory.stat")
-            most, used, stat = (Path(place, name).read_text() for name in texts)
-            rows = dict(line.split() for line in stat.splitlines())
-            files = int(rows["inactive_file"]) + int(rows["active_file"])  # the kernel drops them
-            yield int(most) - max(0, int(used) - files) + (status("RssAnon") or 0)
-
-
-def steady(rows: List[Dict[str, Optional[int]]], stands: List[Optional[int]]) -> bool:
+def steady(rows: List[Dict[str, Optional[int]]]) -> bool:
     """Whether one more step would tell nothing new.
 
-    >>> steady([{"forward": 1000}, {"forward": 1001}], [5, 5, 5])
-    True
-    >>> steady([{"forward": 9 << 20}, {"forward": 9 << 20}], [0, 2 << 20, 4 << 20])
-    False
+    >>> steady([{"forward": 1000}, {"forward": 1001}]), steady([{"forward": 900}])
+    (True, False)
     """
-    if len(rows) < 2:
-        return False
-    grows = all((stands[i] or 0) - (stands[i - 1] or 0) >= LEAK_LEAST for i in (-2, -1))
-    last, before = (max((one or 0 for one in row.values()), default=0) for row in rows[:-3:-1])
-    return not grows and abs(last - before) <= STEADY * last
+    peaks = [max((one or 0 for one in row.values()), default=0) for row in rows[-2:]]
+    return len(rows) > 1 and abs(peaks[1] - peaks[0]) <= STEADY * peaks[1]
 
 
 class Cuda:
@@ -123,8 +100,8 @@ class Host:
     """What is resident of this process."""
 
     def __init__(self, limit: Optional[int]) -> None:
-        sizes = [*available(), *([limit] if limit else ())]
-        self.limit = min(sizes) if sizes else None
+        self.limit = None
+        """Its parent knows what the host has free."""
         if limit:  # a guess that is far off must not take the host's memory
             with contextlib.suppress(ImportError, OSError, ValueError):
                 import resource
@@ -166,13 +143,7 @@ def saved(path: str) -> Callable[[], Answer]:
     as multiprocessing does.
     """
     with open(path + ".json", encoding="utf-8") as file:
-        about = json.load(file)
-    sys.path[:0] = [one for one in about["path"] if one not in sys.path]
-    if about["main"]:
-        os.environ["GPUSETUP_PROBE"] = "1"
-        module = types.ModuleType("__mp_main__")
-        module.__dict__.update(runpy.run_path(about["main"], run_name="__mp_main__"))
-        sys.modules["__main__"] = sys.modules["__mp_main__"] = module
+        prepare(json.load(file))
 
     def build() -> Answer:
         job = torch.load(path, weights_only=False)
@@ -193,23 +164,6 @@ def memory_of(device: str, request: Answer) -> Any:
     return kind(request.get("memory_limit_bytes"))
 
 
-def loader(samples: Any, request: Answer, device: str) -> Iterator[Any]:
-    """The batches of the user's data set as a training run would load them, epoch after epoch."""
-    from torch.utils.data import DataLoader
-
-    workers = request.get("workers") or 0
-    more = {"persistent_workers": True, "prefetch_factor": PREFETCHED} if workers else {}
-    feed = DataLoader(
-        samples, batch_size=request["batch"], num_workers=workers, drop_last=True,
-        pin_memory=device.startswith("cuda"), **more,
-    )  # fmt: skip
-    with contextlib.suppress(TypeError):  # a stream of samples has no length
-        if not len(feed):
-            raise ValueError("the data set holds fewer than %d samples" % request["batch"])
-    while True:
-        yield from feed
-
-
 # --- the steps ---------------------------------------------------------------------------------
 
 
@@ -219,13 +173,12 @@ class Trial:
     def __init__(self, request: Answer) -> None:
         random.seed(0)  # the same weights and samples in every trial
         torch.manual_seed(0)
-        self.request = request
         self.device = device_of(request)
         job = steps.made(function_of(request), request["batch"])
-        self.samples, self.memory = job.dataset, memory_of(self.device, request)
+        self.memory = memory_of(self.device, request)
         model = job.model.to(self.device).train()
         steps.optimizer_of(job, request.get("optimizer") or "adamw")
-        self.job, self.batch = job, self.moved(job.batch)
+        self.job, job.batch = job, steps.mapped(job.batch, self.moved)
         job.model = torch.compile(model) if request.get("compile") else model
         self.cast = steps.autocast(self.device.partition(":")[0], request.get("amp"))
         scaled = request.get("amp") == "fp16" and self.device.startswith("cuda")
@@ -233,24 +186,13 @@ class Trial:
         self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0) if scaled else None
         self.loss: Any = None
 
-    def moved(self, batch: Any) -> Any:
-        def to(one: Any) -> Any:
-            return one.to(self.device, non_blocking=True) if hasattr(one, "to") else one
+    def moved(self, one: Any) -> Any:
+        return one.to(self.device, non_blocking=True) if hasattr(one, "to") else one
 
-        return steps.mapped(batch, to)
-
-    def batches(self) -> Iterator[Any]:
-        """From the loader where workers are asked for, else the same batch again."""
-        if self.request.get("workers") is not None and self.samples is not None:
-            yield from map(self.moved, loader(self.samples, self.request, self.device))
-        while True:
-            yield self.batch
-
-    def step(self, batch: Any, begin: Callable[[str], None] = lambda _: None) -> None:
-        self.job.batch = batch
+    def step(self, begin: Callable[[str], None] = lambda _: None) -> None:
         self.loss = steps.step(self.job, self.cast, begin, self.scaler)
 
-    def read(self, batch: Any) -> Dict[str, Optional[int]]:
+    def read(self) -> Dict[str, Optional[int]]:
         """One step, synchronised after each phase: phase -> its peak, where the device tells."""
         peaks: Dict[str, Optional[int]] = {}
         begun: List[str] = []
@@ -260,14 +202,14 @@ class Trial:
             begun.append(phase)
             self.memory.begin()
 
-        self.step(batch, begin)
+        self.step(begin)
         return peaks
 
-    def timed(self, batches: Iterator[Any], count: int) -> float:
+    def timed(self, count: int) -> float:
         """The seconds of a step, of so many between which nothing waits for the device."""
         began = time.perf_counter()
         for _ in range(count):
-            self.step(next(batches))
+            self.step()
         self.memory.finish()
         return (time.perf_counter() - began) / count
 
@@ -277,33 +219,28 @@ def run_steps(request: Answer) -> Answer:
 
     Without `timed` the speed is that of the steps that were read, which wait after each phase.
     """
-    trial = Trial(request)
-    batches, most = trial.batches(), request.get("steps") or 12
-    for _ in range(request.get("warm") or 1):
-        trial.step(next(batches))
+    trial, most = Trial(request), request["steps"]
+    for _ in range(request.get("warm", 1)):
+        trial.step()
     memory, ends = trial.memory, time.monotonic() + float(request.get("seconds") or 60)
     rows: List[Dict[str, Optional[int]]] = []
     seconds: List[float] = []
-    stands = [memory.now()]
+    standing = memory.now()
     while len(rows) < most and (not rows or time.monotonic() < ends):
         began = time.perf_counter()
-        rows.append(trial.read(next(batches)))
+        rows.append(trial.read())
         seconds.append(time.perf_counter() - began)
-        stands.append(memory.now())
-        if steady(rows, stands):
+        if steady(rows):
             break
     busy = None
     if request.get("timed", True):
-        workers = (request.get("workers") or 0) if trial.samples is not None else 0
-        for _ in range(PREFETCHED * workers):  # what was loaded while memory was read came for free
-            next(batches)
         left = max(0.0, ends - time.monotonic()) / min(seconds)
         count = int(min(max(most, LEAST_SECONDS / min(seconds)), left))
-        each = max(1, count // ROUNDS, workers)
-        seconds = [trial.timed(batches, each) for _ in range(min(ROUNDS, max(2, count)))]
+        each = max(1, count // ROUNDS)
+        seconds = [trial.timed(each) for _ in range(min(ROUNDS, max(2, count)))]
         busy = memory.busy()
     loss = float(trial.loss)
-    return {**summary(rows, seconds, request["batch"]), "static_bytes": stands[0],
+    return {**summary(rows, seconds, request["batch"]), "static_bytes": standing,
             "utilization_percent": busy, "loss": loss if math.isfinite(loss) else None}  # fmt: skip
 
 
@@ -328,21 +265,6 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
     }
 
 
-def run_loader(request: Answer) -> Answer:
-    """The loader alone: samples a second with so many workers, after the first batches."""
-    samples = steps.made(function_of(request), request["batch"]).dataset
-    if samples is None:
-        return {"status": "error", "detail": "the function returned no `dataset`"}
-    batches = loader(samples, request, "cpu")
-    for _ in range(max(2, request.get("workers") or 0)):
-        next(batches)
-    began, count = time.perf_counter(), 0
-    while time.perf_counter() < began + float(request.get("seconds") or 5):
-        next(batches)
-        count += request["batch"]
-    return {"status": "ok", "samples_per_second": count / (time.perf_counter() - began)}
-
-
 def run_devices(request: Answer) -> Answer:
     """Which device there is, its name, and what may be used of its memory."""
     device = device_of(request)
@@ -354,18 +276,86 @@ def run_devices(request: Answer) -> Answer:
             "counts": memory.peak() is not None, "half": "fp16" if old else "bf16"}  # fmt: skip
 
 
-MODES: Dict[str, Callable[[Answer], Answer]] = {
-    "steps": run_steps,
-    "loader": run_loader,
-    "devices": run_devices,
-}
+# --- one request after the other, so that torch is imported once ---------------------------------
+
+LEFT_BYTES = 64 << 20
+"""cuBLAS keeps workspaces of up to 32 MiB; what stays above is the user's."""
 
 
-def run(request: Answer) -> Answer:
-    return MODES[request.get("mode") or "steps"](request)
+def tried(request: Answer) -> Answer:
+    """The answer, or what was raised instead."""
+    try:
+        return (run_devices if request["mode"] == "devices" else run_steps)(request)
+    except BaseException as problem:
+        detail = "%s: %s" % (type(problem).__name__, str(problem)[:2000])
+        return {"status": "error", "detail": detail}
+
+
+def in_fork(request: Answer) -> Answer:
+    """The answer of a fork, or how it died (its exit code, negative for a signal)."""
+    parent = os.getpid()
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
+        pid = os.fork()
+        if not pid:
+            with contextlib.suppress(BaseException):
+                end_with(parent)
+                json.dump(tried(request), file)
+                file.flush()
+            os._exit(0)  # at once: a driver in a bad state must not be asked to tidy up
+        status = os.waitpid(pid, 0)[1]
+        file.seek(0)
+        with contextlib.suppress(ValueError):
+            return json.load(file)  # type: ignore[no-any-return]
+    gone = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    return {"status": "died", "exit": gone}
+
+
+def first_step() -> None:
+    """Once for all forks: an optimizer's first step imports more, which takes seconds."""
+    one = torch.zeros(1, requires_grad=True)
+    one.grad = torch.zeros(1)
+    torch.optim.AdamW([one]).step()
+
+
+def emptied() -> bool:
+    """Give back what the last request took of a GPU; whether next to nothing is left of it."""
+    try:
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        return int(torch.cuda.memory_allocated()) <= LEFT_BYTES
+    except Exception:  # whatever a driver in a bad state raises
+        return False
+
+
+def answered(request: Answer) -> Answer:
+    """On the CPU by a fork. On a GPU, which forks cannot share, by this process, until a compiled
+    model, another error than the allocator's or memory that stays spoils it."""
+    gpu = request.get("device") != "cpu" and torch.cuda.is_available()
+    if not gpu and hasattr(os, "fork"):
+        first_step()
+        return in_fork(request)
+    answer = tried(request)
+    if gpu and request["mode"] == "devices" and answer["status"] == "ok":
+        return answer
+    sound = answer["status"] == "ok" or "OutOfMemoryError" in answer["detail"]
+    return {**answer, "spent": not gpu or request.get("compile") or not sound or not emptied()}
+
+
+def serve() -> None:
+    """Answer each line, on streams that no other code reads or prints on."""
+    asked = os.fdopen(os.dup(0), "rb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    ANSWERS.keep_apart(to=2)
+    sys.stdout = sys.stderr
+    for line in asked:
+        answer = answered(json.loads(line))
+        ANSWERS.say(answer)
+        if answer.get("spent"):
+            break
 
 
 if __name__ == "__main__":
     sys.path[:] = [one for one in sys.path if os.path.abspath(one) != HERE]
-    bench_serve.serve(run)
+    serve()
     os._exit(0)

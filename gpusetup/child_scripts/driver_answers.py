@@ -26,14 +26,11 @@ class NotPlausible(Exception):
     """An answer that cannot be."""
 
 
-def keep_apart() -> None:
-    """What is printed from now on, by whatever library, is no answer."""
-    if OUT["descriptor"] != 1:
-        return
-    OUT["descriptor"] = os.dup(1)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
+def keep_apart(to: int | None = None) -> None:
+    """What is printed from now on, by whatever library, is no answer; it goes `to` a descriptor."""
+    if OUT["descriptor"] == 1:
+        OUT["descriptor"] = os.dup(1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY) if to is None else to, 1)
 
 
 def say(line: Answer) -> None:

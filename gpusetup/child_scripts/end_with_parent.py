@@ -9,7 +9,6 @@ for it. Python 3.8 syntax, stdlib only, POSIX.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import sys
@@ -18,16 +17,23 @@ PR_SET_PDEATHSIG = 1
 PARENT_HAS_GONE = 75
 
 
-def main(lock: str, parent: int, argv: list[str]) -> None:
-    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    os.set_inheritable(handle, True)
-    if parent and sys.platform == "linux":
+def end_with(parent: int) -> None:
+    if sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if parent and os.getppid() != parent:  # it ended before we were ready
+    if os.getppid() != parent:  # it ended before we were ready
         sys.exit(PARENT_HAS_GONE)
+
+
+def main(lock: str, parent: int, argv: list[str]) -> None:
+    import fcntl
+
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    os.set_inheritable(handle, True)
+    if parent:
+        end_with(parent)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     # SIGXFSZ stays ignored, as Python has it: a limit on file sizes is an error to tell, no death.
     try:

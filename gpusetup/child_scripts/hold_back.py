@@ -14,6 +14,7 @@ Python 3.8 syntax, standard library only.
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 
 PR_CAPBSET_DROP = 24
@@ -45,19 +46,13 @@ def hold_back() -> None:
     libc.capset(header, held)
 
 
-def run_file(path: str) -> None:
-    """A file as if it had been named to the interpreter, with its folder on the path."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    with open(path, "rb") as file:
-        code = compile(file.read(), path, "exec")
-    exec(code, {"__name__": "__main__", "__file__": path, "__builtins__": __builtins__})
-
-
 def main() -> None:
     del sys.argv[0]
     hold_back()
     if sys.argv[0].endswith(".py"):
-        return run_file(sys.argv[0])
+        sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        return
     try:
         os.execvp(sys.argv[0], sys.argv)
     except OSError as problem:

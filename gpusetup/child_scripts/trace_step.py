@@ -22,8 +22,6 @@ from torch.utils.checkpoint import checkpoint as recompute
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "adafactor": "Adafactor"}
-KEYS = ("model", "batch", "loss", "optimizer", "dataset")
-"""What the function may give; `tune --benchmark` measures loading with the data set."""
 
 
 class Contract(Exception):
@@ -41,11 +39,8 @@ class NoLoss(Contract):
 class Job:
     """A model, a batch for it, and how to train it."""
 
-    def __init__(
-        self, model: Any, batch: Any, loss: Any = None, optimizer: Any = None, dataset: Any = None
-    ) -> None:
-        self.model, self.batch, self.loss = model, batch, loss
-        self.optimizer, self.dataset = optimizer, dataset
+    def __init__(self, model: Any, batch: Any, loss: Any = None, optimizer: Any = None) -> None:
+        self.model, self.batch, self.loss, self.optimizer = model, batch, loss, optimizer
 
 
 # --- what the user's function gives ------------------------------------------------------------
@@ -54,25 +49,18 @@ class Job:
 def function_named(code: str) -> Callable[..., Any]:
     """The function of `MODULE:FUNCTION`; MODULE may be the path of a file."""
     place, _, name = code.rpartition(":")
-    folder = os.getcwd()
+    folder, module = os.getcwd(), place
     if place.endswith(".py"):
-        if not os.path.isfile(place):
-            raise Question("there is no file `%s`" % place)
-        folder, place = os.path.split(os.path.abspath(place))
-        place = place[: -len(".py")]
+        folder, module = os.path.split(os.path.abspath(place[: -len(".py")]))
     sys.path.insert(0, folder)
     try:
-        found: Any = importlib.import_module(place)
+        found = getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError as problem:
-        if (place + ".").startswith("%s." % problem.name):
-            raise Question("there is no module `%s`" % place) from problem
+        if (module + ".").startswith("%s." % problem.name):
+            raise Question("there is no `%s`" % place) from problem
         raise
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise Question("`%s` has no `%s`" % (place, name))
-        found = getattr(found, part)
     if not callable(found):
-        raise Question("`%s` in `%s` is no function" % (name, place))
+        raise Question("`%s` has no function `%s`" % (place, name))
     return found  # type: ignore[no-any-return]
 
 
@@ -104,15 +92,11 @@ def takes_batch(function: Callable[..., Any]) -> bool:
 
 def job_of(returned: Any) -> Job:
     """The job in what the function returned; `Contract` if it is something else."""
-    if isinstance(returned, Mapping):
-        unknown = sorted(set(map(str, returned)) - set(KEYS))
-        if unknown or not {"model", "batch"} <= set(returned):
-            raise Contract("it returned a dict with the keys %s" % ", ".join(map(str, returned)))
-        job = Job(**{key: returned[key] for key in KEYS if key in returned})
-    elif isinstance(returned, (tuple, list)) and 2 <= len(returned) <= 4:
-        job = Job(*returned)
-    else:
-        raise Contract("it returned %s" % kind(returned))
+    named = isinstance(returned, Mapping)
+    try:
+        job = Job(**returned) if named else Job(*returned)
+    except TypeError as problem:
+        raise Contract("it returned %s (%s)" % (kind(returned), problem)) from problem
     if not isinstance(job.model, nn.Module):
         raise Contract("the model is %s, no torch.nn.Module" % kind(job.model))
     if not tensors(job.batch):

@@ -42,10 +42,10 @@ def configure(parser: ArgumentParser) -> None:
     add("--in-place", action="store_true", help=own)
     group = parser.add_argument_group("measuring")
     add = group.add_argument
-    gain = "measure the gain of AMP, batch, workers and compile"
+    gain = "measure the gain of AMP, batch and compile"
     add("--benchmark", action="store_true", help=gain)
     add("--batch-size", action="store_true", help="find the batch size that fits")
-    makes = "makes model and batch for a batch size, or {'model', 'batch', 'dataset', ...}"
+    makes = "makes model and batch for a batch size, or {'model', 'batch', 'loss', ...}"
     add("--code", metavar="MODULE:FUNCTION", help=makes)
     add("--max", type=int, metavar="N", help="the largest size to try")
     add("--gpu-mem", type=_size, metavar="8GiB", help="use no more memory than this")

@@ -189,6 +189,17 @@ def read_cgroup_limit(system: System) -> int | None:
     return min((int(limit) for limit in said if limit.isdigit()), default=None)
 
 
+def free_memory(system: System) -> int | None:
+    """What a process may still take: what the host has free, and what our cgroups leave."""
+    left = [parse_meminfo(read_or_none(system, "/proc/meminfo") or "").get("MemAvailable")]
+    names = ("memory.max", "memory.current", "memory.stat")
+    for most, used, stat in zip(*(said_by_cgroups(system, name) for name in names), strict=True):
+        if most.strip().isdigit() and used:
+            files = sum(map(int, re.findall(r"active_file (\d+)", stat)))  # the kernel drops them
+            left.append(int(most) - max(0, int(used) - files))
+    return min(filter(None, left), default=None)
+
+
 # --- disks ----------------------------------------------------------------------------------------
 
 

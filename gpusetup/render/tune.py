@@ -133,10 +133,9 @@ def comparison_cells(row: answers.Row) -> tuple[str, ...]:
 
 
 def note(row: answers.Row) -> str:
-    workers = "" if row.workers is None else f"{row.workers} workers"
-    said = {"+AMP": row.amp or "", "+workers": workers}.get(row.name, "")
+    said = row.amp if row.name == "+AMP" else ""
     if not row.name.startswith("+"):
-        return said or row.detail or ""
+        return row.detail or ""
     kept = "kept" if row.kept else f"{row.detail or 'no gain'}: left out"
     return ", ".join(filter(None, (said, kept)))
 

@@ -27,11 +27,9 @@ class TuneChange(Frozen, rename={"before": "from", "after": "to"}):  # type: ign
 class Row(Trial):
     """One line of the comparison table of `--benchmark`: a way to train, and its trial."""
 
-    name: Literal["base", "+AMP", "+batch", "+workers", "+compile", "all"] = "base"
+    name: Literal["base", "+AMP", "+batch", "+compile", "all"] = "base"
     status: Literal["ok", "oom", "error", "skipped"] = "skipped"  # type: ignore[assignment]
     amp: Literal["bf16", "fp16"] | None = None
-    workers: int | None = None
-    """null: the same batch over and over, no loader."""
     compile: bool = False
     speed_up: float | None = None
     kept: bool = False
@@ -54,8 +52,6 @@ class TuneAnswer(Frozen):
     benchmark: tuple[Row, ...] = ()
     cause: str | None = None
     """Why nothing made it faster, where nothing did."""
-    workers: int | None = None
-    """The best number of loader workers, where that was measured."""
     device: str | None = None
     """What was measured, or the GPU that the config is for."""
     diff: str = ""

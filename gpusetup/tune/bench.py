@@ -18,7 +18,9 @@ from typing import Any, Literal
 
 from gpusetup.errors import BadInput, Blocked, ToolFailed
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.probe.host import free_memory
 from gpusetup.system.processes import Lines, no_answer_in
+from gpusetup.system.system import System
 from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
 from gpusetup.tune.search import Goal, Trial, hopeless, next_batch, next_for_speed
 
@@ -54,8 +56,6 @@ class Job(Frozen):
     amp: Literal["bf16", "fp16"] | None = None
     compile: bool = False
     optimizer: str = "adamw"
-    workers: int | None = None
-    """Workers of the loader that feeds the steps; None: one batch over and over."""
     device: str = "auto"
     memory_limit_bytes: int | None = None
     steps: int = 12
@@ -154,9 +154,12 @@ class Bench:
                 hint = "`gpusetup install`, or name another `--python`"
                 raise Blocked(f"{self._argv[0]} has no torch", hint=hint)
             raise ToolFailed(f"The device cannot be measured: {detail}", hint="`gpusetup doctor`")
-        if not said.get("limit_bytes") or not said.get("counts"):
+        sizes = (self.job.memory_limit_bytes, free_memory(System()))
+        limit = said["limit_bytes"] or min(filter(None, sizes), default=None)
+        if not limit or not said["counts"]:
             raise Blocked("This system does not tell how much memory a process uses")
-        return Device(**{name: said[name] for name in ("device", "name", "limit_bytes", "half")})
+        named = {name: said[name] for name in ("device", "name", "half")}
+        return Device(limit_bytes=limit, **named)
 
     def trial(self, batch: int, **changes: Any) -> Trial:
         """Run one size."""
@@ -229,6 +232,6 @@ def saved(job: Mapping[str, Any]) -> Iterator[str]:
                 f"The model cannot be given to a child process: {problem}",
                 hint="define it at the top of a module, or use `gpusetup tune --batch-size --code`",
             ) from problem
-        about = {"path": sys.path, "main": main}
+        about = {"sys_path": sys.path, **({"init_main_from_path": main} if main else {})}
         Path(f"{path}.json").write_text(json.dumps(about), encoding="utf-8")
         yield path

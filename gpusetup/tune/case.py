@@ -50,9 +50,7 @@ class Option(Frozen):
     measured: int | None = None
     """The largest (or fastest) batch on one GPU that ran here."""
     gained: Mapping[str, bool] = {}
-    """Whether `amp`, `workers` and `compile` were faster here; absent: nobody measured."""
-    workers: int = 0
-    """The number of loader workers that was measured to be the fastest."""
+    """Whether `amp` and `compile` were faster here; absent: nobody measured."""
     interrupted: bool = False
     """Whether measuring was: then nothing else is written."""
 

@@ -7,7 +7,6 @@ first one. What was measured before a Ctrl-C is kept and answered.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -25,12 +24,10 @@ if TYPE_CHECKING:
 
 Showing = Callable[[int], AbstractContextManager[Say]]
 """Given how many children are expected, a context that shows what is measured."""
-EXPECTED = {False: 5, True: 20}
+EXPECTED = {False: 5, True: 15}
 """How many trials a measuring runs, roughly: of a search, and (True) of the table."""
 START = 8
 """The size that is benchmarked where no config names one."""
-ENOUGH = 0.95
-"""So near to the fastest loader, fewer workers are better."""
 
 
 class Asked(Frozen):
@@ -47,7 +44,7 @@ class Asked(Frozen):
 class Start(Frozen):
     """Where measuring starts, as the config has it."""
 
-    setup: Row = Row(batch=START, workers=0)
+    setup: Row = Row(batch=START)
     effective: int | None = None
     """The batch that a step of the optimizer sees; None if no config says."""
 
@@ -61,9 +58,8 @@ def start_of(config: Config) -> Start:
     steps = 1
     for setting, key in meant(config):
         number, switch = whole(setting), truth(setting)
-        if number is not None and number >= (key.role != "workers"):
-            if key.role in ("batch", "workers"):
-                found[key.role] = number
+        if number and number > 0:
+            found |= {"batch": number} if key.role == "batch" else {}
             steps = number if key.role == "accumulation" else steps
         if key.role == "compile" and switch is not None:
             found["compile"] = switch
@@ -95,7 +91,6 @@ class Session:
         self.limit_bytes = self.device.room()
         self.trials: list[Trial] = []
         self.rows: list[Row] = []
-        self.workers: int | None = None
         self.interrupted = False
 
     def goal(self, start: int = FIRST) -> Goal:
@@ -113,14 +108,11 @@ class Session:
         self.rows.append(self.measured(replace(first, amp=self.bench.job.amp or first.amp)))
         if self.rows[0].status != "ok":
             return
-        for name, step in STEPS:
+        for name, step, none in STEPS:
             before = self.best()
-            more = step(self, before)
-            row = Row(name=name, batch=before.batch, **setup(before))
-            if isinstance(more, str):
-                self.rows.append(replace(row, detail=more))
-            else:
-                self.rows.append(self.added(replace(row, **more), before))
+            row = Row(name=name, detail=none, **(how(before) | step(self, before)))
+            new = how(row) != how(before)
+            self.rows.append(self.added(row, before) if new else row)
         if self.best().name != "base":
             self.rows.append(self.together(replace(self.best(), name="all", kept=False)))
 
@@ -133,10 +125,10 @@ class Session:
         from gpusetup.model.codec import to_plain
 
         self.say(in_words(row))
-        trial = self.bench.trial(row.batch, **setup(row))
+        trial = self.bench.trial(**how(row))
         base = self.rows[0].samples_per_second if self.rows else trial.samples_per_second
         speed_up = (trial.samples_per_second or 0.0) / base if base else None
-        return Row(**to_plain(trial), **setup(row), name=row.name, speed_up=speed_up)
+        return Row(**(to_plain(trial) | how(row)), name=row.name, speed_up=speed_up)
 
     def added(self, wanted: Row, before: Row) -> Row:
         """A step, kept if it gains; mixed precision only if its loss is a number."""
@@ -156,39 +148,19 @@ class Session:
         ]
         return replace(row, detail=row.detail or UNSTEADY)
 
-    def with_amp(self, before: Row) -> Step:
-        return "it is on already" if before.amp else {"amp": self.device.half}
+    def with_amp(self, before: Row) -> Setup:
+        return {"amp": before.amp or self.device.half}
 
-    def with_compile(self, before: Row) -> Step:
-        return "it is on already" if before.compile else {"compile": True}
+    def with_compile(self, before: Row) -> Setup:
+        return {"compile": True}
 
-    def with_batch(self, before: Row) -> Step:
-        """The fastest size that keeps the effective batch, without the loader: that comes next."""
+    def with_batch(self, before: Row) -> Setup:
+        """The fastest size that keeps the effective batch."""
         goal, effective = self.goal(before.batch), self.start.effective
-        how = setup(replace(before, workers=None))
-        self.bench.find(goal, self.trials, self.say, speed=True, **how)
-        found = fastest(self.trials, goal)
-        if found and effective:
-            found = next(divisors(effective, found))
-        if found is None or found == before.batch:
-            return "no other size is better, with the effective batch kept"
-        return {"batch": found}
-
-    def with_workers(self, before: Row) -> Step:
-        """The loader alone, with more and more workers."""
-        rates: dict[int, float] = {}
-        for count in worker_counts(usable_cores()):
-            self.say(f"the loader with {count} workers")
-            seconds = min(self.bench.job.seconds, 3.0)
-            said = self.bench.ask("loader", before.batch, workers=count, seconds=seconds)
-            if said["status"] != "ok":
-                return "the code returns no `dataset`"
-            rates[count] = said["samples_per_second"]
-        most = max(rates.values())
-        self.workers = min(count for count, rate in rates.items() if rate >= ENOUGH * most)
-        if self.workers == before.workers:
-            return f"{self.workers} is the best number already"
-        return {"workers": self.workers}
+        given = {"amp": before.amp, "compile": before.compile}
+        self.bench.find(goal, self.trials, self.say, speed=True, **given)
+        found = fastest(self.trials, goal) or before.batch
+        return {"batch": next(divisors(effective, found)) if effective else found}
 
     # --- what was found ---
 
@@ -209,29 +181,22 @@ class Session:
             stopped=stop,
             benchmark=tuple(rows),
             cause=NO_GAIN if slow and not self.interrupted else None,
-            workers=self.workers,
             device=self.device.name,
             interrupted=self.interrupted,
         )
         gained = {row.name.strip("+").lower(): row.kept for row in rows}
-        if self.workers is None:
-            gained.pop("workers", None)
-        return found, Option(
-            measured=size,
-            gained=gained,
-            workers=self.workers or 0,
-            interrupted=self.interrupted,
-        )
+        return found, Option(measured=size, gained=gained, interrupted=self.interrupted)
 
 
-Step = dict[str, Any] | str
-"""What a step changes, or why there is none."""
-STEPS: tuple[tuple[Any, Callable[[Session, Row], Step]], ...] = (
-    ("+AMP", Session.with_amp),
-    ("+batch", Session.with_batch),
-    ("+workers", Session.with_workers),
-    ("+compile", Session.with_compile),
+Setup = dict[str, Any]
+"""How a row trains."""
+ALREADY = "it is on already"
+STEPS: tuple[tuple[Any, Callable[[Session, Row], Setup], str], ...] = (
+    ("+AMP", Session.with_amp, ALREADY),
+    ("+batch", Session.with_batch, "no other size is better, with the effective batch kept"),
+    ("+compile", Session.with_compile, ALREADY),
 )
+"""What each changes, and what is said if that is nothing."""
 TAKEN_BACK = "not faster when all was run again"
 UNSTEADY = "slower than when it was added: other work disturbs this machine"
 NO_GAIN = "Nothing made it faster: `gpusetup monitor -- COMMAND` shows what it waits for"
@@ -255,33 +220,13 @@ def gains(row: Row, before: Row) -> bool:
     return speed * (1 - row.spread_percent / 200) > most and speed >= GAIN * most
 
 
-def setup(row: Row) -> dict[str, Any]:
-    """How a row trains, beside its batch."""
-    return {"amp": row.amp, "workers": row.workers, "compile": row.compile}
+def how(row: Row) -> Setup:
+    return {"batch": row.batch, "amp": row.amp, "compile": row.compile}
 
 
 def in_words(row: Row) -> str:
     """
-    >>> in_words(Row(batch=8, amp="bf16", workers=4))
-    'batch 8, bf16, 4 workers'
+    >>> in_words(Row(batch=8, amp="bf16", compile=True))
+    'batch 8, bf16, compiled'
     """
-    workers = "" if row.workers is None else f"{row.workers} workers"
-    words = (f"batch {row.batch}", row.amp, row.compile * "compiled", workers)
-    return ", ".join(filter(None, words))
-
-
-def worker_counts(cores: int) -> list[int]:
-    """What is tried: none, then doubling up to the usable cores.
-
-    >>> worker_counts(6)
-    [0, 1, 2, 4, 6]
-    """
-    return [0, *(1 << power for power in range(cores.bit_length()) if 1 << power < cores), cores]
-
-
-def usable_cores() -> int:
-    """The cores of this process: affinity and cgroup, as the probe reads them."""
-    from gpusetup.probe.host import read_cpu
-    from gpusetup.system.system import System
-
-    return read_cpu(System()).usable_cores or os.cpu_count() or 1
+    return ", ".join(filter(None, (f"batch {row.batch}", row.amp, row.compile * "compiled")))

@@ -65,19 +65,9 @@ def wanted_workers(facts: Facts) -> tuple[int, Why]:
 def loader(case: Case) -> Iterator[Part]:
     """The number of workers, and what goes with it."""
     facts, there = case.facts, case.having("workers")
-    gained = case.option.gained.get("workers")
-    if gained:
-        count = case.option.workers
-        why = Why(reason=f"{count} was the fastest when the loader ran alone", source=MEASURED)
-    elif facts.cores and gained is None:
-        count, why = wanted_workers(facts)
-    else:
+    if not facts.cores:
         return
-    needs = [*filter(truth, case.having("persistent")), *filter(whole, case.having("prefetch"))]
-    if count == 0 and needs:
-        kept = in_words(needs[0].path)
-        yield f"No workers were the fastest, but {kept} needs at least one: change both by hand"
-        return
+    count, why = wanted_workers(facts)
     for setting in there:
         if (whole(setting) or 0) < 0 or whole(setting) is None:
             yield no_number(setting)
@@ -85,9 +75,7 @@ def loader(case: Case) -> Iterator[Part]:
             yield from written_over(case, setting, str(count), why)
     added = added_key(case, "workers", str(count), why)
     yield from added
-    if gained and not (there or added):
-        yield NO_KEY.format(f"DataLoader(..., num_workers={count})")
-    if not count or not (there or added):
+    if not (there or added):
         return
     if facts.family == "windows":
         yield (
