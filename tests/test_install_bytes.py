@@ -186,6 +186,7 @@ DATA = {
     f"{FLAT}/headers/deep/more.h": "int y;\n",
     f"{FLAT}/purelib/torch/pure.py": "pure = 1\n",
     f"{FLAT}/platlib/torch/plat.py": "plat = 1\n",
+    "torch/_vendor/tomli-2.0.1.dist-info/RECORD": "tomli/__init__.py,,\n",
 }
 
 

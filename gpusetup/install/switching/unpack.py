@@ -103,8 +103,7 @@ def differs(said: str) -> Differs:
 def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
     """Every unpacked file, and where it will be. `Differs` where one is not what a list says."""
     found = frozenset(_files_below(root))
-    record = os.path.join(".dist-info", "RECORD")
-    lists = {path: record_rows(path) for path in found if path.endswith(record)}
+    lists = {path: record_rows(path) for path in found if _is_list(path)}
     _require_wheels(root, lists, wheels)
     promised: dict[str, set[str]] = {}
     for path, rows in lists.items():
@@ -141,6 +140,13 @@ def _require_wheels(root: Path, lists: Mapping[str, Rows], wheels: Sequence[Whee
     if odd := found ^ {wheel.name for wheel in wheels}:
         names = ", ".join(sorted(odd))
         raise differs(f"The files unpacked in {root} are not the requested package: {names}")
+
+
+def _is_list(path: str) -> bool:
+    """Whether it is a wheel's own list; setuptools vendors packages with theirs."""
+    info, name = os.path.split(path)
+    library = os.path.basename(os.path.dirname(info))
+    return name == "RECORD" and info.endswith(".dist-info") and library in LIBRARIES
 
 
 def _listed(record: str, row: Sequence[str]) -> str:
