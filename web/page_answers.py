@@ -199,10 +199,9 @@ def resolve(fields: Mapping[str, str]) -> dict[str, Any]:
 def typed(commands: Mapping[str, Any], system: str) -> Iterator[dict[str, str]]:
     """The steps of each installer as lines for the machine's shell."""
     from gpusetup.model.shell import shell_line
-    from gpusetup.resolver.spelled import system_named
 
     for title, steps in commands.items():
-        lines = (shell_line(argv, system_named(system) or None) for argv in steps)
+        lines = (shell_line(argv, system or None) for argv in steps)
         if text := "".join(f"{line}\n" for line in lines):
             yield {"title": title, "text": text}
 
