@@ -247,10 +247,10 @@ def hosts() -> Iterator[Question]:
 
 def texts() -> Iterator[tuple[str, str]]:
     from message_samples import samples  # type: ignore[import-not-found, unused-ignore]
-    from report_classes_all import EVERY  # type: ignore[import-not-found, unused-ignore]
+    from report_classes import CLASSES  # type: ignore[import-not-found, unused-ignore]
     from report_messages import MESSAGES  # type: ignore[import-not-found, unused-ignore]
 
-    for name, one in EVERY.items():
+    for name, one in CLASSES.items():
         for number, text in enumerate((*one.variants, *one.neighbours)):
             yield f"class/{name} {number}", text
     for number, (cause, text) in enumerate(MESSAGES):

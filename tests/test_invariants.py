@@ -11,7 +11,7 @@ import pytest
 import tree_sitter_pwsh
 from machines_named import snapshots
 from report_asked import NO_DRIVER, UNAVAILABLE
-from report_classes_all import EVERY
+from report_classes import CLASSES
 from tree_sitter import Language, Parser
 
 from gpusetup.catalog.file import load_catalog
@@ -28,7 +28,7 @@ CATALOG = load_catalog()
 @cache
 def every_answer() -> dict[str, Diagnosis]:
     texts = {
-        t: read_bytes(t.encode()) for c in EVERY.values() for t in (*c.variants, *c.neighbours)
+        t: read_bytes(t.encode()) for c in CLASSES.values() for t in (*c.variants, *c.neighbours)
     }
     return {name: diagnose(one, CATALOG) for name, one in {**texts, **snapshots()}.items()}
 

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import pytest
 from each_row import each
 from message_samples import samples
-from report_classes import SMI_ONE
-from report_classes_all import EVERY
+from report_classes import CLASSES, SMI_ONE
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
@@ -155,7 +154,7 @@ def test_a_warning_at_the_import_is_no_computation() -> None:
 
 
 def test_no_ok_and_no_exit_0_stands_over_a_failure() -> None:
-    classes = (text for one in EVERY.values() for text in (*one.variants, *one.neighbours))
+    classes = (text for one in CLASSES.values() for text in (*one.variants, *one.neighbours))
     for text in dict.fromkeys((*classes, *(sample.text for sample in samples()))):
         if SHOWS_A_FAILURE.search(text) and "vgpu-unlicensed" not in cause_of(text):
             assert cause_of(text) != "ok" and exit_code(read(text), strict=False) == 1, text

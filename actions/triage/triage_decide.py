@@ -19,7 +19,7 @@ from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.machine import Snapshot
 from gpusetup.redaction import redact
-from gpusetup.render.markdown import doctor_markdown, fenced
+from gpusetup.render.doctor import doctor_markdown, fenced
 from gpusetup.report.read import read_bytes
 
 EVENTS = {"issues": ("opened", "edited"), "issue_comment": ("created", "edited")}

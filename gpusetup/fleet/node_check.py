@@ -124,7 +124,7 @@ def checked(node: str, record: NodeRecord, expected: Mapping[str, str]) -> NodeC
     """Judge a node. `expected`: the facts of a sound one, by its profile."""
     snapshot = record.snapshot
     facts = {**facts_of(snapshot), **record.facts}
-    rules = (*presence.OF_THE_DRIVER, *rules_of(("said", *OF_A_DRIVER)))
+    rules = (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *OF_A_DRIVER)))
     findings = (*findings_of(snapshot, rules), *unmet(expected, facts))
     graves = (one for one in findings if one.severity is Severity.ERROR)
     none_there = not (COUNT in expected or snapshot.gpus or snapshot.events)

@@ -44,11 +44,13 @@ def form(turn: int) -> Form:
     >>> form(1).way, form(1).layout
     ('out', '')
     """
+    # Among so many like numbers no error would be seen.
+    numbers = "large" if turn % (2 * len(LENGTHS)) == 5 else NUMBERS[turn % len(NUMBERS)]
+    layout = LAYOUTS[(turn if turn // 8 % 2 else turn // 3) % len(LAYOUTS)]
     return Form(
         LENGTHS[turn % len(LENGTHS)],
-        # Among so many like numbers no error would be seen.
-        "large" if turn % (2 * len(LENGTHS)) == 5 else NUMBERS[turn % len(NUMBERS)],
-        LAYOUTS[turn % len(LAYOUTS)] if turn // 8 % 2 else LAYOUTS[(turn // 3) % len(LAYOUTS)],
+        numbers,
+        "" if numbers == "far" else layout,  # in others, torch's sums lose more than the spread
         TURNS[(turn + turn // 8) % len(TURNS)],
     )
 
@@ -141,14 +143,13 @@ class Own(NamedTuple):
             return x.to(low) if x.dtype == torch.float32 and low.is_floating_point else x
 
         call = replaced(torch, Call(given, options, lambda x: x), lowered)
-        if turn % 2 and any(x.dim() == 4 for x in given if hasattr(x, "dim")):
+        images = any(x.dim() == 4 for x in given if hasattr(x, "dim"))
+        if turn % 2 and images and draw.form.numbers != "far":
             draw.form = draw.form._replace(layout="channels-last")
         kind = draw.form.numbers if dtype != "float16" and draw.form.numbers != "special" else ""
         asks_far = "norm" in self.name and (device == "cpu" or "batch" not in self.name)
         if kind == "far" and not asks_far:  # weights lose every digit; cuDNN may lose the spread
             kind = ""
-        if kind == "far":  # of channels last, torch's own group norm subtracts means of squares
-            draw.form = draw.form._replace(layout="")
         call = numbered(draw, call, kind, dtype)
         learns = self.learns and not kind and low.is_floating_point
         if draw.form.layout == "channels-last" and dtype != "float32":
