@@ -73,12 +73,12 @@ def test_a_report_gets_what_the_command_line_says(tmp_path: Path) -> None:
     )
 
 
-def test_a_described_machine_gets_the_build_and_each_file_of_it() -> None:
+def test_a_described_machine_gets_the_build_and_the_commands() -> None:
     fields = {"gpu": "RTX 3050", "driver": "581.29", "os": "windows", "python": "3.11"}
     answer = asked("resolve", fields)
     assert json.loads(answer["json"])["torch"]
     titles = [way["title"] for way in answer["ways"]]
-    assert titles == ["uv", "pip", "conda", "requirements.txt"]
+    assert titles == ["uv", "pip", "conda"]
     assert all(way["text"].strip() for way in answer["ways"])
 
 

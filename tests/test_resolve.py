@@ -88,8 +88,6 @@ WRONG = [
     (("--driver", "newest"), "'newest' is no NVIDIA driver version", "580.95.05"),
     (("--backend", "cu131"), "knows no torch for 'cu131'", "the nearest: cu132, cu130"),
     (("--torch", "2.5.1+cu124", "--backend", "cpu"), "asks for cu124", "give one of them"),
-    (("--format", "requirements", "--installer", "conda"), "exclude each other", None),
-    (("--format", "requirements", "--json"), "exclude each other", None),
 ]
 
 
@@ -107,14 +105,13 @@ def test_a_wrong_question_is_exit_2_with_a_hint(words, said, hint, capsys) -> No
 MIRROR = "https://mirror.example/whl"
 
 
-@pytest.mark.parametrize("form", ("text", "requirements"))
 def test_a_mirror_stands_in_everything_that_is_printed(
-    form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["resolve", *LAPTOP, "--format", form, "--index", MIRROR + "/"]) == 0
+    assert main(["resolve", *LAPTOP, "--index", MIRROR + "/"]) == 0
     named = capsys.readouterr().out
     monkeypatch.setenv("GPUSETUP_INDEX", MIRROR)
-    assert main(["resolve", *LAPTOP, "--format", form]) == 0
+    assert main(["resolve", *LAPTOP]) == 0
     assert named == capsys.readouterr().out
     assert f"{MIRROR}/cu124" in named and "download.pytorch.org" not in named
 

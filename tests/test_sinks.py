@@ -46,7 +46,6 @@ def is_harmless(text: str) -> bool:
         ["doctor", "--format", "markdown", "--from"],
         ["resolve", "--from"],
         ["resolve", "--json", "--from"],
-        ["resolve", "--format", "requirements", "--from"],
         ["install", "--dry-run", "--from"],
         ["snapshot", "--keep-private", "--from"],
         ["plan", "--model", "qwen3-8b", "--context", "8192", "--from"],

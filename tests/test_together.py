@@ -225,13 +225,3 @@ def test_offline_asks_nobody_and_answers_from_the_table(ask: Ask, world: World) 
     for word, cuda in built.items():  # one release that was built otherwise speaks for itself
         assert ask(word, "--offline", "--json").answer["backend"].startswith(cuda), word
     assert len(world.index.asked) == asked
-
-
-# --- what a hostile pass found -------------------------------------------------------------------
-
-
-def test_a_file_for_pip_looks_for_torch_on_its_own_page_and_names_no_second_index(ask: Ask) -> None:
-    said = ask("server", "--format", "requirements").out
-    assert "/whl/cu130/torch/\n" in said
-    assert "--extra-index-url" not in said
-    assert "torchvision" not in said

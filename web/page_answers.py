@@ -32,10 +32,6 @@ OPTIONS = {
     "backend": "--backend",
 }
 """A field of "describe a machine" -> resolve's option."""
-WAYS = {
-    "requirements.txt": ("--format", "requirements"),
-}
-"""What an answer is called as a file -> the options of resolve that print it."""
 
 
 @cache
@@ -193,7 +189,7 @@ def resolve(fields: Mapping[str, str]) -> dict[str, Any]:
     words = resolve_words(fields, str(_nothing_known()))
     answer = both(*words)
     commands = json.loads(answer["json"]).get("commands", {})
-    return {**answer, "ways": [*typed(commands, fields.get("os", "")), *ways(words)]}
+    return {**answer, "ways": [*typed(commands, fields.get("os", ""))]}
 
 
 def typed(commands: Mapping[str, Any], system: str) -> Iterator[dict[str, str]]:
@@ -204,14 +200,6 @@ def typed(commands: Mapping[str, Any], system: str) -> Iterator[dict[str, str]]:
         lines = (shell_line(argv, system or None) for argv in steps)
         if text := "".join(f"{line}\n" for line in lines):
             yield {"title": title, "text": text}
-
-
-def ways(words: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """The same answer as files, for each tool that can have it."""
-    for title, options in WAYS.items():
-        done = run(words[0], *options, *words[1:])
-        if done["exit"] == 0:
-            yield {"title": title, "text": done["out"]}
 
 
 def resolve_words(fields: Mapping[str, str], base: str) -> tuple[str, ...]:

@@ -132,41 +132,6 @@ def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
     return f"the nearest: {shown}; or a capability such as `sm_86`"
 
 
-def gpus_described(texts: Iterable[str], rows: Sequence[GpuRow]) -> tuple[Gpu, ...]:
-    """All GPUs of some texts, each of which may name several: `A100,H100`, `2x RTX 3090`."""
-    return tuple(gpu_described(name, rows) for text in texts for name in each_gpu(text, rows))
-
-
-COUNTED = (
-    r"(?P<count>\d{1,3})\s*[x×*]\s*(?P<name>.*\D.*|\d{3,})",
-    r"(?P<name>.+?)\s*(?:[:*×]\s*|(?<=[\d\s])x\s*|\(x?)(?P<count>\d{1,3})x?\)?",
-)
-
-
-def each_gpu(text: str, rows: Sequence[GpuRow] = ()) -> tuple[str, ...]:
-    """The names in a text, one for each GPU; a text that is a name stays whole.
-
-    >>> each_gpu("RTX3090,RTX4090"), each_gpu("2x RTX 3090"), each_gpu("h100:8")[:2]
-    (('RTX3090', 'RTX4090'), ('RTX 3090', 'RTX 3090'), ('h100', 'h100'))
-    >>> each_gpu("4090 x2"), each_gpu("8,6"), each_gpu("RTX 3090 and sm_90"), each_gpu("GTX 960")
-    (('4090', '4090'), ('8.6',), ('RTX 3090', 'sm_90'), ('GTX 960',))
-    """
-    if rows and rows_or_none(text, rows):
-        return (text,)
-    plain = re.sub(r"^(\d{1,2}),(\d)$", r"\1.\2", " ".join(text.split()))
-    parts = [part for part in re.split(r" ?[,;+&|] ?| and ", plain, flags=re.IGNORECASE) if part]
-    if len(parts) > 1:
-        return tuple(name for part in parts for name in each_gpu(part, rows))
-    for pattern in COUNTED:
-        if found := re.fullmatch(pattern, plain, re.IGNORECASE):
-            return (found["name"].strip(),) * max(1, min(int(found["count"]), MOST_GPUS))
-    return (plain or text,)
-
-
-MOST_GPUS = 64
-"""More of one kind change nothing in any answer."""
-
-
 def one_capability(text: str, rows: Iterable[GpuRow]) -> Capability:
     """The capability that all hits share; UsageError where they differ."""
     by: dict[Capability, str] = {}

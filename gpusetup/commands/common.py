@@ -11,12 +11,6 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console
 
 
-def _torch(text: str) -> str:
-    from gpusetup.resolver.spelled import torch_named
-
-    return torch_named(text)
-
-
 def _backend(text: str) -> str:
     from gpusetup.resolver.spelled import backend_label
 
@@ -55,7 +49,6 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     "--driver": {"metavar": "VERSION", "help": "for a host with this NVIDIA driver: 580.95.05"},
     "--torch": {
         "metavar": "SPEC",
-        "type": _torch,
         "help": "the torch that you want: 2.5.1, or '>=2.6,<2.9'",
     },
     "--backend": {

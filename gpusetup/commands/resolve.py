@@ -13,7 +13,7 @@ from gpusetup.catalog.builds import INDEX_ROOT, with_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import add_shared, gather, read_listed
 from gpusetup.diagnosis.request import chosen_request, decision_for
-from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.packages import requested_packages
 from gpusetup.install.request import index_root_of
@@ -25,7 +25,7 @@ from gpusetup.model.resolution import FAMILY, Request, Resolution
 from gpusetup.model.units import architecture_named
 from gpusetup.probe.own_files import unfinished
 from gpusetup.render.console import Console
-from gpusetup.render.resolution import family, requirement, requirements, resolution_text
+from gpusetup.render.resolution import family, requirement, resolution_text
 from gpusetup.resolver import check_request, resolve, to_answer
 from gpusetup.resolver.companions import beside_in_words, environment_of, pinned
 from gpusetup.resolver.described import Description, described
@@ -42,7 +42,7 @@ SUMMARY = (
 EXAMPLES = (
     "gpusetup resolve",
     'gpusetup resolve --os linux --driver 580.95.05 --gpu "GTX 1080 Ti" --python 3.11',
-    "gpusetup resolve --from rtx3050-laptop --torch 2.5.1 --format requirements",
+    "gpusetup resolve --from rtx3050-laptop --torch 2.5.1 --installer pip",
     'gpusetup resolve vllm --gpu "A100 80GB" --driver 580.95.05 --os linux',
 )
 
@@ -67,7 +67,6 @@ def configure(parser: ArgumentParser) -> None:
     add = group.add_argument
     add_shared(group, "-r --requirements", "--torch", "--backend", "--index")
     add("--installer", choices=("uv", "pip", "conda"))
-    add("--format", choices=("text", "requirements"), default="text", help="a file (text)")
     add("--explain", action="store_true", help="list every reason against a build")
     offline = "with PACKAGE: use no network, only gpusetup's own table"
     add("--offline", action="store_true", help=offline)
@@ -76,9 +75,6 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace, out: Console) -> int:
     read_listed(options, out)
     _torch_of_words(options)
-    if options.format != "text" and (options.json or options.installer == "conda"):
-        other = "--json" if options.json else "--installer conda"
-        raise UsageError(f"`{other}` and `--format {options.format}` exclude each other")
     return answer(options, out)
 
 
@@ -126,12 +122,6 @@ def answer(options: Namespace, out: Console) -> int:
     chosen = joint.packages if joint else ()
     if joint and joint.refused:
         raise refusal(joint)
-    if options.format != "text":
-        if resolution.build is None:
-            hint = "`gpusetup resolve` without `--format` says why"
-            raise Unsatisfiable("No torch build fits", hint=hint)
-        out.text(requirements(resolution, chosen))
-        return 0
     if joint:
         named = (requirement(one) for one in chosen if one.asked and one.name not in FAMILY)
         found = to_answer(resolution, snapshot, (*family(chosen), *named))

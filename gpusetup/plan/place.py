@@ -6,11 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from gpusetup.catalog.gpus import SERIES_WORDS, GpuRow, each_gpu, gpu_described, rows_named, tokens
+from gpusetup.catalog.gpus import SERIES_WORDS, GpuRow, gpu_described, rows_named, tokens
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
-from gpusetup.model.shell import own_word
 from gpusetup.model.units import GIB, MIB
 from gpusetup.plan.decide import Limits
 from gpusetup.plan.measured import gpu_of
@@ -61,14 +60,7 @@ def place_of(name: str | None, total_bytes: int) -> Place:
 
 def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     """A GPU by its name; UsageError where it is unknown, or names several sizes of memory."""
-    names = each_gpu(text, rows)
-    if len(names) > 1:
-        count = f" --gpus {len(names)}" if len(set(names)) == 1 else ""
-        raise UsageError(
-            f"{text!r} names {len(names)} GPUs; `--gpu` takes one name, for GPUs that are alike",
-            hint=f"`--gpu {own_word(names[0])}{count}`",
-        )
-    gpu = gpu_described(names[0], rows)
+    gpu = gpu_described(text, rows)
     if gpu.memory_total_bytes is None:
         raise UsageError(f"{text!r} does not name one memory size", hint=_sizes(text, rows))
     return place_of(gpu.name, gpu.memory_total_bytes)

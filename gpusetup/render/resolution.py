@@ -1,15 +1,12 @@
-"""A resolution as text: the answer, the way to it, and why not the others; and as a requirements
-file. Where torch comes from its own index, nothing else does: a mix lets a newer CPU build win.
-"""
+"""A resolution as text: the answer, the way to it, and why not the others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpusetup.installers.options import chosen_build, pins
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.machine import Snapshot, visible_gpus
-from gpusetup.model.resolution import FAMILY, Advice, JointPackage, Rejection, Resolution
+from gpusetup.model.resolution import FAMILY, Advice, JointPackage, Rejection
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.render.doctor import joined, newest_line
@@ -22,7 +19,6 @@ from gpusetup.render.screen import (
     Screen,
     command,
     facts,
-    plain,
     plural,
     remark,
     section,
@@ -105,7 +101,7 @@ def _members(packages: Sequence[JointPackage]) -> Iterable[str]:
         rows.append((one.name, one.version or one.limits or "any that fits", (where, DIM)))
     yield from table(("package", "version", ""), rows, left=(0, 1))
     if rest := len(packages) - len(shown):
-        yield f"  and {rest} more that they require (`--json`, `--format requirements`)"
+        yield f"  and {rest} more that they require (`--json`)"
 
 
 def _advice(advice: Advice) -> str:
@@ -147,13 +143,7 @@ def _grouped(rejections: Iterable[Rejection]) -> Iterable[str]:
         yield Row((f"    {newest:8} {backends}{rest}", DIM), hang=13)
 
 
-# --- a requirements file ------------------------------------------------------------------------
-
-Packages = tuple[JointPackage, ...]
-"""A whole set, torch too; empty where torch was asked for alone."""
-
-
-def family(packages: Packages) -> tuple[str, ...]:
+def family(packages: Sequence[JointPackage]) -> tuple[str, ...]:
     """What of torch's family is in the set."""
     there = {one.name for one in packages}
     return tuple(name for name in FAMILY if name in there) if there else FAMILY
@@ -163,26 +153,3 @@ def requirement(one: JointPackage) -> str:
     """`vllm==0.32.0`, `jax[cuda13]==0.12.0`."""
     name = f"{one.name}[{','.join(one.extras)}]" if one.extras else one.name
     return f"{name}=={one.version}" if one.version else f"{name}{one.limits or ''}"
-
-
-ONE_INDEX = "# Only torch's own index: a second one would let a newer CPU build win."
-PAGES = "# Only torch's family is looked for on these pages: no second index is asked for the rest."
-
-
-def requirements(resolution: Resolution, packages: Packages) -> str:
-    """A requirements file for `pip install -r`, `uv pip install -r` and `uv pip compile`.
-
-    For torch alone one index serves the whole file: its own carries what torch needs as well. A
-    set has each package at its exact version. A second index would be searched for every package; a
-    page of one package's is not.
-    """
-    build, index = chosen_build(resolution), resolution.index_url or ""
-    gpus = ", ".join(served.gpu for served in resolution.served)
-    needs = f", NVIDIA driver {build.driver_floor} or newer" if build.driver_floor else ""
-    what = f"torch {build.torch} from {build.backend}{f' for {gpus}' if gpus else ''}{needs}"
-    first = f"# {' '.join(plain(what).split())}; catalog of {resolution.catalog_as_of}"
-    if not packages:
-        rows = (first, ONE_INDEX, f"--index-url {index}", *pins(build, FAMILY), "")
-        return "\n".join(rows)
-    pages = (f"--find-links {index.rstrip('/')}/{name}/" for name in family(packages))
-    return "\n".join((first, PAGES, *pages, *map(requirement, packages), ""))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from gpusetup.accelerators.makers import NVIDIA
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.gpus import gpus_described
+from gpusetup.catalog.gpus import gpu_described
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Container, CudaApi, Driver, Os, Python, Snapshot
@@ -57,8 +57,8 @@ def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snaps
         snapshot = replace(_without_driver(snapshot), driver=driver, pci_devices=None)
         snapshot = replace(snapshot, gpus=tuple(gpus) or None)
     if given.gpus:
-        gpus_there = gpus_described(given.gpus, catalog.gpus)
-        snapshot = replace(snapshot, gpus=gpus_there, pci_devices=None)
+        gpus_there = (gpu_described(name, catalog.gpus) for name in given.gpus)
+        snapshot = replace(snapshot, gpus=tuple(gpus_there), pci_devices=None)
     return replace(snapshot, os=os, python=here, origin="composed")
 
 
