@@ -18,7 +18,8 @@ def programs_own(context: RuleContext, text: str) -> Fix:
     program = BY_NAME.get(context.snapshot.failing.program or "")
     newest = "Install its build for the CUDA of this torch, or its newest release"
     looks = paste.look("see first whether the driver lists the GPU", *lines("nvidia-smi -L"))
-    return Fix(text=text + ((program and program.way) or newest), looks=looks)
+    said = f"{text}. " if text else ""
+    return Fix(text=said + ((program and program.way) or newest), looks=looks)
 
 
 def is_all(context: RuleContext) -> bool:
@@ -53,7 +54,7 @@ CAUSES = (
         title="{program} finds no GPU",
         plain="A program without torch finds no GPU, although the driver seems fine",
         means="Its own build, its libraries or its settings keep it from the GPU.",
-        text="The program's build for CUDA",
+        text="The program needs its build for CUDA",
         proven_by="The program says so, and a driver answers",
         not_when="The driver, the container or a variable hides the GPU: then that is the cause",
         symptom=True,
@@ -124,7 +125,7 @@ CAUSES = (
         title="{program} is installed without GPU support, and runs on the CPU",
         plain="A program is installed without GPU support",
         means="The installed package computes on the CPU only; the GPU stack may be fine.",
-        text="The program's own build for CUDA",
+        text="The program needs its own build for CUDA",
         not_when="cuda-lib-missing: its GPU part is there, and a library is not",
         failure=3,
         by_check=True,
