@@ -107,7 +107,12 @@ def for_gpus(found: FromConfig, gpus: int) -> Question:
 
 
 def model(reader: Reader, said: Said) -> Said:
-    setting, text = next(reader.all("named-model"), (None, ""))
+    named = (
+        (setting, text)
+        for setting, text in reader.all("named-model")
+        if setting.path[-1] != "model" or is_known(known_name(text))  # `model: lstm` is a kind
+    )
+    setting, text = next(named, (None, ""))
     if setting is None:
         return {}
     flavor = reader.word("flavor")
