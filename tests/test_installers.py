@@ -39,8 +39,9 @@ EXACT = {
         f"python -m pip install {FAMILY}",
     ],
     "conda": [
-        "conda install --yes --override-channels --channel conda-forge pytorch-gpu=2.5.1 "
-        "torchvision torchaudio cuda-version=12.6"
+        "conda install --yes --override-channels --channel pytorch --channel nvidia "
+        "--channel conda-forge pytorch::pytorch==2.5.1 pytorch::torchvision==0.20.1 "
+        "pytorch::torchaudio==2.5.1 pytorch-cuda=12.4 mkl<2024.1"
     ],
 }
 

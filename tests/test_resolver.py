@@ -70,7 +70,7 @@ def facts_of(answer: dict[str, Any]) -> str:
         ("--gpu T4 --torch '>=2.5,<2.6'", "2.5.1 cu124", ""),
         ("--gpu T4 --torch 2.5.1+cu121", "2.5.1 cu121", ""),
         ("--gpu T4 --installer conda", "2.13.0 cu130", ""),
-        ("--gpu T4 --installer conda --torch 2.5.1", "2.5.1 cu126", '"index_url": null'),
+        ("--gpu T4 --installer conda --torch 2.5.1", "2.5.1 cu124", '"index_url": null'),
         ("--gpu T4 --backend rocm6.4", "", "is not for NVIDIA GPUs, and other GPUs are not fitted"),
         ("--gpu T4 --backend cu134", "", "has no torch from 1.13 on"),
         ("--gpu T4 --torch 2.15.0 --backend cu126", "", "was never built for cu126"),

@@ -41,7 +41,7 @@ INDEX_ROOT = "https://download.pytorch.org/whl"
 WINDOWS_ABOVE = 9
 """How far Windows' drivers of a branch run above its number."""
 
-Channel = Literal["pytorch", "conda-forge"]
+Channel = Literal["pytorch", "conda-pytorch", "conda-forge"]
 
 
 class Catalog(Frozen):

@@ -33,7 +33,7 @@ class TorchBuild(Frozen):
     torchvision: Text = None
     torchaudio: Text = None
     released: Text = None
-    channel: Literal["pytorch", "conda-forge"] = "pytorch"
+    channel: Literal["pytorch", "conda-pytorch", "conda-forge"] = "pytorch"
     labelled: bool = True
     """Whether its version carries the backend (`2.5.1+cu124`); macOS' wheels do not."""
     status: str = "sourced"

@@ -14,7 +14,7 @@ from gpusetup.catalog.kernels import release, served_by
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.situation import Situation
+from gpusetup.resolver.situation import CHANNELS, Situation
 
 Constraint = Callable[[TorchBuild, Situation], str | None]
 
@@ -155,19 +155,19 @@ def why_not(build: TorchBuild, host: Situation) -> str | None:
 
 
 def in_scope(host: Situation) -> tuple[TorchBuild, ...]:
-    """The rows of this platform and of the installer's channel, newest torch first."""
-    return _in_scope(host.catalog, host.family, host.machine, host.floors, host.channel)
+    """The rows of this platform and of the installer's channels, newest torch first."""
+    return _in_scope(host.catalog, host.family, host.machine, host.floors, host.channels)
 
 
 @lru_cache(maxsize=32)
-def _in_scope(catalog: Catalog, *place: str) -> tuple[TorchBuild, ...]:
-    family, machine, floors, channel = place
+def _in_scope(catalog: Catalog, *place: str | tuple[str, ...]) -> tuple[TorchBuild, ...]:
+    family, machine, floors, channels = place
     rows = (
         build
         if floors == family or build.cuda is None  # else Linux on a Windows driver
-        else replace(build, driver_floor=catalog.driver_floor(build.cuda, floors))
+        else replace(build, driver_floor=catalog.driver_floor(build.cuda, str(floors)))
         for build in catalog.builds
-        if (build.os, build.machine) == (family, machine) and build.channel == channel
+        if (build.os, build.machine) == (family, machine) and build.channel in channels
     )
     return tuple(sorted(rows, key=lambda build: newest_first(build.torch)))
 
@@ -196,7 +196,7 @@ OF_2020 = 11
 
 
 def preference(host: Situation) -> Callable[[TorchBuild], tuple[int, ...]]:
-    """A sort key: newest torch, the CUDA nearest below the driver's own, then above.
+    """A sort key: newest torch, channel, the CUDA nearest below the driver's own, then above.
 
     Of an unknown driver it is taken that it serves the last CUDA major but one: what needs a newer
     one comes after all that does not. CUDA 10 and older come last, whose builds have no kernels for
@@ -206,7 +206,7 @@ def preference(host: Situation) -> Callable[[TorchBuild], tuple[int, ...]]:
 
     def key(build: TorchBuild) -> tuple[int, ...]:
         cuda = release(build.cuda) if build.cuda else (0, 0)
-        newest = newest_first(build.torch)
+        newest = (*newest_first(build.torch), CHANNELS.index(build.channel))
         if own is None:
             return (is_beyond(build, host), *newest, 0 < cuda[0] < OF_2020, *cuda)
         return (*newest, cuda > own, -cuda[0], -cuda[1])

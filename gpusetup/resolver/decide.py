@@ -33,7 +33,7 @@ from gpusetup.model.versions import parsed
 from gpusetup.resolver.constraints import in_scope, is_beyond, pick, preference, why_not
 from gpusetup.resolver.notes import notes_on
 from gpusetup.resolver.situation import (
-    CONDA,
+    CONDA_CHANNELS,
     WHEELS,
     Situation,
     label_of,
@@ -78,6 +78,7 @@ def _decided(host: Situation) -> Resolution:
     reasons = [(build, why_not(build, host)) for build in in_scope(host)]
     fitting = [build for build, reason in reasons if reason is None]
     chosen = min(fitting, key=preference(host), default=None)
+    by_conda = replace(host, channels=CONDA_CHANNELS)
     others = sorted((b for b in fitting if b != chosen), key=preference(host))
     newest = chosen.torch if chosen else None
     rejections = [
@@ -99,7 +100,7 @@ def _decided(host: Situation) -> Resolution:
             if build.torch == newest and build.cuda
         ),
         rejections=(*rejections, *_elsewhere(host)),
-        conda=pick(replace(host, channel=CONDA)) if host.channel == WHEELS else None,
+        conda=pick(by_conda) if host.channels == WHEELS else None,
         advice=_best_change(host, chosen),
         catalog_as_of=host.catalog.as_of,
     )

@@ -21,7 +21,7 @@ from gpusetup.model.versions import parsed
 from gpusetup.resolver.constraints import nearest
 from gpusetup.resolver.decide import resolve
 from gpusetup.resolver.held import as_it_is, held_build, public, serves
-from gpusetup.resolver.situation import CONDA, WHEELS, Situation, label_of, situation_of
+from gpusetup.resolver.situation import CONDA_CHANNELS, WHEELS, Situation, label_of, situation_of
 
 How = Literal[
     "kept",
@@ -146,16 +146,16 @@ def _installer(machine: Snapshot) -> str:
 def _nearest(held: str, machine: Snapshot, request: Request, host: Situation) -> Resolution:
     """The same version on a backend that fits, else the nearest newer, else the newest that fits.
 
-    `conda` of the answer is chosen by the same rule from conda's own channel.
+    `conda` of the answer is chosen by the same rule from conda's own channels.
     """
     build = nearest(public(held), host)
     label = f"+{host.backend}" if label_of(request.torch) else ""
     if build is not None:
         request = replace(request, torch=f"=={build.torch}{label}")
     found = resolve(machine, request, host.catalog)
-    if build is None or host.channel != WHEELS:
+    if build is None or host.channels != WHEELS:
         return found
-    return replace(found, conda=nearest(public(held), replace(host, channel=CONDA)))
+    return replace(found, conda=nearest(public(held), replace(host, channels=CONDA_CHANNELS)))
 
 
 # --- in words ------------------------------------------------------------------------------------

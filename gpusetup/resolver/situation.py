@@ -19,8 +19,10 @@ from gpusetup.model.versions import allows, parsed
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
-CONDA: Channel = "conda-forge"
-WHEELS: Channel = "pytorch"
+CONDA_CHANNELS: tuple[Channel, ...] = ("conda-pytorch", "conda-forge")
+WHEELS: tuple[Channel, ...] = ("pytorch",)
+CHANNELS = (*WHEELS, *CONDA_CHANNELS)
+"""Of the same torch the one from the previous channel is taken."""
 
 
 class Situation(Frozen):
@@ -54,7 +56,7 @@ class Situation(Frozen):
     torch: str | None
     """As it was asked for."""
     backend: str
-    channel: Channel
+    channels: tuple[Channel, ...]
     assumed_driver: str | None = None
     """What an unknown driver is taken to reach; None for a known one."""
 
@@ -97,7 +99,7 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
         presence=presence,  # type: ignore[arg-type]
         torch=request.torch,
         backend=label_of(request.torch) or request.backend,
-        channel=CONDA if request.installer == "conda" else WHEELS,
+        channels=CONDA_CHANNELS if request.installer == "conda" else WHEELS,
         assumed_driver=assumed,
     )
 
