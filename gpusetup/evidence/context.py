@@ -229,11 +229,11 @@ def has_nvidia(context: RuleContext) -> bool | None:
     said = events(context, "no-nvidia-gpu") and not machine.os.wsl
     if said and machine.driver.nvml_code is None:
         return False
-    if machine.driver.version or machine.driver.module_loaded or machine.os.wsl:
+    if machine.driver.version or machine.driver.module_loaded:
         return None
     if machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER) or silent_children(context):
         return None
-    if machine.pci_devices is not None or machine.gpus:
+    if (machine.pci_devices is not None or machine.gpus) and not machine.os.wsl:
         return False
     return False if events(context, "foreign-gpu") else None
 
