@@ -55,7 +55,7 @@ def test_one_gpu_hears_what_fits_with_what_batch_and_length(
 ) -> None:
     document = answered(capsys, *ON_ONE)
     ways = {way["name"]: way for way in document["ways"]}
-    assert not ways["full"]["fits"] and ways["full"]["total_gib"] > 24
+    assert not ways["full in fp32"]["fits"] and ways["full in fp32"]["total_gib"] > 24
     for name, words in (("LoRA", ()), ("QLoRA", ("--quantize", "nf4"))):
         how = ("--trainer", "hf", "--lora", "16", "--checkpointing", *words)
         most, longest = (("--batch", str(ways[name]["batch"])),

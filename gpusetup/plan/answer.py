@@ -217,15 +217,15 @@ def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
 
 # --- one GPU, nothing said ------------------------------------------------------------------------
 
-FULL = {"dtype": "fp32", "amp": "bf16"}
 FUSED = {"loss": "fused"}
 WAYS: dict[str, dict[str, Any]] = {
-    "full": FULL, "full, 8-bit AdamW": {**FULL, "optimizer": "adamw8bit"},
+    "full in fp32": {"dtype": "fp32", "amp": "bf16"},
+    "full in bf16, 8-bit AdamW": {"dtype": "bf16", "optimizer": "adamw8bit"},
     "LoRA": {"lora": 16}, "LoRA, fused loss": {"lora": 16, **FUSED},
     "QLoRA": {"lora": 16, "quantize": "nf4"},
     "QLoRA, fused loss": {"lora": 16, "quantize": "nf4", **FUSED},
 }  # fmt: skip
-"""What people do on one GPU -> how, with what transformers' Trainer does by default."""
+"""What people do on one GPU -> how; the rest is what transformers' Trainer does by default."""
 
 
 def ways(asked: Asked) -> Iterator[Way]:

@@ -56,7 +56,7 @@ def _way(way: Way, capacity: float) -> Row:
     mark = (OK if way.total_gib <= 0.8 * capacity else BUT) if way.fits else NO
     most = f"batch {way.batch:,}, or {way.context or 0:,} tokens" if way.fits else "does not fit"
     needs = f"one sequence needs {way.total_gib:.1f} GiB"
-    return Row("  ", mark, f" {way.name:18} {most:34} ", (needs, DIM), whole=True)
+    return Row("  ", mark, f" {way.name:25} {most:27} ", (needs, DIM), whole=True)
 
 
 def _question(plan: PlanCell) -> str:
