@@ -70,7 +70,7 @@ def test_the_steps_shown_are_the_steps_run(world: World, install: Install) -> No
 
 @pytest.mark.parametrize("missing", ["404", "403", "empty page", "other versions only"])
 @pytest.mark.one_in(4)
-def test_an_index_without_such_a_wheel_is_blocked_and_the_next_backend_is_named(
+def test_the_shown_fallback_is_taken_where_an_index_has_no_such_wheel(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     world.add_torch(SECOND)
@@ -82,11 +82,20 @@ def test_an_index_without_such_a_wheel_is_blocked_and_the_next_backend_is_named(
         world.add_torch(FIRST, "1.0.0")
     with_a_gpu(monkeypatch)
     said = install("--venv", "env", "--torch", TORCH, *YES)
-    assert said.exit == 3
-    assert f"whl/{FIRST} has no such wheel" in said.err and f"`--backend {SECOND}`" in said.err
-    assert not Path("env").exists()
-    said = install("--venv", "env", "--torch", TORCH, "--backend", SECOND, *YES)
     assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["torch"] == f"{TORCH}+{SECOND}"
+    assert f"{FIRST} is passed over" in said.err
+    assert f"torch (none) → {TORCH}+{SECOND}" in said.err
+
+
+def test_no_such_wheel_on_any_fallback_is_blocked_and_every_index_is_named(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_a_gpu(monkeypatch)
+    said = install("--venv", "env", "--torch", TORCH, *YES)
+    assert said.exit == 3
+    assert f"  {FIRST}  " in said.err and f"  {SECOND}  " in said.err
+    assert not Path("env").exists()
 
 
 def test_a_failed_proof_puts_the_former_state_back(world: World, install: Install) -> None:

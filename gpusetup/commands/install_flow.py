@@ -209,6 +209,7 @@ def _plan_screen(plan: Plan, task: Task, answer: InstallAnswer) -> Screen:
         "packages": without_logins(", ".join((*task.asked.packages, *task.asked.followers))),
         "stays": ", ".join(task.asked.pinned),
         "created": "the environment is new" if plan.venv else None,
+        "fallback": screens.fallback(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
     return screens.plan_screen(
@@ -331,6 +332,7 @@ def _described_screen(
         "packages": without_logins(", ".join(asked.packages)),
         "stays": ", ".join(asked.pinned),
         "backend": build.backend if comes else None,
+        "fallback": screens.fallback(task.fallbacks),
     }
     system = machine.os.family or OWN_SYSTEM
     return screens.plan_screen(answer, told, rows, notes=task.all_notes, system=system)

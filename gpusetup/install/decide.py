@@ -17,7 +17,7 @@ from gpusetup.install.refusals import (
 from gpusetup.install.request import Question
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import FAMILY, Offer, Resolution, TorchBuild
+from gpusetup.model.resolution import FAMILY, Choice, Offer, Resolution, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver import check_request
 from gpusetup.resolver.companions import (
@@ -95,6 +95,18 @@ class Task(Frozen):
     @property
     def resolution(self) -> Resolution:
         return self.decision.resolution
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The build and what may be taken in its place; nothing, where a backend was named."""
+        build, found = self.build, self.resolution
+        url = found.index_url or ""
+        first = Choice(torch=build.torch, backend=build.backend, index_url=url)
+        return (first, *(found.fallbacks if self.question.request.backend == "auto" else ()))
+
+    @property
+    def fallbacks(self) -> tuple[Choice, ...]:
+        return self.resolution.fallbacks if self.decision.moves else ()
 
     @property
     def build(self) -> TorchBuild:

@@ -6,10 +6,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
-from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task
 from gpusetup.install.fetching.lock import Question, locked, require_no
 from gpusetup.install.fetching.wheels import Wheel, size_text, unhashed
@@ -39,7 +37,7 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
     venv, prefix = target.venv, target.venv or target.layout.prefix
     if venv is None:
         check_importable(target.layout, task.asked.family)
-    choice, wheels = _locked(job, target, task)
+    choice, wheels, passed = _first_index(job, target, task)
     family = task.asked.family
     brought = {wheel.name for wheel in wheels if wheel.name not in family} & {*FAMILY}
     if brought:
@@ -57,48 +55,58 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
         check_leaving(target.layout, before)
     sizes = sum(wheel.size_bytes or 0 for wheel in wheels)
     require_space(prefix, int(sizes * UNPACKED_FACTOR))
+    passed_over = (f"{name} is passed over: {why}" for name, why in passed)
     return Plan(
         target=prefix,
         python=target.python,
         venv=venv,
         choice=choice,
+        fallbacks=task.choices[len(passed) + 1 :],
         wheels=wheels,
         steps=steps,
         before=before,
         after={one.name: one.version for one in wheels},
         used_by=users_of(target.layout.libraries) if "torch" in before else (),
-        notes=(*task.all_notes, *unhashed(wheels)),
+        notes=(*passed_over, *task.all_notes, *unhashed(wheels)),
         device=device_to_prove(choice.backend, task.gpus_here),
     )
 
 
-def _locked(job: Job, target: Target, task: Task) -> tuple[Choice, tuple[Wheel, ...]]:
-    """What comes from the build's index and with it. `Blocked` if that index has no such wheel."""
+def _first_index(
+    job: Job, target: Target, task: Task
+) -> tuple[Choice, tuple[Wheel, ...], list[tuple[str, str]]]:
+    """The first index that has torch and its companions, and what comes with them; those that have
+    no such wheel, and what uv says of it."""
     build, asked = task.build, task.asked
-    together = Asked(machine=task.machine, request=task.question.wanted, catalog=load_catalog())
+    passed: list[tuple[str, str]] = []
+    wanted = task.question.wanted
+    together = Asked(machine=task.machine, request=wanted, catalog=load_catalog())
     root = job.wheels[0].source if job.wheels else task.question.request.root
-    question = Question(
-        family=tuple(
-            exact_in(job.wheels, n, v, build.backend) if job.wheels else f"{n}=={v}"
-            for n, v in build.family(asked.family).items()
-        ),
-        index=index_url(build.backend, root),
-        others=(*asked.packages, *asked.followers, *asked.pinned),
-        constraints=limits_beside(together, build) if build.cuda else (),
+    for choice in task.choices:
+        question = Question(
+            family=tuple(
+                exact_in(job.wheels, n, v, choice.backend) if job.wheels else f"{n}=={v}"
+                for n, v in build.family(asked.family).items()
+            ),
+            index=f"{root.rstrip('/')}/{choice.backend}",
+            others=(*asked.packages, *asked.followers, *asked.pinned),
+            constraints=limits_beside(together, build) if build.cuda else (),
+        )
+        try:
+            wheels = locked(job, target, question)
+        except Unsatisfiable as problem:
+            if require_no(job, target, question):
+                raise
+            passed.append((choice.backend, problem.message))
+        else:
+            return replace(choice, index_url=question.index), wheels, passed
+    why = "\n".join(f"  {name:8} {reason}" for name, reason in passed)
+    where = f"{root} has no" if job.wheels else "No index has"
+    raise Blocked(
+        f"{where} such a wheel:\n{why}",
+        hint="nothing was changed; name another version (`--torch`), another backend "
+        "(`--backend`), or another root (`--index URL`)",
     )
-    try:
-        wheels = locked(job, target, question)
-    except Unsatisfiable as problem:
-        if require_no(job, target, question):
-            raise
-        others = [f"`--backend {one.backend}`" for one in task.resolution.fallbacks]
-        fit = f"{', '.join(others)} fit too; or name" if others else "name"
-        raise Blocked(
-            f"{without_logins(question.index)} has no such wheel: {problem.message}",
-            hint=f"nothing was changed; {fit} another version (`--torch`) or another root "
-            "(`--index URL`)",
-        ) from problem
-    return Choice(torch=build.torch, backend=build.backend, index_url=question.index), wheels
 
 
 def exact_in(wheels: Sequence[Wheel], name: str, version: str, backend: str) -> str:

@@ -21,6 +21,8 @@ class Plan(Frozen):
     """The environment to be made first."""
     choice: Choice
     """Its index may have a login."""
+    fallbacks: tuple[Choice, ...] = ()
+    """What is left to fall back to."""
     wheels: tuple[Wheel, ...] = ()
     steps: tuple[Step, ...] = ()
     before: Mapping[str, str] = {}

@@ -8,7 +8,7 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text
 from gpusetup.install.target.find import User
 from gpusetup.model.documents import InstallAnswer
-from gpusetup.model.resolution import FAMILY
+from gpusetup.model.resolution import FAMILY, Choice
 from gpusetup.model.shell import OWN_SYSTEM, shell_line
 from gpusetup.render.screen import (
     BUT,
@@ -64,6 +64,10 @@ def changes(answer: InstallAnswer) -> str:
 
 def versions(known: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in known.items()) or "no torch"
+
+
+def fallback(choices: Sequence[Choice]) -> str:
+    return ", then ".join(one.backend for one in choices)
 
 
 def in_use(users: Iterable[User]) -> list[str]:
