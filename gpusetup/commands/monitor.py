@@ -192,6 +192,7 @@ def _replay(options: Namespace, out: Console) -> int:
     with Recording(out) as recording, ExitStack() as screen:
         told = None
         if options.demo:
+            out.talk("A recording of another machine is shown; nothing is watched here.")
             screen.enter_context(recording.live())
         read = recorded(options.replay, options.interval)
         if not read.timed:
