@@ -51,7 +51,7 @@ class Catalog(Frozen):
     branches: tuple[Branch, ...]
     families: tuple[Floor, ...]
     toolkits: tuple[Floor, ...]
-    other_backends: Mapping[str, tuple[str, ...]]
+    other_backends: tuple[str, ...]
     """Index labels that exist but are not fitted to NVIDIA GPUs: ROCm, XPU, older torch's."""
     retired: tuple[Retired, ...]
     first_drivers: tuple[FirstDriver, ...]

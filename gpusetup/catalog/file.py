@@ -37,7 +37,7 @@ def read_catalog(raw: bytes) -> Catalog:
         for row in rows.pop("gpu_names", ())
         for name in row["names"]
     ]
-    others = {row["backend"]: row["torch"].split() for row in rows.get("other_backends", ())}
+    others = [row["backend"] for row in rows.get("other_backends", ())]
     tables = {**rows, "gpus": [*rows.get("gpus", ()), *named], "other_backends": others}
     catalog = from_plain({**document, **tables}, Catalog, what="the catalog")
     return replace(catalog, builds=tuple(_build(row, catalog) for row in _flat(rows)))

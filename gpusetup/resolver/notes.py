@@ -9,6 +9,7 @@ from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNIFIED, runs_ordinary_wheel
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Resolution, TorchBuild
 from gpusetup.model.versions import parsed
+from gpusetup.resolver.constraints import in_scope
 from gpusetup.resolver.held import vendors_of
 from gpusetup.resolver.situation import Situation
 
@@ -45,6 +46,11 @@ def _without_a_build(conda: TorchBuild | None, host: Situation) -> Iterator[str]
             f"conda has torch {conda.torch} with CUDA {conda.cuda} that fits ({conda.channel}): "
             "`gpusetup resolve --installer conda`"
         )
+    if not in_scope(host):
+        yield f"no torch is built for {host.family} on {host.machine}"
+    if host.backend in host.catalog.other_backends:
+        of = f"the catalog of {host.catalog.as_of}"
+        yield f"{of} knows no build for NVIDIA GPUs of the backend {host.backend}"
     releases = [row.torch for row in host.catalog.releases]
     if not any(map(host.takes, releases)):
         known = f"the catalog of {host.catalog.as_of} knows {releases[0]} to {releases[-1]}"
