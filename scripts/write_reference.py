@@ -121,21 +121,22 @@ class Wide(io.StringIO):
 
 def known_gpus() -> Iterator[tuple[Path, str]]:
     """What verify knows of GPUs; that folder stands alone, with its own table."""
-    from gpusetup.catalog.file import DATA, load_catalog
+    from gpusetup.catalog.file import DATA
     from gpusetup.named_file import shipped
 
-    catalog, as_of = load_catalog(), json.loads(shipped(DATA))["gpus"]["as_of"]
+    group = json.loads(shipped(DATA), parse_int=float)["gpus"]
+    as_of, peaks = group["as_of"], [(row, row.get("peak_tflops", {})) for row in group["rows"]]
     rows = {
         name: [
-            row.peak_tflops["fp16"],
-            row.boost_mhz,
-            row.variable_clock,
-            row.peak_tflops.get("fp32"),
-            row.memory_bandwidth_gbs,
+            peak["fp16"],
+            row.get("boost_mhz"),
+            row.get("variable_clock", False),
+            peak.get("fp32"),
+            row.get("memory_bandwidth_gbs"),
         ]
-        for row in catalog.gpus
-        for name in row.smi_names
-        if row.peak_tflops.get("fp16") and row.capability.major >= 7
+        for row, peak in peaks
+        for name in row.get("smi_names", ())
+        if peak.get("fp16") and float(row["capability"]) >= 7
     }
     head = (
         '{"about": "nvidia-smi name: dense float16 TFLOPS (float32 accumulation), boost MHz, '

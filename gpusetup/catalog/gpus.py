@@ -5,7 +5,7 @@ one family.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
@@ -44,17 +44,13 @@ WRITTEN_CAPABILITY = r"(sm|compute|cc|arch)?[\s_-]*(\d{1,2}\.\d|\d{2,3})[af]?"
 
 
 class GpuRow(Frozen):
-    """One GPU of the catalog. Peaks are dense TFLOPS; `variable_clock` ones are no yardstick."""
+    """One GPU of the catalog."""
 
     name: str
     capability: Capability
     smi_names: tuple[str, ...] = ()
     memory_gb: float | None = None
-    memory_bandwidth_gbs: float | None = None
-    boost_mhz: float | None = None
     tdp_w: float | None = None
-    variable_clock: bool = False
-    peak_tflops: Mapping[str, float] = {}
 
     @property
     def memory_bytes(self) -> int | None:
