@@ -54,7 +54,7 @@ def facts_of(answer: dict[str, Any]) -> str:
         ("--gpu T4 --driver 690.10", "2.15.0 cu132", "driver 690.10 is newer than the catalog"),
         ("--gpu sm_140", "2.11.0 cu129", "is newer than the catalog of "),
         ("--gpu sm_123", "2.15.0 cu130", '"by": "sm_120"'),
-        ("--gpu sm_30 --driver 470.256.02", "", "carry cuDNN 9, which has no kernels for Kepler"),
+        ("--gpu sm_30 --driver 470.256.02", "", "has no kernel for sm_30 (3.0)"),
         ("--gpu sm_30 --driver 470.256.02 --backend cpu", "2.15.0 cpu", ""),
         ("--gpu 'Tesla K80' --driver 470.256.02", "2.3.1 cu118", ""),
         ("--gpu sm_87 --machine aarch64 --driver 595.45.04", "2.15.0 cu132", ""),

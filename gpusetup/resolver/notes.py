@@ -85,9 +85,6 @@ def _of_the_build(build: TorchBuild, host: Situation, machine: Snapshot) -> Iter
             f"the compute capability of {name} is unknown to the catalog of {host.catalog.as_of}: "
             "gpusetup cannot tell whether the build has kernels for it"
         )
-    if build.status == "inferred":
-        why = build.note or "concluded from neighbouring releases"
-        yield f"what is known of torch {build.torch} {build.backend} is inferred: {why}"
 
 
 def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:
