@@ -46,7 +46,6 @@ def facts_of(answer: dict[str, Any]) -> str:
         (PASCAL, "2.14.1 cu126", '"by": "sm_60"'),
         (f"{PASCAL} {WINDOWS} --driver 581.29", "2.14.1 cu126", '"by": "sm_61"'),
         (f"{PASCAL} --driver 590.48.01", "2.14.1 cu126", "no longer knows NVIDIA GeForce GTX 1080"),
-        (f"{PASCAL} --gpu 'RTX 5090'", "", '"to": "without NVIDIA GeForce GTX 1080 Ti"'),
         (f"{PASCAL} --gpu 'RTX 5090'", "", "conda has torch 2.13.0 with CUDA 12.9"),
         (OLD_T4, "2.7.1 cu118", '"to": "580.65.06", "gives": "torch 2.15.0 (cu130)"'),
         (f"{OLD_T4} --torch 2.9.0", "", '"to": "525.60.13", "gives": "torch 2.9.0 (cu129)"'),

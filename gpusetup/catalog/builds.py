@@ -113,12 +113,9 @@ class Catalog(Frozen):
 
     def last_branch(self, capability: Capability | None) -> int | None:
         """The last driver branch for a GPU; None while drivers still support it."""
-        for row in self.retired if capability else ():
-            if (
-                capability
-                and capability.major == row.major
-                and row.minor in (None, capability.minor)
-            ):
+        own = capability
+        for row in self.retired:
+            if own and own.major == row.major and row.minor in (None, own.minor):
                 return row.last_branch
         return None
 

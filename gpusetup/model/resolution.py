@@ -82,7 +82,7 @@ class Choice(Frozen):
 class Advice(Frozen):
     """The single change that would help most."""
 
-    change: Literal["driver", "python", "gpu", "torch", "os", "backend"]
+    change: Literal["driver", "python", "torch", "backend"]
     to: str
     gives: str
 

@@ -108,7 +108,6 @@ def _advice(advice: Advice) -> str:
     words = {
         "driver": f"update the NVIDIA driver to {advice.to} or newer",
         "python": f"use a 64-bit Python {advice.to}",
-        "gpu": f"run {advice.to} (CUDA_VISIBLE_DEVICES)",
         "torch": f"ask for torch {advice.to}",
         "backend": f"ask for {advice.to}",
     }

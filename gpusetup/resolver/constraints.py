@@ -134,7 +134,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
 
 def fits(build: TorchBuild, host: Situation) -> bool:
     """Whether a build fits."""
-    return not any(constraint(build, host) for constraint in (*ASKED, *CONSTRAINTS))
+    return why_not(build, host) is None
 
 
 def why_not(build: TorchBuild, host: Situation) -> str | None:

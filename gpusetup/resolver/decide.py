@@ -133,7 +133,7 @@ def _best_change(host: Situation, chosen: TorchBuild | None) -> Advice | None:
     return max(found, key=lambda row: row[0])[1] if found else None
 
 
-Kind = Literal["driver", "python", "gpu", "torch", "backend"]
+Kind = Literal["driver", "python", "torch", "backend"]
 
 
 def _changes(host: Situation) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
@@ -148,19 +148,11 @@ def _changes(host: Situation) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
             cuda = host.catalog.driver_cuda(driver)
             yield "driver", driver, {**known, "driver": driver, "driver_cuda": cuda}
     pythons = {one for build in builds for one in build.pythons if not one.endswith("t")}
-    minor = _minor(host.python or "")
-    for python in sorted(pythons, key=lambda one: abs(_minor(one) - minor)) if minor else ():
+    minor = parsed((host.python or "").rstrip("t")).minor
+    for python in sorted(pythons, key=lambda one: abs(parsed(one).minor - minor)) if minor else ():
         yield "python", python, {"python": python, "python_bits": 64}
-    names = dict.fromkeys(gpu.name for gpu in host.gpus)
-    for name in names if len(names) > 1 else ():
-        kept = tuple(gpu for gpu in host.gpus if gpu.name != name)
-        yield "gpu", f"without {name}", {"gpus": kept}
     yield "torch", "", {"torch": None}
     yield "backend", "", {"backend": host.backend if host.backend == "cpu" else "auto"}
-
-
-def _minor(python: str) -> int:
-    return int(python.rstrip("t").partition(".")[2] or 0)
 
 
 def nothing_fits(resolution: Resolution) -> Unsatisfiable:
@@ -220,9 +212,9 @@ def check_request(request: Request, catalog: Catalog) -> None:
             f"`--torch {request.torch}` asks for {labelled} and `--backend` for {request.backend}",
             hint="give one of them",
         )
-    for backend in filter(None, (labelled, request.backend)):
-        if backend != "auto" and backend not in catalog.backends:
-            raise UsageError(
-                f"The catalog of {catalog.as_of} knows no torch for {backend!r}",
-                hint="`auto` takes what fits; such as `cpu`, `cu126` or 12.6",
-            )
+    backend = labelled or request.backend
+    if backend not in ("auto", *catalog.backends):
+        raise UsageError(
+            f"The catalog of {catalog.as_of} knows no torch for {backend!r}",
+            hint="`auto` takes what fits; or name one, such as `cpu` or `cu126`",
+        )

@@ -60,10 +60,10 @@ def _without_a_build(conda: TorchBuild | None, host: Situation) -> Iterator[str]
     with_torch = dict.fromkeys(row.backend for row in wheels if host.takes(row.torch))
     with_backend = sorted((r.torch for r in wheels if r.backend == host.backend), key=parsed)
     if host.torch and host.backend not in with_torch and with_backend:
-        span = " to ".join(dict.fromkeys((with_backend[0], with_backend[-1])))
         yield (
             f"torch {host.torch} was never built for {host.backend}: its builds are for "
-            f"{', '.join(with_torch)}; builds for {host.backend} are of torch {span}"
+            f"{', '.join(with_torch)}; builds for {host.backend} are of torch "
+            f"{with_backend[0]} to {with_backend[-1]}"
         )
 
 
