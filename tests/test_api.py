@@ -75,8 +75,8 @@ def same_questions() -> dict[str, Asked]:
             "resolve xformers --from healthy --offline",
         ),
         "plan": (
-            lambda: api.plan(model="qwen3-8b", context="32k", gpu="A100 80GB", gpus=4),
-            "plan --model qwen3-8b --context 32k --gpu 'A100 80GB' --gpus 4",
+            lambda: api.plan(model="qwen3-8b", context=32768, gpu="A100 80GB", gpus=4),
+            "plan --model qwen3-8b --context 32768 --gpu 'A100 80GB' --gpus 4",
         ),
         "plan without checkpointing": (
             lambda: api.plan(

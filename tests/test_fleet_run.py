@@ -209,7 +209,7 @@ def test_the_plan_is_shown_and_nothing_asked(
         (("run", "--slurm", "--limit", "1"), "from 5 to 604800"),
         (("run", "--hosts", "/nonexistent"), "cannot be read"),
         (("run", "--hosts", "x", "--partition", "p"), "`--partition` is for `--slurm`"),
-        (("run", "--slurm", "--namespace", "x"), "`--namespace` is for `--kubernetes`"),
+        (("run", "--slurm", "--runtime-class", "x"), "`--runtime-class` is for `--kubernetes`"),
         (("run", "--ray", "auto", "--partition", "p"), "`--partition` is for `--slurm`"),
         (("run", "--hosts", "h", "--slurm"), "not allowed with argument"),
         (("run", "--hosts", "h", "--", "--mem=1"), "is for `--slurm`"),

@@ -36,7 +36,6 @@ EXAMPLES = (
 ONLY = {
     "partition": "slurm",
     "after": "slurm",
-    "namespace": "kubernetes",
     "runtime_class": "kubernetes",
 }
 """What one engine alone takes; `after` is what follows `--`, options of srun."""
@@ -54,7 +53,6 @@ def configure(parser: ArgumentParser) -> None:
     job = "a Job on each idle node, of an image with gpusetup and your torch"
     one("--kubernetes", metavar="IMAGE", help=job)
     add("--partition", metavar="NAME", help="Slurm: only this partition")
-    add("--namespace", metavar="NAME", help="Kubernetes: default, if not given")
     add("--runtime-class", metavar="NAME", help="Kubernetes: nvidia, if needed")
     group = parser.add_argument_group("what each node does")
     add = group.add_argument
@@ -133,7 +131,6 @@ def _engine(options: Namespace, wish: Wish) -> Engine:
 
     setting = Setting(
         image=options.kubernetes,
-        namespace=options.namespace or "default",
         runtime_class=options.runtime_class,
     )
     return Kubernetes(wish, setting)

@@ -53,19 +53,6 @@ WHAT = ("model", "params", "context", "batch", "accumulate", "gpus", "sp",
 """Options that are fields of a question."""
 
 
-def tokens(text: str) -> int:
-    """A number of tokens.
-
-    >>> tokens("32k"), tokens("4096")
-    (32768, 4096)
-    """
-    digits, thousands = (text[:-1], 1024) if text[-1:] in ("k", "K") else (text, 1)
-    try:
-        return int(digits) * thousands
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no number of tokens") from None
-
-
 def configure(parser: ArgumentParser) -> None:
     parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
     what = parser.add_argument_group("what to train or serve, and where")
@@ -80,7 +67,7 @@ def configure(parser: ArgumentParser) -> None:
         (what, "--params", str, "124M", "or any model of this size"),
         (what, "--from-config", str, "FILE", "a training config"),
         (what, "--code", str, "FILE:NAME", "a function of your code that makes model and batch"),
-        (what, "--context", tokens, "N", "tokens a sequence: 32768, 32k"),
+        (what, "--context", int, "N", "tokens a sequence: 32768"),
         (what, "--batch", int, "N", "sequences of one micro-batch, on all GPUs together"),
         (what, "--accumulate", int, "N", "micro-batches of an optimizer step"),
         (what, "--weights", str, "TYPE", "served weights: bf16, fp8, int4, q4_k_m"),
