@@ -77,9 +77,8 @@ def run(options: Namespace, out: Console) -> int:
     if options.print:
         out.text(engine.plan())
         return 0
-    each = f"{plural(len(engine.nodes), 'node')}, each for {engine.work.limit:g} s at most"
-    if engine.more_seconds:
-        each += f", and {engine.more_seconds:g} s more to begin and to end"
+    most = engine.work.limit + engine.more_seconds
+    each = f"{plural(len(engine.nodes), 'node')}, each for {most:g} s at most"
     out.talk(f"{engine.title} {each}; records go to {into}")
     with blocked_by_files(f"Cannot make {into}", "name another `--into`"):
         into.mkdir(parents=True, exist_ok=True)

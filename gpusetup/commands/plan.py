@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,6 @@ def configure(parser: ArgumentParser) -> None:
         (what, "--weights", str, "TYPE", "served weights: bf16, fp8, int4, q4_k_m"),
         (what, "--cache", str, "TYPE", "served cache: bf16, fp8, q8_0"),
         (how, "--trainer", str, "NAME", "use its defaults: hf, trl, torchtune, ..."),
-        (how, "--strategy", strategy_word, "NAME", "ddp, fsdp, zero2, ..."),
         (how, "--optimizer", optimizer_named, "NAME", "adamw8bit, adafactor, ..."),
         (how, "--lora", int, "RANK", "train only a LoRA of this rank"),
         (how, "--sp", int, "N", "sequence parallelism"),
@@ -84,13 +83,14 @@ def configure(parser: ArgumentParser) -> None:
     ):
         dest = PARALLEL.get(flag, flag[2:].replace("-", "_"))
         group.add_argument(flag, dest=dest, type=kind, metavar=metavar, help=said)
+    add, strategies = how.add_argument, "ddp, fsdp, zero2, ..., or FSDP's or DeepSpeed's name"
+    add("--strategy", type=strategy_named, choices=DIVIDES, metavar="NAME", help=strategies)
     for flag, choices, said in (
         ("--dtype", ("fp32", "bf16", "fp16"), "type of the weights: fp32, bf16, fp16"),
         ("--amp", ("bf16", "fp16", "none"), "mixed precision: bf16, fp16, none"),
         ("--quantize", FROZEN, "quantize the frozen model: nf4, int8, ..."),
     ):
-        how.add_argument(flag, choices=choices, metavar="TYPE", help=said)
-    add = how.add_argument
+        add(flag, choices=choices, metavar="TYPE", help=said)
     engines = "vllm (default), sglang, llama.cpp"
     what.add_argument("--serve", nargs="?", const="vllm", metavar="ENGINE", help=engines)
     some: dict[str, Any] = {"nargs": "?", "const": "full", "choices": CHECKPOINTED}
@@ -107,14 +107,6 @@ def configure(parser: ArgumentParser) -> None:
     ):
         unknown(flag, dest="solve", action="store_const", const=name, help=said)
     answer.add_argument("--predict", action="store_true", help="do not use measured figures")
-
-
-def strategy_word(text: str) -> str:
-    """A strategy by FSDP's or DeepSpeed's name, too; argparse names the known ones for another."""
-    word = strategy_named(text)
-    if word not in DIVIDES:
-        raise ArgumentTypeError(f"{text!r} is none of {', '.join(DIVIDES)}")
-    return word
 
 
 def run(options: Namespace, out: Console) -> int:
