@@ -83,12 +83,12 @@ def same_questions() -> dict[str, Asked]:
                 params="124M",
                 batch=8,
                 gpu_mem="8GiB",
-                checkpointing=False,
+                checkpointing="none",
                 predict=False,
                 strategy="single",
                 offload=["optimizer"],
             ),
-            "plan --params 124M --batch 8 --gpu-mem 8GiB --no-checkpointing --strategy single "
+            "plan --params 124M --batch 8 --gpu-mem 8GiB --checkpointing none --strategy single "
             "--offload optimizer",
         ),
         "plan solved": (
@@ -253,7 +253,7 @@ def test_it_answers_without_rich_psutil_uv_and_torch() -> None:
 NOT_FROM_PYTHON = {
     "help", "json", "output", "no_color", "verbose", "format", "save", "keep_private", "strict",
     "schema", "report", "reports", "list", "explain", "table", "png", "cells", "calibrate",
-    "python", "editable", "cuda", "serve", "weights", "cache", "from", "name", "no_checkpointing",
+    "python", "editable", "cuda", "serve", "weights", "cache", "from", "name",
 }  # fmt: skip
 """Options about screens, files and lists, or about another function; some of them only of some
 commands."""

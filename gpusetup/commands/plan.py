@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +95,6 @@ def configure(parser: ArgumentParser) -> None:
     what.add_argument("--serve", nargs="?", const="vllm", metavar="ENGINE", help=engines)
     some: dict[str, Any] = {"nargs": "?", "const": "full", "choices": CHECKPOINTED}
     add("--checkpointing", **some, metavar="full", help="full, selective or none")
-    none: dict[str, Any] = {"action": "store_const", "const": "none", "help": SUPPRESS}
-    add("--no-checkpointing", dest="checkpointing", **none)
     ram = "keep in RAM: optimizer, checkpoints"
     add("--offload", action="append", choices=OFFLOADED, metavar="WHAT", help=ram)
     unknown = answer.add_mutually_exclusive_group().add_argument
@@ -198,7 +196,7 @@ WHERE = ("--gpu", "--gpu-mem", "--from")
 TAKES = {
     "--serve": ("--model", "--params", "--context", "--batch", "--gpus", "--weights", "--cache",
                 *WHERE),
-    "--code": ("--batch", "--max-batch", "--amp", "--checkpointing", "--no-checkpointing",
+    "--code": ("--batch", "--max-batch", "--amp", "--checkpointing",
                "--strategy", "--gpus", "--optimizer", "--accumulate", *WHERE),
     "--cells": ("--predict",),
 }  # fmt: skip
