@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gpusetup import api
-from gpusetup.commands.calling import kind_of, option_of, options_of
+from gpusetup.commands.calling import OPTIONS, kind_of, option_of, options_of
 from gpusetup.commands.parser import parser_of
 from gpusetup.errors import CLASSES
 from gpusetup.model.frozen import fields
@@ -87,11 +87,15 @@ def _function(name: str) -> Iterator[str]:
 def keywords(name: str) -> list[tuple[str, str]]:
     """The parameters of a function with their types, as written."""
     if name == "plan":
-        options = options_of(name)
-        return [(key, kind_of(options[option_of(key)])) for key in api.PLAN_TAKES]
+        own = {option: key for key, option in OPTIONS.items()}
+        words = {word: one for word, one in options_of(name).items() if word not in OF_THE_SCREEN}
+        return [(own.get(w, w[2:].replace("-", "_")), kind_of(one)) for w, one in words.items()]
     parameters = inspect.signature(getattr(api, name)).parameters.values()
     return [(str(one).partition(":")[0], str(one.annotation)) for one in parameters]
 
+
+OF_THE_SCREEN = {"-h", "--help", "--json", "--schema", "--output", "--cells"}
+"""Options of `plan` that nobody needs in Python."""
 
 OWN_WORDS = {
     "machine": "instead of this machine: an example machine's name, a snapshot's `Path`, or a "

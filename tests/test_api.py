@@ -167,8 +167,6 @@ WRONG_TYPES = (object(), b"bytes", 1j, [None], [b"x"], iter("ab"))
 
 
 def keywords_of(function: str) -> list[str]:
-    if function == "plan":
-        return [*api.PLAN_TAKES]
     return [name for name, _ in keywords(function) if name not in ("*packages", "text")]
 
 

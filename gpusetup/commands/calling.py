@@ -112,6 +112,8 @@ def words_of(name: str, values: Mapping[str, Any]) -> list[str]:
     known, words, last = options_of(name), [], []
     for key, value in values.items():
         option = option_of(key)
+        if option not in known:
+            raise TypeError(f"{name}() got an unexpected keyword argument {key!r}")
         kind = kind_of(known[option])
         if isinstance(value, bool) and kind == "boolean":
             words += [option] * value
