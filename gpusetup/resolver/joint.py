@@ -196,8 +196,8 @@ def not_here(asked: Asked, project: Project, build: TorchBuild) -> str | None:
         return f"{project.name} has no build for {place} (only {', '.join(there)})"
     if project.gpu and build.cuda is None and build.os != "macos":
         return f"{project.name} computes on an NVIDIA GPU only, and none is here"
-    floor = project.least_capability()
-    for gpu in asked.host.gpus if floor else ():
+    floor = project.capability
+    for gpu in asked.host.gpus:
         known = gpu.compute_capability
         if known and floor and known < floor:
             needs = f"{project.name} needs a GPU of compute capability {floor}"
