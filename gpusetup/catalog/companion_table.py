@@ -31,6 +31,8 @@ class Project(Frozen):
     name: str
     declares: bool
     """Whether its METADATA says which torch it takes."""
+    wheels: str
+    """Where they lie: `index`, `torch index`, `release` page; `source`: there are none."""
     on: str
     """`linux-x86_64 windows-x86_64`: where it has builds."""
     gpu: bool = False
