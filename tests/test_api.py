@@ -202,10 +202,10 @@ def test_an_answer_is_a_plain_value(asked: str) -> None:
 
 
 def test_a_fault_of_our_own_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> object:
+    def broken(*_: object, **__: object) -> object:
         raise KeyError("inner")
 
-    monkeypatch.setattr("gpusetup.commands.doctor._gathered", broken)
+    monkeypatch.setattr("gpusetup.commands.doctor.gather", broken)
     with pytest.raises(api.GpuSetupError, match="gpusetup itself failed: KeyError") as told:
         api.diagnose()
     assert told.value.exit_code == 5
