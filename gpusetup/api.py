@@ -116,8 +116,8 @@ def resolve(
 def plan(**question: Any) -> PlanAnswer | ServePlan:
     """Say whether a training (with `serve`: a server) fits on these GPUs, and with which recipe.
 
-    Each argument is the option of that name, with the same default. With `code` a child process
-    runs and traces one step of that code. Sizes are GiB.
+    Each argument is the option of that name. With `code` a child process runs and traces one step
+    of that code. Sizes are GiB.
     """
     if question.get("serve") is not None:
         return _answer("plan", ServePlan, question)

@@ -215,8 +215,7 @@ def add(document: dict[str, Any], build: TorchBuild) -> None:
     row = {"backend": build.backend}
     if build.kernels:
         row["arch"] = " ".join(arch_list(build.kernels, build.ptx))
-    note = "seen on the index; its kernels are those of the backend's last build"
-    platform["builds"].append({**row, "status": "inferred", "note": note})
+    platform["builds"].append({**row, "status": "inferred"})
     platform["builds"].sort(key=lambda row: (row["backend"] != "cpu", row["backend"]))
 
 

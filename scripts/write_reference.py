@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import io
 import json
 import os
@@ -125,23 +124,18 @@ def known_gpus() -> Iterator[tuple[Path, str]]:
     from gpusetup.named_file import shipped
 
     group = json.loads(shipped(DATA), parse_int=float)["gpus"]
-    as_of, peaks = group["as_of"], [(row, row.get("peak_tflops", {})) for row in group["rows"]]
+    fields = ("fp16", "boost_mhz", "variable_clock", "fp32", "memory_bandwidth_gbs")
+    known = ({**row, **row.get("peak_tflops", {})} for row in group["rows"])
     rows = {
-        name: [
-            peak["fp16"],
-            row.get("boost_mhz"),
-            row.get("variable_clock", False),
-            peak.get("fp32"),
-            row.get("memory_bandwidth_gbs"),
-        ]
-        for row, peak in peaks
+        name: [row.get(field) for field in fields]
+        for row in known
         for name in row.get("smi_names", ())
-        if peak.get("fp16") and float(row["capability"]) >= 7
+        if "fp16" in row and float(row["capability"]) >= 7
     }
     head = (
         '{"about": "nvidia-smi name: dense float16 TFLOPS (float32 accumulation), boost MHz, '
         "variable clock, float32 TFLOPS, GB/s of the memory; "
-        f'from the catalog, its GPUs as of {as_of}",\n'
+        f'from the catalog, its GPUs as of {group["as_of"]}",\n'
         '"gpus": {\n'
     )
     lines = ",\n".join(
@@ -150,15 +144,10 @@ def known_gpus() -> Iterator[tuple[Path, str]]:
     yield ROOT / "gpusetup" / "verify" / "gpus.json", f"{head}{lines}\n}}}}\n"
 
 
-PAGES = {
-    "api_reference": REFERENCE / "api.md",
-}
-"""Module of this folder, whose `page()` is the text -> the page."""
+def python_api() -> Iterator[tuple[Path, str]]:
+    from api_reference import page
 
-
-def pages() -> Iterator[tuple[Path, str]]:
-    for name, path in PAGES.items():
-        yield path, GENERATED + importlib.import_module(name).page()
+    yield REFERENCE / "api.md", GENERATED + page()
 
 
 FINDINGS = ROOT / "docs" / "findings"
@@ -178,7 +167,7 @@ WRITERS = (
     commands,
     verify_checks,
     transcripts,
-    pages,
+    python_api,
 )
 
 

@@ -23,7 +23,6 @@ def there(*words: str) -> tuple[str, ...]:
 SCREENS = {
     "laptop": LAPTOP,
     "laptop-conda": (*LAPTOP, "--installer", "conda"),
-    "pascal": there("--driver", "580.95.05", "--gpu", "GTX 1080 Ti"),
     "pascal-explain": there("--driver", "580.95.05", "--gpu", "GTX 1080 Ti", "--explain"),
     "mixed": there("--driver", "580.95.05", "--gpu", "GTX 1080 Ti", "--gpu", "RTX 5090"),
     "torch-9.9": (*LAPTOP, "--torch", "9.9"),

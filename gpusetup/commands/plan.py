@@ -83,7 +83,7 @@ def configure(parser: ArgumentParser) -> None:
     ):
         dest = PARALLEL.get(flag, flag[2:].replace("-", "_"))
         group.add_argument(flag, dest=dest, type=kind, metavar=metavar, help=said)
-    add, strategies = how.add_argument, "ddp, fsdp, zero2, ..., or FSDP's or DeepSpeed's name"
+    add, strategies = how.add_argument, "ddp, fsdp, zero2, ..."
     add("--strategy", type=strategy_named, choices=DIVIDES, metavar="NAME", help=strategies)
     for flag, choices, said in (
         ("--dtype", ("fp32", "bf16", "fp16"), "type of the weights: fp32, bf16, fp16"),
