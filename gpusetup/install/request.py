@@ -14,10 +14,8 @@ from gpusetup.errors import UsageError
 from gpusetup.install.packages import RequestedPackages, requested_packages
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Request, Resolution
-from gpusetup.resolver import check_request, resolve
+from gpusetup.model.resolution import Request
 from gpusetup.resolver.companions import environment_of
-from gpusetup.resolver.decide import nothing_fits
 from gpusetup.resolver.situation import specifier
 
 
@@ -84,16 +82,6 @@ def question_of(
         installer="conda" if by_conda else "auto",
     )
     return Question(request=request, asked=asked, wanted=wanted, machine=machine)
-
-
-def resolved(question: Question) -> Resolution:
-    """What fits, by the catalog."""
-    catalog = load_catalog()
-    check_request(question.wanted, catalog)
-    resolution = resolve(question.machine, question.wanted, catalog)
-    if resolution.build is None:
-        raise nothing_fits(resolution)
-    return resolution
 
 
 def torch_beside(beside: Sequence[tuple[str, str]], torch: str | None) -> str | None:

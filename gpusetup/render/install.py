@@ -9,7 +9,7 @@ from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, 
 from gpusetup.install.target.find import User
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.resolution import FAMILY, Choice
-from gpusetup.model.shell import OWN_SYSTEM, shell_line
+from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -18,7 +18,6 @@ from gpusetup.render.screen import (
     Row,
     Screen,
     command,
-    diff_lines,
     facts,
     heading,
     remark,
@@ -137,11 +136,7 @@ def proven(answer: InstallAnswer) -> list[Row]:
 
 
 def project_screen(answer: InstallAnswer) -> Screen:
-    """What was written into a project's file, or would be."""
-    head = {
-        "unchanged": verdict(OK, "Nothing to do", f": {answer.target} says this already"),
-        "planned": Row(f"{answer.target} would become:", hang=2),
-        "installed": verdict(OK, "Wrote", f" {answer.target}: run `uv lock`, then `uv sync`"),
-    }
-    diff = diff_lines(answer.diff) if answer.diff else ()
-    return Screen((head[answer.state], *diff))
+    """What to paste into a project's file, and the command that pins the versions."""
+    then = [command(own_line(*step.argv)) for step in answer.steps]
+    lines = (Row(line, whole=True) for line in answer.lines)
+    return Screen((*section(f"Add to {answer.target}", lines), *section("Then", then)))
