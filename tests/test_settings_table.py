@@ -16,13 +16,13 @@ def test_pips_files_in_its_own_order(tmp_path: Path) -> None:
     """https://pip.pypa.io/en/stable/topics/configuration/#precedence-override-order"""
     users, env, named = (tmp_path / name for name in ("users", "env", "named"))
     for folder, text in (
-        (users / ".config/pip", "\ufeff[global]\nindex-url = users\nfind_links = /a\n"),
+        (users / ".config/pip", "\ufeff[global]\nindex-url = users\ntrusted_host = a\n"),
         (env, "[global]\nextra-index-url = env\n"),
     ):
         folder.mkdir(parents=True)
         (folder / "pip.conf").write_text(text, encoding="utf-8")
     found = pip_settings({}, users, str(env))
-    assert (found["index-url"], found["find-links"]) == ("users", "/a")
+    assert (found["index-url"], found["trusted-host"]) == ("users", "a")
     assert found["extra-index-url"] == "env"
     named.write_text("[install]\nindex-url = named\n")
     assert pip_settings({"PIP_CONFIG_FILE": str(named)}, users)["index-url"] == "named"

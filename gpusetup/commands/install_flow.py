@@ -39,7 +39,6 @@ from gpusetup.install.target.find import (
     check_target,
     layout_of,
     read_target,
-    users_of,
     venv_to_make,
 )
 from gpusetup.install.together import with_set
@@ -223,7 +222,6 @@ def _plan_screen(plan: Plan, task: Task, answer: InstallAnswer) -> Screen:
         answer,
         told,
         screens.downloads(plan.wheels),
-        warnings=screens.in_use(plan.used_by),
         notes=plan.notes,
     )
 
@@ -286,7 +284,6 @@ def undo(session: Session) -> int:
     check_target(layout)
     journal = change.undo_known(store, layout).journal
     check_leaving(layout, journal.after)
-    users = users_of(layout.libraries) if "torch" in journal.after else ()
     planned = InstallAnswer(
         state="planned",
         target=str(folder),
@@ -295,7 +292,7 @@ def undo(session: Session) -> int:
         steps=(),
     )
     told = {"undo": undo_changes(journal), "change": None}
-    screen = screens.plan_screen(planned, told, warnings=screens.in_use(users))
+    screen = screens.plan_screen(planned, told)
 
     def undone() -> Done:
         change.undo(job, layout)

@@ -15,7 +15,7 @@ from gpusetup.install.job import Job
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
 from gpusetup.install.switching.unpack import switch_step, venv_step
-from gpusetup.install.target.find import Target, check_importable, check_leaving, users_of
+from gpusetup.install.target.find import Target, check_importable, check_leaving
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import FAMILY, Choice
@@ -66,7 +66,6 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
         steps=steps,
         before=before,
         after={one.name: one.version for one in wheels},
-        used_by=users_of(target.layout.libraries) if "torch" in before else (),
         notes=(*passed_over, *task.all_notes, *unhashed(wheels)),
         device=device_to_prove(choice.backend, task.gpus_here),
     )

@@ -110,7 +110,7 @@ def asking_environment(
 # --- pip's settings -------------------------------------------------------------------------------
 
 KEYS = (
-    *("index-url", "extra-index-url", "find-links", "trusted-host"),
+    *("index-url", "extra-index-url", "trusted-host"),
     *("cert", "proxy", "keyring-provider", "constraint"),
 )
 """The settings that count (https://pip.pypa.io/en/stable/cli/pip_install/#options)."""
@@ -176,20 +176,10 @@ def of_pip(pip: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, 
         "UV_KEYRING_PROVIDER": "subprocess" if pip.get("keyring-provider") == "subprocess" else "",
     }
     named = {WORDS[key]: " ".join(pip.get(key, "").split()) for key in WORDS}
-    named["UV_FIND_LINKS"] = ",".join(filter(None, map(_place, pip.get("find-links", "").split())))
     if any(named.values()) and _lines_of_indexes(environment) == _lines_of_indexes({}):
         found |= named
         found["UV_INDEX_STRATEGY"] = "unsafe-best-match" if named["UV_INDEX"] else ""
     return {name: value for name, value in found.items() if value}
-
-
-def _place(place: str) -> str:
-    """One of pip's `find-links` as uv takes it, which ends a path at a comma and at a `#`; "" for a
-    folder that is not there, which pip passes over, and at which uv ends."""
-    if "://" in place:
-        return place.replace(",", "%2C")
-    path = Path(os.path.expanduser(place)).absolute()
-    return path.as_uri() if path.exists() else ""
 
 
 def indexes(environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text
-from gpusetup.install.target.find import User
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.resolution import FAMILY, Choice
 from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
@@ -34,7 +33,6 @@ def plan_screen(
     told: Mapping[str, str | None],
     rows: Iterable[str] = (),
     *,
-    warnings: Words = (),
     notes: Words = (),
     system: str = OWN_SYSTEM,
 ) -> Screen:
@@ -47,8 +45,7 @@ def plan_screen(
             *facts({**known, **told}),
             *rows,
             *section("Commands", steps),
-            *([""] if warnings or notes else []),
-            *(remark("warning", line) for line in warnings),
+            *([""] if notes else []),
             *(remark("note", line) for line in notes),
         )
     )
@@ -67,12 +64,6 @@ def versions(known: Mapping[str, str]) -> str:
 
 def fallback(choices: Sequence[Choice]) -> str:
     return ", then ".join(one.backend for one in choices)
-
-
-def in_use(users: Iterable[User]) -> list[str]:
-    """Who has torch of the environment loaded."""
-    said = "has its torch loaded, and may fail afterwards"
-    return [f"{one.name} (process {one.pid}) {said}" for one in users]
 
 
 def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
