@@ -79,9 +79,8 @@ def guard_screen(answer: guard.GuardAnswer) -> Screen:
         return Screen((verdict(OK, *ends[answer.state]), *notes(answer.notes)))
     lines: list[str] = [*facts({"environment": answer.target, "guarded": pins})]
     for file in answer.files:
-        lines += section(
-            file.path, (Row("  ", (f"+ {line}", GREEN), whole=True) for line in file.added)
-        )
+        added = file.text.splitlines()[1:-1]
+        lines += section(file.path, (Row("  ", (f"+ {one}", GREEN), whole=True) for one in added))
     if answer.uv:
         lines += section("`uv pip` reads UV_CONSTRAINT alone", [command(answer.uv)])
     way = [command("gpusetup guard --write")]

@@ -19,7 +19,7 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
-from gpusetup.install.job import Job, Outcome, new_job
+from gpusetup.install.job import Job, Outcome
 from gpusetup.install.make_plan import free_bytes, plan_task
 from gpusetup.install.plan import Plan
 from gpusetup.install.project import project_lines
@@ -70,7 +70,7 @@ class Session:
     def __init__(self, options: Namespace, out: Console) -> None:
         self.options, self.out = options, out
         self.request = request_of(options)
-        self.job = new_job(out.talk, partial(fetching, out.talk))
+        self.job = Job(show_progress=partial(fetching, out.talk), talk=out.talk)
 
     def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> int:
         """Show what will be done, ask, do it; the exit code."""
@@ -236,7 +236,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> int:
     answer, task = describe(request, job.talk, machine)
     if task.is_done:
         return session.out.answer(answer, _described_screen(machine, answer, task))
-    program, back = conda_program(os.environ), way_back(prefix)
+    program, back = conda_program(), way_back(prefix)
     argv = (program or "conda", *answer.steps[0].argv[1:])
     answer = replace(answer, steps=(DoneStep(argv=argv),))
     says: tuple[str, ...] = ()

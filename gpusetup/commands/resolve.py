@@ -7,7 +7,6 @@ import re
 from argparse import ArgumentParser, Namespace
 from datetime import date
 from functools import partial
-from pathlib import Path
 
 from gpusetup.catalog.builds import INDEX_ROOT, with_catalog
 from gpusetup.catalog.file import load_catalog
@@ -198,7 +197,7 @@ def _together(
     if options.offline:
         joint = by_table(asked)
     else:
-        places = (root, *indexes(asking_environment(os.environ, Path.home())))
+        places = (root, *indexes(asking_environment()))
         shown = ", ".join(map(without_logins, places))
         out.talk(f"asked: {shown} (`--offline` uses no network)")
         joint = choose_together(asked, root)

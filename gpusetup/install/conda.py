@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,9 @@ def by_conda(machine: Snapshot) -> bool:
     return machine.python.manager == "conda" and machine.torch.installer == "conda"
 
 
-def conda_program(environ: Mapping[str, str]) -> str | None:
+def conda_program() -> str | None:
     """The conda, mamba or micromamba of this machine; an active one's own variable first."""
-    named = filter(None, map(environ.get, ("CONDA_EXE", "MAMBA_EXE")))
+    named = filter(None, map(os.environ.get, ("CONDA_EXE", "MAMBA_EXE")))
     found = next(filter(os.path.isfile, named), None)
     return found or next(filter(None, map(shutil.which, PROGRAMS)), None)
 

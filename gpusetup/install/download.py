@@ -45,7 +45,7 @@ def plan_download(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
 def fetch_into_folder(job: Job, plan: Plan) -> str:
     """Fetch the wheels; a sentence about what is there then."""
     folder = Path(plan.target)
-    asked = (plan.choice.index_url, *indexes(asking_environment(job.environ, Path.home())))
+    asked = (plan.choice.index_url, *indexes(asking_environment()))
     split = map(split_login, asked)
     logins = {urlsplit(url).netloc: login for url, login in split if login}
     try:
@@ -69,7 +69,7 @@ def _fetched(job: Job, wheel: Wheel, folder: Path, logins: dict[str, tuple[str, 
         return path
     job.talk(f"Fetching {wheel.filename} ({size_text(wheel.size_bytes or 0)})")
     part.unlink(missing_ok=True)
-    login, verify = logins.get(urlsplit(wheel.url).netloc), certificates(os.environ)
+    login, verify = logins.get(urlsplit(wheel.url).netloc), certificates()
     try:
         with (
             requests.get(

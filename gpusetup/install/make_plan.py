@@ -47,9 +47,9 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
             hint="nothing was changed; name it: `gpusetup install torch`",
         )
     hashed, installed = all(wheel.sha256 for wheel in wheels), target.installed
-    steps: tuple[Step, ...] = (switch_step(job.uv, target.python, prefix, hashed=hashed),)
+    steps: tuple[Step, ...] = (switch_step(target.python, prefix, hashed=hashed),)
     if venv is not None:
-        steps = (venv_step(job.uv, venv, target.layout.python), *steps)
+        steps = (venv_step(venv, target.layout.python), *steps)
     before = {one.name: installed[one.name] for one in wheels if one.name in installed}
     if venv is None:
         check_leaving(target.layout, before)

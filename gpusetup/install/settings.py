@@ -54,12 +54,12 @@ def uv_program() -> str:
     return found
 
 
-def own_cache(environ: Mapping[str, str]) -> Path:
+def own_cache() -> Path:
     """The folder of uv's cache that only we use, made where it is missing; `Blocked` where others
     could put something into it. What lies in the user's own cache is not trusted."""
     from platformdirs import user_cache_path
 
-    named = environ.get("GPUSETUP_CACHE_DIR")
+    named = os.environ.get("GPUSETUP_CACHE_DIR")
     folder = Path(named).absolute() if named else user_cache_path("gpusetup", False) / "uv"
     hint = "nothing was changed; set GPUSETUP_CACHE_DIR to a folder that only you can write"
     try:
@@ -75,16 +75,14 @@ def own_cache(environ: Mapping[str, str]) -> Path:
     return folder
 
 
-def certificates(environ: Mapping[str, str]) -> str | bool:
+def certificates() -> str | bool:
     """The bundle that `requests` trusts: a setting's, else the system's, else its own."""
-    named = (environ.get(name) for name in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"))
+    named = map(os.environ.get, ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"))
     places = (*filter(None, named), *SYSTEM_STORES)
     return next((place for place in places if os.path.exists(place)), True)
 
 
-def asking_environment(
-    environ: Mapping[str, str], home: Path, prefix: str | None = None
-) -> dict[str, str]:
+def asking_environment(prefix: str | None = None) -> dict[str, str]:
     """The environment of uv: the user's own settings of where packages come from, short time
     limits, our cache. `prefix` is the target's, where its pip may have settings.
 
@@ -93,7 +91,7 @@ def asking_environment(
     """
     kept = {
         name: value
-        for name, value in environ.items()
+        for name, value in os.environ.items()
         if not name.startswith(("PIP_", "UV_")) or UV_COUNTS.fullmatch(name)
     }
     others = (one for one in kept.pop("UV_CONSTRAINT", "").split() if not one.endswith(GUARD))
@@ -102,9 +100,9 @@ def asking_environment(
     if any(map(os.path.exists, SYSTEM_STORES)) or os.name != "posix":
         kept = {"UV_SYSTEM_CERTS": "1", **kept}
     ours = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
-    ours["UV_CACHE_DIR"] = str(own_cache(environ))
+    ours["UV_CACHE_DIR"] = str(own_cache())
     asked = {**LIMITS, **kept, **ours}
-    return {**of_pip(pip_settings(environ, home, prefix), asked), **asked}
+    return {**of_pip(pip_settings(prefix), asked), **asked}
 
 
 # --- pip's settings -------------------------------------------------------------------------------
@@ -117,15 +115,13 @@ KEYS = (
 PIP = "pip.ini" if sys.platform == "win32" else "pip.conf"
 
 
-def pip_settings(
-    environ: Mapping[str, str], home: Path, prefix: str | None = None
-) -> dict[str, str]:
+def pip_settings(prefix: str | None = None) -> dict[str, str]:
     """What counts of pip's files and variables (`KEYS`): `[install]` of any file counts more than
     `[global]` of any other, and a variable more than both. `BadInput` for a file that is no
     configuration: without it, packages would come from elsewhere."""
     parser = RawConfigParser(strict=False)
     parser.optionxform = lambda name: name.lower().replace("_", "-")  # type: ignore[assignment]
-    for path in filter(Path.is_file, _files(environ, home, prefix)):
+    for path in filter(Path.is_file, _files(prefix)):
         try:
             parser.read(path, encoding="utf-8-sig")
         except (Error, UnicodeDecodeError):  # its words may quote a password
@@ -135,7 +131,7 @@ def pip_settings(
                 f"PIP_CONFIG_FILE={os.devnull}",
             ) from None
     found = {
-        key: environ.get(f"PIP_{key.upper().replace('-', '_')}")
+        key: os.environ.get(f"PIP_{key.upper().replace('-', '_')}")
         or parser.get("install", key, fallback="")
         or parser.get("global", key, fallback="")
         for key in KEYS
@@ -143,10 +139,10 @@ def pip_settings(
     return {key: value for key, value in found.items() if value}
 
 
-def _files(environ: Mapping[str, str], home: Path, prefix: str | None) -> tuple[Path, ...]:
+def _files(prefix: str | None) -> tuple[Path, ...]:
     """The files that pip reads, the one that counts most last: the machine's, the user's, the
     environment's own, the one that a variable names."""
-    named = environ.get("PIP_CONFIG_FILE")
+    environ, home, named = os.environ, Path.home(), os.environ.get("PIP_CONFIG_FILE")
     if named == os.devnull:
         return ()
     config = environ.get("APPDATA") or environ.get("XDG_CONFIG_HOME") or home / ".config"
@@ -176,27 +172,23 @@ def of_pip(pip: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, 
         "UV_KEYRING_PROVIDER": "subprocess" if pip.get("keyring-provider") == "subprocess" else "",
     }
     named = {WORDS[key]: " ".join(pip.get(key, "").split()) for key in WORDS}
-    if any(named.values()) and _lines_of_indexes(environment) == _lines_of_indexes({}):
+    if any(named.values()) and indexes(environment) == PYPI:
         found |= named
         found["UV_INDEX_STRATEGY"] = "unsafe-best-match" if named["UV_INDEX"] else ""
     return {name: value for name, value in found.items() if value}
 
 
+PYPI = ("https://pypi.org/simple",)
+"""What uv takes where nothing tells it of an index."""
+
+
 def indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The indexes that uv takes by its own settings, its default index among them."""
-    return tuple(
-        url for line in _lines_of_indexes(environment) if (url := line.partition("-url ")[2])
-    )
-
-
-def _lines_of_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """What uv itself says of its indexes, asked for nothing; with no environment, as it comes."""
+    """The indexes that uv takes by its own settings, its default index among them; it is asked for
+    nothing."""
     argv: tuple[str, ...] = (uv_program(), "pip", "compile", "--emit-index-url", "--no-header")
-    argv += ("--quiet", "--offline", "--python", sys.executable)
-    if not environment:
-        argv += ("--no-config",)
-    said = run((*argv, "-"), timeout=ASK_SECONDS, environment=environment, stdin="\n")
-    return tuple(re.findall(r"(?m)^--(?:extra-)?index-url \S+", said.stdout))
+    argv += ("--quiet", "--offline", "--python", sys.executable, "-")
+    said = run(argv, timeout=ASK_SECONDS, environment=environment, stdin="\n")
+    return tuple(re.findall(r"(?m)^--(?:extra-)?index-url (\S+)", said.stdout))
 
 
 def in_image_build() -> bool:

@@ -3,13 +3,11 @@ first, and the table of companions rules out what uv cannot know."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -116,7 +114,7 @@ class Search:
         self.asked, self.root = asked, root
         platform, more = platform_of(asked.machine)
         python = (python_tag(asked.machine) or USUAL_PYTHON).rstrip("t")
-        self.environment = {**asking_environment(os.environ, Path.home()), **more}
+        self.environment = {**asking_environment(), **more}
         # Ours builds nothing: without it uv asks each Python of the machine for its version.
         ours = ("--python", sys.executable, "--no-build")
         self.options = (*ours, "--python-platform", platform, "--python-version", python)

@@ -10,7 +10,6 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -23,6 +22,7 @@ from gpusetup.install.job import Job
 from gpusetup.install.settings import (
     asking_environment,
     parse_toml,
+    uv_program,
 )
 from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import Frozen, replace
@@ -95,11 +95,11 @@ def _compiled(job: Job, target: Target, question: Question, *more: str) -> tuple
     family = question.names
     rows = parse_toml(output.stdout).get("packages", ())
     rows = sorted(rows, key=lambda row: row["name"] not in family)
+    found = [_wheel(target, family, row) for row in rows]
+    if here := {one.filename: one for one in job.wheels}:
+        noted = ((here[one.filename], one.sha256) for one in found)
+        return tuple(replace(there, sha256=there.sha256 or sha256) for there, sha256 in noted)
     with ThreadPoolExecutor(WORKERS) as pool:
-        found = tuple(pool.map(partial(_wheel, target, family), rows))
-        if here := {one.filename: one for one in job.wheels}:
-            noted = ((here[one.filename], one.sha256) for one in found)
-            return tuple(replace(there, sha256=there.sha256 or sha256) for there, sha256 in noted)
         return tuple(pool.map(_sized, found))
 
 
@@ -121,12 +121,12 @@ def _asked(job: Job, target: Target, question: Question, words: Sequence[str]) -
     """uv's answer of a target; its error as ours."""
     layout = target.layout
     options: tuple[str, ...] = ("--no-build", "--python", layout.python)
-    environment = asking_environment(job.environ, Path.home(), layout.prefix)
+    environment = asking_environment(layout.prefix)
     if job.wheels:
         links = Path(job.wheels[0].source).as_uri()
         options += ("--no-config", "--no-sources", "--no-index", "--find-links", links, "--offline")
         environment.pop("UV_FIND_LINKS", None)
-    argv = (job.uv, "pip", words[0], *options, *words[1:])
+    argv = (uv_program(), "pip", words[0], *options, *words[1:])
     output = ask_uv(argv, question, environment)
     if not output.ok:
         raise complaint("uv cannot plan the installation", output)

@@ -23,7 +23,7 @@ from gpusetup.install.complaints import complaint
 from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
-from gpusetup.install.settings import asking_environment
+from gpusetup.install.settings import asking_environment, in_image_build
 from gpusetup.install.switching.files import flush, remove
 from gpusetup.install.switching.journal import (
     JOURNAL,
@@ -69,11 +69,11 @@ def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
         job.store = store
         _require_unchanged(target, plan, seen)
         phase: Phase = "making" if venv else "staging"
-        journal = Journal(phase=phase, venv=venv is not None, keep=job.keep)
+        journal = Journal(phase=phase, venv=venv is not None, keep=not in_image_build())
         change = begun(store, journal)
         with change.or_back(job):
             if venv:
-                made = run_step(job, plan.steps[0], asking_environment(job.environ, Path.home()))
+                made = run_step(job, plan.steps[0], asking_environment())
                 if not made.ok:
                     raise complaint(f"{venv} cannot be made", made)
                 layout = replace(layout_of(System(), target.python), prefix=venv)

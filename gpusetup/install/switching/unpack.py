@@ -22,7 +22,7 @@ from gpusetup.install.fetching.lock import lock_text
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.job import Job, run_step
 from gpusetup.install.plan import Plan
-from gpusetup.install.settings import FETCHING, asking_environment
+from gpusetup.install.settings import FETCHING, asking_environment, uv_program
 from gpusetup.install.switching.files import remove
 from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target.layout import LIBRARIES, Layout
@@ -35,7 +35,7 @@ UV_LOCK = ".lock"
 Rows = list[list[str]]
 
 
-def switch_step(program: str, python: str, prefix: str, *, hashed: bool) -> Step:
+def switch_step(python: str, prefix: str, *, hashed: bool) -> Step:
     """The command that fetches and unpacks the wheels: each by its address and its hash, into a
     folder of the environment `prefix` from which they are renamed to their places once they are
     compared. `hashed`: the index names a hash of every one."""
@@ -46,17 +46,17 @@ def switch_step(program: str, python: str, prefix: str, *, hashed: bool) -> Step
     where = ("--python", python, "--prefix", root, "-r", lock)
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), os.path.join(stage, "tmp"))
     return Step(
-        argv=(program, "pip", "install", *options, *where),
+        argv=(uv_program(), "pip", "install", *options, *where),
         title="download the wheels and unpack them next to the environment",
         environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
         timeout_seconds=6 * 3600.0,
     )
 
 
-def venv_step(program: str, folder: str, base: str) -> Step:
+def venv_step(folder: str, base: str) -> Step:
     """The command that makes an environment; the store with the journal is in it already."""
     options = ("--quiet", "--no-project", "--allow-existing", "--python", base)
-    argv = (program, "venv", *options, folder)
+    argv = (uv_program(), "venv", *options, folder)
     return Step(argv=argv, title="make the environment", timeout_seconds=120.0)
 
 
@@ -66,9 +66,9 @@ def unpacked(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     try:
         return _unpack(job, plan, layout)
     except Differs:
-        environment = asking_environment(job.environ, Path.home())
+        environment = asking_environment()
         names = tuple(wheel.name for wheel in plan.wheels)
-        run_step(job, Step(argv=(job.uv, "cache", "clean", *names), title=""), environment)
+        run_step(job, Step(argv=(uv_program(), "cache", "clean", *names), title=""), environment)
         return _unpack(job, plan, layout)
 
 
@@ -78,7 +78,7 @@ def _unpack(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     (folder / "tmp").mkdir(parents=True)
     folder.chmod(0o700)
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
-    environment = {**asking_environment(job.environ, Path.home(), layout.prefix), **FETCHING}
+    environment = {**asking_environment(layout.prefix), **FETCHING}
     if plan.choice.index_url.startswith("http"):  # so that uv knows its login
         indexes = filter(None, (plan.choice.index_url, environment.get("UV_INDEX")))
         environment["UV_INDEX"] = " ".join(indexes)
