@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpusetup.errors import Blocked, Unreached
 from gpusetup.install.credentials import split_login, without_logins
 from gpusetup.install.decide import Task
-from gpusetup.install.fetching.wheels import Wheel, size_text, wheel_at
+from gpusetup.install.fetching.wheels import SUMS, Wheel, noted, size_text
 from gpusetup.install.job import Job
 from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
@@ -22,14 +20,14 @@ from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import parsed
-from gpusetup.system.refused import blocked_by_files, refused
+from gpusetup.system.refused import refused
 
 TIMEOUTS = (5.0, 30.0)
 
 
 def use_wheelhouse(job: Job, target: Target, folder: str, wanted: Request) -> Request:
     """Everything comes from a folder; where no torch is named, it is the newest that is there."""
-    job.wheels = wheels_in(Path(os.path.realpath(folder)))
+    job.wheels = os.path.realpath(folder)
     tag = f"cp{''.join(target.layout.version.split('.')[:2])}"
     torch = newest_torch(job.wheels, tag)
     return wanted if wanted.torch else replace(wanted, torch=f"=={torch}")
@@ -98,53 +96,16 @@ def _blocked(wheel: Wheel, said: str) -> Blocked:
 
 # --- a folder that was filled ---------------------------------------------------------------------
 
-SUMS = "SHA256SUMS"
-"""What `--download` fetched, in the form that `sha256sum -c` reads."""
 
-
-def noted(folder: Path) -> dict[str, str]:
-    """File name -> sha256, of the wheels that are still there."""
-    if not (folder / SUMS).is_file():
-        return {}
-    text = (folder / SUMS).read_text(encoding="utf-8", errors="replace")
-    rows = re.findall(r"(?m)^([0-9a-f]{64})  ([^/\\\s]+)$", text)
-    return {name: digest for digest, name in rows if (folder / name).is_file()}
-
-
-def wheels_in(folder: Path) -> tuple[Wheel, ...]:
-    """The wheels of a folder; `Blocked` where there are none."""
-    hint = "`--offline` names the folder that `gpusetup install --download DIR` filled"
-    with blocked_by_files(f"{folder} cannot be read", hint):
-        files = sorted(path for path in folder.iterdir() if path.is_file())
-        sums = noted(folder)
-    each = (
-        wheel_at(
-            path.absolute().as_uri(),
-            size_bytes=path.stat().st_size,
-            sha256=sums.get(path.name),
-            source=str(folder),
-        )
-        for path in files
-    )
-    found = tuple(filter(None, each))
-    if not found:
-        raise Blocked(
-            f"{folder} holds no wheels",
-            hint="fill it on a machine with a network: `gpusetup install --download DIR`",
-        )
-    return found
-
-
-def newest_torch(wheels: Sequence[Wheel], tag: str) -> str:
-    """The newest torch that the folder has for a Python (`cp311`), without its local label."""
-    torches = [one for one in wheels if one.name == "torch" and f"-{tag}-" in one.filename]
+def newest_torch(folder: str, tag: str) -> str:
+    """The newest torch that a folder has for a Python (`cp311`), without its local label."""
+    torches = [path.name.split("-")[1] for path in Path(folder).glob(f"torch-*-{tag}-*.whl")]
     if not torches:
-        folder = wheels[0].source if wheels else "the folder"
         raise Blocked(
             f"{folder} has no wheel of torch for {tag}",
             hint="fill it with a Python of the same version: `gpusetup install --download DIR`",
         )
-    return max((one.version.partition("+")[0] for one in torches), key=parsed)
+    return max((version.partition("+")[0] for version in torches), key=parsed)
 
 
 def sha256_of(path: Path) -> str:

@@ -24,8 +24,8 @@ class Job(Record):
 
     show_progress: Progress
     talk: Callable[[str], None] = lambda _text: None
-    wheels: tuple[Wheel, ...] = ()
-    """With `--offline`: what it holds; no index is asked."""
+    wheels: str | None = None
+    """With `--offline`: the folder that holds them; no index is asked."""
     store: Path | None = None
     """The target's store, once its lock is held."""
     done: list[DoneStep] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from gpusetup.catalog.file import load_catalog
@@ -80,7 +79,7 @@ def _first_index(
     passed: list[tuple[str, str]] = []
     wanted = task.question.wanted
     together = Asked(machine=task.machine, request=wanted, catalog=load_catalog())
-    root = job.wheels[0].source if job.wheels else task.question.request.root
+    root = job.wheels or task.question.request.root
     for choice in task.choices:
         question = Question(
             family=tuple(
@@ -108,13 +107,12 @@ def _first_index(
     )
 
 
-def exact_in(wheels: Sequence[Wheel], name: str, version: str, backend: str) -> str:
+def exact_in(folder: str, name: str, version: str, backend: str) -> str:
     """The requirement for a package of torch's family that only the wheel of a backend meets, or
     the one without a label."""
-    there = {one.version for one in wheels if one.name == name}
     labelled = f"{version}+{backend}"
-    plain = version in there and labelled not in there
-    return f"{name}=={version if plain else labelled}"
+    there, own = (any(Path(folder).glob(f"{name}-{one}-*.whl")) for one in (version, labelled))
+    return f"{name}=={version if there and not own else labelled}"
 
 
 UNPACKED_FACTOR = 3.6

@@ -17,7 +17,13 @@ from urllib.request import Request, urlopen
 from gpusetup.errors import ToolFailed, Unsatisfiable
 from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import split_login
-from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, file_name
+from gpusetup.install.fetching.wheels import (
+    DEFAULT_INDEX,
+    TORCH_INDEX,
+    Wheel,
+    file_name,
+    in_folder,
+)
 from gpusetup.install.job import Job
 from gpusetup.install.settings import (
     asking_environment,
@@ -96,9 +102,8 @@ def _compiled(job: Job, target: Target, question: Question, *more: str) -> tuple
     rows = parse_toml(output.stdout).get("packages", ())
     rows = sorted(rows, key=lambda row: row["name"] not in family)
     found = [_wheel(target, family, row) for row in rows]
-    if here := {one.filename: one for one in job.wheels}:
-        noted = ((here[one.filename], one.sha256) for one in found)
-        return tuple(replace(there, sha256=there.sha256 or sha256) for there, sha256 in noted)
+    if job.wheels:
+        return tuple(in_folder(job.wheels, found))
     with ThreadPoolExecutor(WORKERS) as pool:
         return tuple(pool.map(_sized, found))
 
@@ -123,7 +128,7 @@ def _asked(job: Job, target: Target, question: Question, words: Sequence[str]) -
     options: tuple[str, ...] = ("--no-build", "--python", layout.python)
     environment = asking_environment(layout.prefix)
     if job.wheels:
-        links = Path(job.wheels[0].source).as_uri()
+        links = Path(job.wheels).as_uri()
         options += ("--no-config", "--no-sources", "--no-index", "--find-links", links, "--offline")
         environment.pop("UV_FIND_LINKS", None)
     argv = (uv_program(), "pip", words[0], *options, *words[1:])

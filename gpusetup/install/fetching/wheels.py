@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from gpusetup.model.frozen import Frozen
-
-if TYPE_CHECKING:
-    from packaging.tags import Tag
+from gpusetup.model.frozen import Frozen, replace
 
 TORCH_INDEX = "torch index"
 DEFAULT_INDEX = "default index"
@@ -30,44 +27,35 @@ class Wheel(Frozen):
     source: str = DEFAULT_INDEX
 
 
-def wheel_at(url: str, **more: Any) -> Wheel | None:
-    """The wheel of an address; None where its name is no wheel's."""
-    filename = file_name(url)
-    if (named := parsed_name(filename)) is None:
-        return None
-    return Wheel(name=named[0], version=named[1], filename=filename, url=url, **more)
-
-
-def parsed_name(filename: str) -> tuple[str, str, frozenset[Tag]] | None:
-    """A wheel's project, version and tags; None where the name is no wheel's.
-
-    >>> parsed_name("torch-2.13.0+cpu-cp311-cp311-win_amd64.whl")[:2]
-    ('torch', '2.13.0+cpu')
-    >>> parsed_name("torch-1.0-py3-none-any.x/../../evil.whl")
-    """
-    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-    from packaging.version import InvalidVersion
-
-    if not WHEEL_NAME.fullmatch(filename):
-        return None  # a name becomes one in our folders, and that of a lock
-    try:
-        name, version, _, tags = parse_wheel_filename(filename)
-    except (InvalidWheelFilename, InvalidVersion):
-        return None
-    return name, str(version), tags
-
-
-WHEEL_NAME = re.compile(r"[A-Za-z0-9][\w.!+-]{0,250}\.whl")
-"""A name that is a file's and no path."""
-
-
 def file_name(url: str) -> str:
     """The last part of a URL, decoded.
 
     >>> file_name("https://x/whl/cpu/torch-2.13.0%2Bcpu-cp311-cp311-win_amd64.whl#sha256=ab")
     'torch-2.13.0+cpu-cp311-cp311-win_amd64.whl'
     """
-    return unquote(urlsplit(url).path.rpartition("/")[2])
+    return unquote(urlsplit(url).path).rpartition("/")[2]
+
+
+SUMS = "SHA256SUMS"
+"""What `--download` fetched, in the form that `sha256sum -c` reads."""
+
+
+def noted(folder: Path) -> dict[str, str]:
+    """File name -> sha256, of the wheels of a folder that are still there."""
+    if not (folder / SUMS).is_file():
+        return {}
+    text = (folder / SUMS).read_text(encoding="utf-8", errors="replace")
+    rows = re.findall(r"(?m)^([0-9a-f]{64})  ([^/\\\s]+)$", text)
+    return {name: digest for digest, name in rows if (folder / name).is_file()}
+
+
+def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:
+    """Wheels that lie in a folder, with the hashes that were noted when it was filled."""
+    sums = noted(Path(folder))
+    for one in wheels:
+        size = Path(folder, one.filename).stat().st_size
+        known = sums.get(one.filename, one.sha256)
+        yield replace(one, sha256=known, size_bytes=size, source=folder)
 
 
 def unhashed(wheels: Iterable[Wheel]) -> tuple[str, ...]:
