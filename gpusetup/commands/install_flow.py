@@ -112,8 +112,6 @@ def install(session: Session) -> int:
     if by_conda(machine) and not (request.wheelhouse or request.venv or request.download):
         return _by_conda(session, target, machine)
     question = question_of(request, machine, target.installed, by_conda=False)
-    if question.asked.left_out_words:
-        job.talk(question.asked.left_out_words)
     if request.wheelhouse:
         wanted = use_wheelhouse(job, target, request.wheelhouse, question.wanted)
         question = replace(question, wanted=wanted)

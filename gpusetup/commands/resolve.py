@@ -17,7 +17,7 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.install.packages import requested_packages
 from gpusetup.install.request import index_root_of
 from gpusetup.install.settings import asking_environment, indexes
-from gpusetup.install.together import choose_together, refusal
+from gpusetup.install.together import choose_together
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch
 from gpusetup.model.resolution import FAMILY, Request, Resolution
@@ -119,8 +119,6 @@ def answer(options: Namespace, out: Console) -> int:
     resolution = at_root(resolution, shown)
     resolution = replace(resolution, notes=_notes(resolution, snapshot, options, root))
     chosen = joint.packages if joint else ()
-    if joint and joint.refused:
-        raise refusal(joint)
     if joint:
         named = (requirement(one) for one in chosen if one.asked and one.name not in FAMILY)
         found = to_answer(resolution, snapshot, (*family(chosen), *named))
@@ -191,8 +189,6 @@ def _together(
     none. UsageError for what is no package."""
     requested = requested_packages(options.packages, {}, environment_of(asked.machine))
     family = [word for word in options.packages if name_of(word) in FAMILY[1:]]
-    if requested.left_out_words:
-        out.talk(requested.left_out_words)
     asked = replace(asked, words=by_name((*family, *requested.packages)))
     if options.offline:
         joint = by_table(asked)

@@ -83,8 +83,6 @@ class RequestedPackages(Frozen):
     """What is installed, takes another torch than the one to come, and is asked for anew."""
     pinned: tuple[str, ...] = ()
     """What must stay as it is: `torch==2.9.1+cu130`."""
-    left_out_words: str = ""
-    """One sentence about the words that their own marker leaves out on this machine."""
 
 
 def requested_packages(
@@ -110,7 +108,6 @@ def requested_packages(
     torch: str | None = None
     family, packages, named = {"torch"}, [], []
     beside: list[tuple[str, str]] = []
-    left_out: list[str] = []
     for word in words:
         refuse_what_is_no_package(without_logins(word))
         try:
@@ -122,7 +119,6 @@ def requested_packages(
             ) from problem
         name = canonicalize_name(asked.name)
         if asked.marker and environment and not asked.marker.evaluate(dict(environment)):
-            left_out.append(without_logins(word))
             continue
         if asked.url:
             raise UsageError(
@@ -151,9 +147,6 @@ def requested_packages(
         torch=torch,
         named=tuple(named),
         beside=tuple(beside),
-        left_out_words=f"left out by its own marker on this machine: {', '.join(left_out)}"
-        if left_out
-        else "",
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
 import stat
 import sys
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from typing import Any
 
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.system.processes import run
+from gpusetup.system.refused import blocked_by_files
 
 LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
 """Seconds and tries while uv is asked, so that a dead host is reported within 15 s."""
@@ -42,16 +42,10 @@ ASK_SECONDS = 30.0
 
 
 def uv_program() -> str:
-    """The uv binary that came with gpusetup, else the one on PATH."""
-    try:
-        import uv
+    """The uv that came with gpusetup."""
+    import uv
 
-        return str(uv.find_uv_bin())
-    except (ImportError, FileNotFoundError):
-        found = shutil.which("uv")
-    if found is None:
-        raise Blocked("The program uv is not found.", hint="`pip install uv`")
-    return found
+    return str(uv.find_uv_bin())
 
 
 def own_cache() -> Path:
@@ -62,12 +56,9 @@ def own_cache() -> Path:
     named = os.environ.get("GPUSETUP_CACHE_DIR")
     folder = Path(named).absolute() if named else user_cache_path("gpusetup", False) / "uv"
     hint = "nothing was changed; set GPUSETUP_CACHE_DIR to a folder that only you can write"
-    try:
+    with blocked_by_files(f"The cache {folder} cannot be made", hint):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = folder.stat()
-    except OSError as problem:
-        said = problem.strerror or str(problem)
-        raise Blocked(f"The cache {folder} cannot be made: {said}", hint=hint) from problem
     if os.name == "posix" and (found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022):
         raise Blocked(f"Others own the cache {folder}, or may write to it", hint=hint)
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -204,8 +195,7 @@ def in_image_build() -> bool:
 def parse_toml(text: str) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
+    else:
+        import tomli as tomllib
 
-        return tomllib.loads(text)
-    import tomli
-
-    return dict(tomli.loads(text))
+    return dict(tomllib.loads(text))

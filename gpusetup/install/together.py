@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import cache, cached_property
 from typing import Any
@@ -59,16 +59,18 @@ def choose_together(
     torch that is taken if nothing beside it is more than `behind_days` older than its newest
     release; else, with any such days, the next newer one.
 
-    Unsatisfiable if none goes together; Blocked if an index does not answer.
+    Unsatisfiable if none goes together, or only with an old release of one of them; Blocked if an
+    index does not answer.
     """
     search = Search(asked, root)
     found = search.found(prefer, behind_days)
     held = tuple(search.held_back(found))
+    if old := [one for one in held if found.late.get(one.package, 0) > YEAR]:
+        raise refusal(old)
     return Joint(
         build=found.build,
         packages=search.packages(found),
         held_back=held,
-        refused=tuple(one for one in held if found.late.get(one.package, 0) > YEAR),
         notes=tuple(search.notes()),
     )
 
@@ -261,6 +263,16 @@ class Search:
             yield f"the index does not say when {', '.join(undated)} came: how old is not judged"
 
 
+def refusal(old: Sequence[HeldBack]) -> Unsatisfiable:
+    """Why a set of old releases is no answer, and the way out."""
+    said = "; ".join(f"{one.package} only at {one.at}: {one.by}" for one in old)
+    names = " ".join(f"'{one.package}=={one.at}'" for one in old)
+    return Unsatisfiable(
+        f"Only an old release goes together here: {said}",
+        hint=f"asked for by its version it is taken: {names}",
+    )
+
+
 def sentence(text: str) -> str:
     """uv's own explanation, whole, without the frame around it.
 
@@ -318,8 +330,6 @@ def with_set(job: Job, task: Task, target: Target) -> Task:
     wanted, days = question.wanted, YEAR if stays else 0
     together = Asked(machine=task.machine, request=wanted, catalog=load_catalog(), words=words)
     joint = choose_together(together, request.root, prefer=build, behind_days=days)
-    if joint.refused:
-        raise refusal(joint)
     is_same = (build.torch, build.backend) == (joint.build.torch, joint.build.backend)
     if stays and is_same:
         return task
@@ -338,16 +348,6 @@ def with_set(job: Job, task: Task, target: Target) -> Task:
         why = f"with torch {there} {names} would be old, or missing"
     said = (f"{one.package} stays at {one.at}: {one.by}" for one in joint.held_back)
     return replace(moved, why=why, said=(*said, *joint.notes))
-
-
-def refusal(joint: Joint) -> Unsatisfiable:
-    """What is a "no", and the way out."""
-    said = "; ".join(f"{one.package} only at {one.at}: {one.by}" for one in joint.refused)
-    names = " ".join(f"'{one.package}=={one.at}'" for one in joint.refused)
-    return Unsatisfiable(
-        f"Only an old release goes together here: {said}",
-        hint=f"asked for by its version it is taken: {names}",
-    )
 
 
 def _exact(asked: RequestedPackages, joint: Joint) -> RequestedPackages:
