@@ -5,34 +5,25 @@ They are read as words of the command line, which judges each."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from gpusetup import named_file
 from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
-from gpusetup.model.frozen import Record
 
 MOST_BYTES = 1 << 20
 ELSEWHERE = re.compile(r"-(-requirement|-editable|-constraint|[rec])\b")
 """How a line begins that names another file or folder."""
 
 
-class Listed(Record):
-    """What files ask for, and what in them is not taken."""
-
-    words: list[str] = []
-    notes: list[str] = []
-    hashed: str | None = None
-    """The first file whose lines name hashes."""
-
-
-def words_of_files(files: Sequence[str]) -> Listed:
+def words_of_files(
+    files: Iterable[str], talk: Callable[[str], None], *, installs: bool
+) -> Iterator[str]:
     """Everything that `-r FILE` names: a list of requirements.
 
     BadInput for what cannot be read; UsageError for what cannot be asked here.
     """
-    found = Listed()
     for path in map(Path, files):
         text = named_file.read_text(path, MOST_BYTES)
         if path.suffix == ".toml":
@@ -40,8 +31,12 @@ def words_of_files(files: Sequence[str]) -> Listed:
                 f"{path} is a project, not a list of requirements",
                 hint=f"`uv pip compile {path} -o requirements.txt` writes one",
             )
-        if re.search(r"--(hash|require-hashes)", text):
-            found.hashed = found.hashed or str(path)
+        if installs and re.search(r"--(hash|require-hashes)", text):
+            raise UsageError(
+                f"{path} names hashes, and what is chosen here may be another file than those",
+                hint="torch first, by `gpusetup install`; then `uv pip install --require-hashes "
+                "-r` with the file as it is",
+            )
         for line in lines_of(text):
             said = f"{path}: `{without_logins(line)}` is not taken"
             if ELSEWHERE.match(line):
@@ -51,10 +46,9 @@ def words_of_files(files: Sequence[str]) -> Listed:
                     "requirements",
                 )
             if not line.startswith("-"):
-                found.words.append(line.partition(" --")[0].strip())
+                yield line.partition(" --")[0].strip()
             elif not line.startswith("--require-hashes"):
-                found.notes.append(f"{said}: your own settings of uv or pip count")
-    return found
+                talk(f"{said}: your own settings of uv or pip count")
 
 
 def lines_of(text: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.job import Job, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.settings import FETCHING, asking_environment, uv_program
-from gpusetup.install.switching.files import remove
+from gpusetup.install.switching.files import files_below, remove
 from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target.layout import LIBRARIES, Layout
 from gpusetup.install.target.owned import record_rows
@@ -102,7 +102,10 @@ def differs(said: str) -> Differs:
 
 def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
     """Every unpacked file, and where it will be. `Differs` where one is not what a list says."""
-    found = frozenset(_files_below(root))
+    found = frozenset(files_below(str(root)))
+    for path in found:
+        if os.path.islink(path) or not os.path.isfile(path):
+            raise differs(f"uv wrote what is no file: {os.path.relpath(path, root)}")
     lists = {path: record_rows(path) for path in found if _is_list(path)}
     _require_wheels(root, lists, wheels)
     promised: dict[str, set[str]] = {}
@@ -111,26 +114,15 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
             digest = row[1] if len(row) > 1 else ""
             promised.setdefault(_listed(path, row), set()).add(digest)
     if missing := sorted(promised.keys() - found):
-        raise differs(f"{_short(missing[0], root)} was not unpacked")
+        raise differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
     if strange := sorted(found - promised.keys() - {str(root / UV_LOCK)}):
-        raise differs(f"uv wrote what no wheel lists: {_short(strange[0], root)}")
+        raise differs(f"uv wrote what no wheel lists: {os.path.relpath(strange[0], root)}")
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for path, digest in zip(promised, pool.map(_digest, promised), strict=True):
             if not promised[path] & {"", digest}:
-                raise differs(
-                    f"The unpacked files differ from the wheel's list: {_short(path, root)}"
-                )
+                name = os.path.relpath(path, root)
+                raise differs(f"The unpacked files differ from the wheel's list: {name}")
     return {path: _target(path, root, layout) for path in promised}
-
-
-def _files_below(root: Path) -> Iterator[str]:
-    """Every file; a link or anything else that is no file is refused."""
-    for folder, names, files in os.walk(root):
-        for name in (*names, *files):
-            path = os.path.join(folder, name)
-            if os.path.islink(path) or not (os.path.isdir(path) or os.path.isfile(path)):
-                raise differs(f"uv wrote what is no file: {_short(path, root)}")
-        yield from (os.path.join(folder, name) for name in files)
 
 
 def _require_wheels(root: Path, lists: Mapping[str, Rows], wheels: Sequence[Wheel]) -> None:
@@ -175,7 +167,3 @@ def _target(path: str, root: Path, layout: Layout) -> str:
     if parts[0] in ("bin", "Scripts"):
         return os.path.join(layout.scripts, *parts[1:])
     return os.path.join(layout.data, *parts)
-
-
-def _short(path: str, root: Path) -> str:
-    return os.path.relpath(path, root)
