@@ -143,7 +143,7 @@ def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
 def read_listed(options: argparse.Namespace, out: Console) -> None:
     """Add the requirements of the files to the words; a torch among them is told of by `--torch`
     where that is not given."""
-    from gpusetup.install.listed_words import words_of_files
+    from gpusetup.install.packages import words_of_files
 
     installs = options.command == "install"
     words = words_of_files(options.requirements, out.talk, installs=installs)
