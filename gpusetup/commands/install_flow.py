@@ -35,7 +35,6 @@ from gpusetup.install.switching import change
 from gpusetup.install.switching.journal import STORE, UNDO, read_journal
 from gpusetup.install.target.find import (
     Target,
-    check_leaving,
     check_target,
     layout_of,
     read_target,
@@ -281,7 +280,6 @@ def undo(session: Session) -> int:
     layout = layout_of(system, choose_target(system, str(folder)).python)
     check_target(layout)
     journal = change.undo_known(store, layout).journal
-    check_leaving(layout, journal.after)
     planned = InstallAnswer(
         state="planned",
         target=str(folder),

@@ -48,23 +48,23 @@ def fetch_into_folder(job: Job, plan: Plan) -> str:
     logins = {urlsplit(url).netloc: login for url, login in split if login}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files = [_fetched(job, wheel, folder, logins) for wheel in plan.wheels]
-        known = noted(folder) | {path.name: sha256_of(path) for path in files}
-        rows = "".join(f"{digest}  {name}\n" for name, digest in sorted(known.items()))
+        came = {one.filename: _fetched(job, one, folder, logins) for one in plan.wheels}
+        known = sorted({**noted(folder), **came}.items())
+        rows = "".join(f"{digest}  {name}\n" for name, digest in known)
         write_safely(folder / SUMS, rows)
     except OSError as problem:
         raise refused(problem, f"{folder} cannot be filled", "make room there") from problem
-    size = size_text(sum(path.stat().st_size for path in files))
-    return f"{len(files)} wheels, {size}, are in {folder}; there: `gpusetup install --offline`"
+    return f"{len(came)} wheels are in {folder}; there: `gpusetup install --offline DIR`"
 
 
-def _fetched(job: Job, wheel: Wheel, folder: Path, logins: dict[str, tuple[str, str]]) -> Path:
-    """One wheel, whole and checked before it gets its name; what is there already is checked."""
+def _fetched(job: Job, wheel: Wheel, folder: Path, logins: dict[str, tuple[str, str]]) -> str:
+    """The sha256 of a wheel, which is whole and checked before it gets its name; what is there
+    already is checked."""
     import requests
 
     path, part = folder / wheel.filename, folder / f"{wheel.filename}.part"
-    if path.is_file() and wheel.sha256 and sha256_of(path) == wheel.sha256:
-        return path
+    if path.is_file() and wheel.sha256 == (there := sha256_of(path)):
+        return there
     job.talk(f"Fetching {wheel.filename} ({size_text(wheel.size_bytes or 0)})")
     part.unlink(missing_ok=True)
     login, verify = logins.get(urlsplit(wheel.url).netloc), certificates()
@@ -79,11 +79,12 @@ def _fetched(job: Job, wheel: Wheel, folder: Path, logins: dict[str, tuple[str, 
             file.writelines(got.iter_content(1 << 20))
     except requests.RequestException as problem:
         raise _blocked(wheel, without_logins(str(problem))) from problem
-    if wheel.sha256 not in (None, sha256_of(part)):
+    found = sha256_of(part)
+    if wheel.sha256 not in (None, found):
         part.unlink()
         raise _blocked(wheel, f"wrong hash: expected sha256 {wheel.sha256}")
     os.replace(part, path)
-    return path
+    return found
 
 
 def _blocked(wheel: Wheel, said: str) -> Blocked:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from functools import cache, cached_property
 from typing import Any
 
@@ -82,17 +82,14 @@ class Locked(Frozen):
     """One package of an answer."""
 
     version: str
-    published: str | None = None
-    """`2026-11-02`; None: the index does not say."""
+    published: datetime | None = None
+    """None: the index does not say."""
 
 
 def locked_of(row: Mapping[str, Any]) -> Locked:
     wheels = row.get("wheels", ())
     times = [when for one in wheels if isinstance(when := one.get("upload-time"), datetime)]
-    return Locked(
-        version=row.get("version", ""),
-        published=min(times).date().isoformat() if times else None,
-    )
+    return Locked(version=row.get("version", ""), published=min(times, default=None))
 
 
 class Set(Frozen):
@@ -221,11 +218,11 @@ class Search:
         words, name = self.asked.words, self.asked.names[0]
         plain = self.ask(first.build, words, limited=False)
         known = companion_table().project(name)
-        other = f"or instead: {known.alternative}" if known else "check the spelling"
-        build_it = f"`uv pip install --no-build-isolation {name}` builds it"
         way = "leave one of them out, or name another version"
         if len(words) == 1:
-            way = f"if it has no wheel, {build_it}; {other}"
+            other = f"or instead: {known.alternative}" if known else "check the spelling"
+            built = f"`uv pip install --no-build-isolation {name}` builds it"
+            way = f"if it has no wheel, {built}; {other}"
         return Unsatisfiable(
             f"No torch for this machine works with {' and '.join(words)}: "
             f"{self._by_table(plain) or plain.reason or first.reason}",
@@ -305,8 +302,7 @@ def days_behind(here: Locked, newest: Locked) -> int:
         return 0
     if not (here.published and newest.published):
         return 1
-    came, came_last = map(date.fromisoformat, (here.published, newest.published))
-    return max(1, (came_last - came).days)
+    return max(1, (newest.published - here.published).days)
 
 
 # --- `install PACKAGE` ----------------------------------------------------------------------------
