@@ -36,8 +36,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace, out: Console) -> int:
     state: guard.State = "unchanged"
-    system = System()
-    layout = layout_of(system, choose_target(system, options.python).python)
+    layout = layout_of(choose_target(System(), options.python).python)
     prefix = Path(layout.prefix)
     if options.write or options.undo:
         check_target(layout)

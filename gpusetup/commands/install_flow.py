@@ -150,7 +150,7 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
         is_new = venv_to_make(venv)
         options.python, venv = (sys.executable, venv) if is_new else (venv, None)
     machine = gather(options, session.out, need_target=True)
-    return read_target(System(), machine.python.executable, venv), machine
+    return read_target(machine.python.executable, venv), machine
 
 
 def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dict[str, Any] | None:
@@ -276,8 +276,8 @@ def undo(session: Session) -> int:
             state="restored", target=str(folder), before=ended.after, after=ended.before, steps=()
         )
         return session.out.answer(answer, screens.end_screen(answer, "undone"))
-    store, system = folder / STORE, System()
-    layout = layout_of(system, choose_target(system, str(folder)).python)
+    store = folder / STORE
+    layout = layout_of(choose_target(System(), str(folder)).python)
     check_target(layout)
     journal = change.undo_known(store, layout).journal
     planned = InstallAnswer(

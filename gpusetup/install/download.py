@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,8 +13,8 @@ from gpusetup.install.fetching.wheels import SUMS, Wheel, noted, size_text
 from gpusetup.install.job import Job
 from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
-from gpusetup.install.settings import asking_environment, certificates, indexes
-from gpusetup.install.switching.files import no_link, write_safely
+from gpusetup.install.settings import SYSTEM_STORES, asking_environment, indexes
+from gpusetup.install.switching.files import no_link, sha256_of, write_safely
 from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request
@@ -43,8 +42,7 @@ def plan_download(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
 def fetch_into_folder(job: Job, plan: Plan) -> str:
     """Fetch the wheels; a sentence about what is there then."""
     folder = Path(plan.target)
-    asked = (plan.choice.index_url, *indexes(asking_environment()))
-    split = map(split_login, asked)
+    split = map(split_login, (plan.choice.index_url, *indexes(asking_environment())))
     logins = {urlsplit(url).netloc: login for url, login in split if login}
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +65,9 @@ def _fetched(job: Job, wheel: Wheel, folder: Path, logins: dict[str, tuple[str, 
         return there
     job.talk(f"Fetching {wheel.filename} ({size_text(wheel.size_bytes or 0)})")
     part.unlink(missing_ok=True)
-    login, verify = logins.get(urlsplit(wheel.url).netloc), certificates()
+    login = logins.get(urlsplit(wheel.url).netloc)
+    named = map(os.environ.get, ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"))
+    verify = next(filter(os.path.exists, (*filter(None, named), *SYSTEM_STORES)), True)
     try:
         with (
             requests.get(
@@ -107,11 +107,3 @@ def newest_torch(folder: str, tag: str) -> str:
             hint="fill it with a Python of the same version: `gpusetup install --download DIR`",
         )
     return max((version.partition("+")[0] for version in torches), key=parsed)
-
-
-def sha256_of(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()

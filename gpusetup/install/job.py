@@ -23,7 +23,7 @@ class Job(Record):
     """What the phases of one installation share."""
 
     show_progress: Progress
-    talk: Callable[[str], None] = lambda _text: None
+    talk: Callable[[str], None]
     wheels: str | None = None
     """With `--offline`: the folder that holds them; no index is asked."""
     store: Path | None = None

@@ -66,13 +66,6 @@ def own_cache() -> Path:
     return folder
 
 
-def certificates() -> str | bool:
-    """The bundle that `requests` trusts: a setting's, else the system's, else its own."""
-    named = map(os.environ.get, ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"))
-    places = (*filter(None, named), *SYSTEM_STORES)
-    return next((place for place in places if os.path.exists(place)), True)
-
-
 def asking_environment(prefix: str | None = None) -> dict[str, str]:
     """The environment of uv: the user's own settings of where packages come from, short time
     limits, our cache. `prefix` is the target's, where its pip may have settings.

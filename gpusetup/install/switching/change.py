@@ -49,7 +49,6 @@ from gpusetup.install.target.owned import files_of_all
 from gpusetup.model.frozen import replace
 from gpusetup.system.refused import READ_ONLY, blocked_by_files, refused
 from gpusetup.system.signals import interruptible, uninterrupted
-from gpusetup.system.system import System
 
 VENV_ENTRIES = (
     *("bin", "lib", "lib64", "include", "share", "Scripts", "Lib", "Include", "Library"),
@@ -76,7 +75,7 @@ def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
                 made = run_step(job, plan.steps[0], asking_environment())
                 if not made.ok:
                     raise complaint(f"{venv} cannot be made", made)
-                layout = replace(layout_of(System(), target.python), prefix=venv)
+                layout = replace(layout_of(target.python), prefix=venv)
             change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))

@@ -8,7 +8,6 @@ disk or by whoever edits a file of an environment that shares it.
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,13 +22,12 @@ from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.job import Job, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.settings import FETCHING, asking_environment, uv_program
-from gpusetup.install.switching.files import files_below, remove
+from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target.layout import LIBRARIES, Layout
 from gpusetup.install.target.owned import record_rows
 from gpusetup.model.finding import Step
 
-CHUNK = 1 << 20
 UV_LOCK = ".lock"
 """What uv leaves in a prefix that it has installed into."""
 Rows = list[list[str]]
@@ -148,11 +146,8 @@ def _listed(record: str, row: Sequence[str]) -> str:
 
 def _digest(path: str) -> str:
     """As a RECORD writes it."""
-    digest = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return f"sha256={base64.urlsafe_b64encode(digest.digest()).rstrip(b'=').decode()}"
+    digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path)))
+    return f"sha256={digest.decode().rstrip('=')}"
 
 
 def _target(path: str, root: Path, layout: Layout) -> str:

@@ -56,9 +56,9 @@ def venv_to_make(folder: str) -> bool:
     return True
 
 
-def layout_of(system: System, python: str) -> Layout:
+def layout_of(python: str) -> Layout:
     """Where an interpreter installs to, by asking it."""
-    answer = system.ask("read_python", python=python, timeout=30)
+    answer = System().ask("read_python", python=python, timeout=30)
     if "problem" in answer:
         raise Blocked(
             f"{python} does not run: {answer['problem']}",
@@ -93,11 +93,11 @@ def check_leaving(layout: Layout, leaving: Iterable[str]) -> None:
     require_inside(Path(layout.prefix, STORE), files)
 
 
-def read_target(system: System, python: str | None, venv: str | None) -> Target:
+def read_target(python: str | None, venv: str | None) -> Target:
     """The environment of an interpreter, or one that is to be made from it in the folder `venv`."""
     if python is None:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
-    layout = layout_of(system, python)
+    layout = layout_of(python)
     if venv is None and layout.implementation != "cpython":
         raise Blocked(
             f"{python} is {layout.implementation}; torch has wheels for CPython only",
