@@ -41,7 +41,7 @@ from gpusetup.install.target.find import (
     venv_to_make,
 )
 from gpusetup.install.together import with_set
-from gpusetup.installers.options import chosen_build
+from gpusetup.installers import chosen_build
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot

@@ -285,14 +285,14 @@ def pip(context: RuleContext, *words: str) -> Line:
         # `uv pip uninstall` asks nothing and knows no -y.
         rest = [IN_UV.get(word, word) for word in rest if (verb, word) != ("uninstall", "-y")]
         return command(context, "uv", "pip", verb, "--python", python(context), *rest)
-    from gpusetup.installers.options import started
+    from gpusetup.installers import started
 
     return command(context, *started(python(context)), "-m", "pip", *words)
 
 
 def torch_index(context: RuleContext, backend: str) -> tuple[str, ...]:
     """The words with which this environment's installer looks at torch's own index only."""
-    from gpusetup.installers.wheels import for_pip, for_uv
+    from gpusetup.installers import for_pip, for_uv
 
     return (for_uv if context.installer == "uv" else for_pip)(index_url(backend))
 
