@@ -44,8 +44,7 @@ from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.receipt import write_receipt
 from gpusetup.install.switching.unpack import unpacked
 from gpusetup.install.target.find import Target, layout_of
-from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, versions
-from gpusetup.install.target.owned import files_of_all
+from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, files_of_all, versions
 from gpusetup.model.frozen import replace
 from gpusetup.system.refused import READ_ONLY, blocked_by_files, refused
 from gpusetup.system.signals import interruptible, uninterrupted

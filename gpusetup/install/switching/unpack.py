@@ -24,8 +24,7 @@ from gpusetup.install.plan import Plan
 from gpusetup.install.settings import FETCHING, asking_environment, uv_program
 from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE
-from gpusetup.install.target.layout import LIBRARIES, Layout
-from gpusetup.install.target.owned import record_rows
+from gpusetup.install.target.layout import LIBRARIES, Layout, record_rows
 from gpusetup.model.finding import Step
 
 UV_LOCK = ".lock"

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.install.switching.journal import STORE, require_inside
-from gpusetup.install.target.layout import Layout, distributions, real_below, versions
-from gpusetup.install.target.owned import files_of_all
+from gpusetup.install.target.layout import Layout, distributions, files_of_all, real_below, versions
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import own_line
