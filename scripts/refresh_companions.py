@@ -16,7 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import parse_wheel_filename
 
 from gpusetup.catalog.builds import index_url
-from gpusetup.install.fetching.wheels import Wheel, file_name
+from gpusetup.install.wheels import Wheel, file_name
 from gpusetup.model.versions import parsed
 
 Row = dict[str, Any]

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 from gpusetup.errors import Blocked, Unreached
 from gpusetup.install.credentials import split_login, without_logins
 from gpusetup.install.decide import Task
-from gpusetup.install.fetching.wheels import SUMS, Wheel, noted, size_text
 from gpusetup.install.job import Job
 from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
 from gpusetup.install.settings import SYSTEM_STORES, asking_environment, indexes
 from gpusetup.install.switching.files import no_link, sha256_of, write_safely
 from gpusetup.install.target.find import Target
+from gpusetup.install.wheels import SUMS, Wheel, noted, size_text
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import parsed

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.switching.lock import launched
+from gpusetup.install.wheels import Wheel
 from gpusetup.model.documents import DoneStep
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen, Record, replace

@@ -8,13 +8,13 @@ from pathlib import Path
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.install.decide import Task
-from gpusetup.install.fetching.lock import Question, locked, require_no
-from gpusetup.install.fetching.wheels import Wheel, size_text, unhashed
 from gpusetup.install.job import Job
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
+from gpusetup.install.pylock import Requirements, require_no, wheels_for
 from gpusetup.install.switching.unpack import switch_step, venv_step
 from gpusetup.install.target.find import Target, check_importable, check_leaving
+from gpusetup.install.wheels import Wheel, size_text, unhashed
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import FAMILY, Choice
@@ -81,7 +81,7 @@ def _first_index(
     together = Asked(machine=task.machine, request=wanted, catalog=load_catalog())
     root = job.wheels or task.question.request.root
     for choice in task.choices:
-        question = Question(
+        requirements = Requirements(
             family=tuple(
                 exact_in(job.wheels, n, v, choice.backend) if job.wheels else f"{n}=={v}"
                 for n, v in build.family(asked.family).items()
@@ -91,13 +91,13 @@ def _first_index(
             constraints=limits_beside(together, build) if build.cuda else (),
         )
         try:
-            wheels = locked(job, target, question)
+            wheels = wheels_for(job, target, requirements)
         except Unsatisfiable as problem:
-            if require_no(job, target, question):
+            if require_no(job, target, requirements):
                 raise
             passed.append((choice.backend, problem.message))
         else:
-            return replace(choice, index_url=question.index), wheels, passed
+            return replace(choice, index_url=requirements.index), wheels, passed
     why = "\n".join(f"  {name:8} {reason}" for name, reason in passed)
     where = f"{root} has no" if job.wheels else "No index has"
     raise Blocked(

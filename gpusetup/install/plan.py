@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpusetup.install.fetching.wheels import Wheel
+from gpusetup.install.wheels import Wheel
 from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.resolution import Choice

@@ -19,9 +19,9 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
-from gpusetup.install.fetching.lock import COMPILE, NAME, Question, ask_uv
 from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
+from gpusetup.install.pylock import COMPILE, NAME, Requirements, ask_uv
 from gpusetup.install.settings import asking_environment, parse_toml, uv_program
 from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import Frozen, replace
@@ -122,21 +122,21 @@ class Search:
     def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool = True) -> Set:
         """What goes with a build."""
         own = tuple(word for word in words if name_of(word) in FAMILY)
-        question = Question(
+        requirements = Requirements(
             family=(f"torch=={build.torch}", *own),
             index=index_url(build.backend, self.root),
             others=tuple(word for word in words if word not in own),
             constraints=limits_beside(self.asked, build) if limited else (),
         )
-        found = self._said(question, COMPILE)
+        found = self._said(requirements, COMPILE)
         if isinstance(found, str):
             return Set(build=build, reason=found)
         return Set(build=build, packages=found, late=dict(self._late(found)))
 
-    def _said(self, question: Question, words: tuple[str, ...]) -> dict[str, Locked] | str:
+    def _said(self, requirements: Requirements, words: tuple[str, ...]) -> dict[str, Locked] | str:
         """The packages of uv's answer, or its sentence."""
         argv = (uv_program(), "pip", words[0], *self.options, *words[1:])
-        said = ask_uv(argv, question, self.environment)
+        said = ask_uv(argv, requirements, self.environment)
         if said.ok:
             return {row["name"]: locked_of(row) for row in parse_toml(said.stdout)["packages"]}
         problem = complaint("uv finds no set of versions", said)
@@ -150,8 +150,8 @@ class Search:
         Python and system."""
         words = map(Requirement, self.asked.words)
         free = [word.name for word in words if not word.specifier]
-        question = Question(family=(), index=self.root, others=tuple(map(name_of, free)))
-        found = self._said(question, (*COMPILE, "--no-deps")) if free else {}
+        requirements = Requirements(family=(), index=self.root, others=tuple(map(name_of, free)))
+        found = self._said(requirements, (*COMPILE, "--no-deps")) if free else {}
         return {} if isinstance(found, str) else found
 
     def _late(self, packages: Mapping[str, Locked]) -> Iterator[tuple[str, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpusetup.install.credentials import without_logins
-from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text
+from gpusetup.install.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.resolution import FAMILY, Choice
 from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
