@@ -315,7 +315,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from gpusetup.install.switching.lock import locked
-with locked(Path(sys.argv[1])):
+with locked(Path(sys.argv[1]), print):
     print("held", flush=True)
     time.sleep(60)
 """

@@ -72,7 +72,7 @@ def check_usage(options: Namespace) -> None:
     if options.index_root:
         from gpusetup.install.request import index_root_of
 
-        index_root_of(options.index_root, {}, "")
+        index_root_of(options.index_root)
     if options.machine_from and not (options.dry_run or options.project):
         raise UsageError(
             "`--from` describes another machine, where nothing can be installed from here",

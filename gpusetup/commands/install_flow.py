@@ -359,7 +359,7 @@ def _described_screen(
         "packages": without_logins(", ".join(asked.packages)),
         "stays": ", ".join(asked.pinned),
         "backend": build.backend if comes else None,
-        "fallback": screens.fallback(task.fallbacks),
+        "fallback": screens.fallback(task.choices[1:]),
     }
     system = machine.os.family or OWN_SYSTEM
     return screens.plan_screen(answer, told, rows, notes=task.all_notes, system=system)

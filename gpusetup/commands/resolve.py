@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from argparse import ArgumentParser, Namespace
 from datetime import date
 from functools import partial
 
-from gpusetup.catalog.builds import INDEX_ROOT, with_catalog
+from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import add_shared, gather, read_listed
 from gpusetup.diagnosis.request import chosen_request, decision_for
@@ -90,7 +89,7 @@ def _torch_of_words(options: Namespace) -> None:
 
 
 def answer(options: Namespace, out: Console) -> int:
-    root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
+    root = index_root_of(options.index_root)
     shown = without_logins(root)
     catalog = load_catalog()
     request = Request(

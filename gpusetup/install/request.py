@@ -46,7 +46,7 @@ class InstallRequest(Frozen):
     @property
     def root(self) -> str:
         """The root of torch's indexes."""
-        return index_root_of(self.index_root, os.environ, INDEX_ROOT)
+        return index_root_of(self.index_root)
 
 
 class Question(Frozen):
@@ -110,13 +110,13 @@ def torch_beside(beside: Sequence[tuple[str, str]], torch: str | None) -> str | 
 URL = re.compile(r"https?://([^/@\s]*@)?(\[[\da-fA-F:.]+\]|[^\[\]/\s]+)(/\S*)?")
 
 
-def index_root_of(named: str | None, environ: Mapping[str, str], usual: str) -> str:
+def index_root_of(named: str | None) -> str:
     """`--index`, else GPUSETUP_INDEX, else the usual one; UsageError for no URL.
 
-    >>> index_root_of(None, {"GPUSETUP_INDEX": "https://mirror.example/whl/"}, "https://x")
+    >>> index_root_of("https://mirror.example/whl/")
     'https://mirror.example/whl'
     """
-    root = named or environ.get("GPUSETUP_INDEX") or usual
+    root = named or os.environ.get("GPUSETUP_INDEX") or INDEX_ROOT
     if not URL.fullmatch(root):
         raise UsageError(
             f"`--index {root}` is no http or https URL",
