@@ -50,7 +50,7 @@ def test_it_is_shown_and_nothing_is_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main([*WORDS, "torchvision", "rich"]) == 0
-    assert capsys.readouterr().out.strip() == SHOWN.strip()
+    assert capsys.readouterr().out == SHOWN
     assert not [*tmp_path.iterdir()]
 
 

@@ -130,4 +130,4 @@ def project_screen(answer: InstallAnswer) -> Screen:
     """What to paste into a project's file, and the command that pins the versions."""
     then = [command(own_line(*step.argv)) for step in answer.steps]
     lines = (Row(line, whole=True) for line in answer.lines)
-    return Screen((*section(f"Add to {answer.target}", lines), *section("Then", then)))
+    return Screen((heading(f"Add to {answer.target}"), *lines, *section("Then", then)))
