@@ -42,26 +42,25 @@ def with_companions(document: dict[str, Any], root: str, backends: Iterable[str]
     return repr(rows) != before
 
 
-def _page(root: str, backend: str, name: str) -> tuple[Wheel, ...]:
+def _page(root: str, backend: str, name: str) -> list[Wheel]:
     try:
         return wheels_on(f"{index_url(backend, root)}/{name}/")
     except requests.RequestException as problem:
         print(f"not asked: {problem}", file=sys.stderr)
-        return ()
+        return []
 
 
-def wheels_on(url: str) -> tuple[Wheel, ...]:
+def wheels_on(url: str) -> list[Wheel]:
     """The wheels that a page of an index lists."""
     page = requests.get(url, timeout=SECONDS)
     page.raise_for_status()
-    links = re.findall(r'<a (?![^>]*data-yanked)[^>]*href="([^"#]+\.whl)', page.text)
-    return tuple(wheel_at(urljoin(page.url, html.unescape(link))) for link in links)
-
-
-def wheel_at(url: str) -> Wheel:
-    name = file_name(url)
-    project, version, *_ = parse_wheel_filename(name)
-    return Wheel(name=project, version=str(version), filename=name, url=url)
+    found = []
+    for link in re.findall(r'<a (?![^>]*data-yanked)[^>]*href="([^"#]+\.whl)', page.text):
+        address = urljoin(page.url, html.unescape(link))
+        name = file_name(address)
+        project, version, *_ = parse_wheel_filename(name)
+        found.append(Wheel(name=project, version=str(version), filename=name, url=address))
+    return found
 
 
 def _newest(wheels: Iterable[Wheel]) -> list[Wheel]:
