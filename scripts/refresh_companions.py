@@ -56,10 +56,16 @@ def wheels_on(url: str) -> list[Wheel]:
     page.raise_for_status()
     found = []
     for link in re.findall(r'<a (?![^>]*data-yanked)[^>]*href="([^"#]+\.whl)', page.text):
-        address = urljoin(page.url, html.unescape(link))
-        name = file_name(address)
+        name = file_name(link)
         project, version, *_ = parse_wheel_filename(name)
-        found.append(Wheel(name=project, version=str(version), filename=name, url=address))
+        found.append(
+            Wheel(
+                name=project,
+                version=str(version),
+                filename=name,
+                url=urljoin(page.url, html.unescape(link)),
+            )
+        )
     return found
 
 
