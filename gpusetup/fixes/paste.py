@@ -232,7 +232,7 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     if target_refuses(context):
         how = "into a new environment, because this one may not be changed"
     elif in_a_project(context):
-        how = "into pyproject.toml, then `uv sync` (it undoes every `uv pip install`)"
+        how = "the command prints what to add to pyproject.toml (`uv sync` undoes `uv pip install`)"
     text = [f"{why}Install torch {build.torch} from {where}: {how}"]
     if context.decision and context.decision.moves and not target_refuses(context):
         # What of the target moves with the torch to come, and what cannot.
