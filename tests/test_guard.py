@@ -16,7 +16,7 @@ from installing import TORCH, Said, World, needs_linux, run_uv, state_of, versio
 
 from gpusetup import cli
 from gpusetup.install.guard import CONSTRAINTS
-from gpusetup.install.settings import asking_environment
+from gpusetup.install.uv_settings import asking_environment
 
 pytestmark = needs_linux
 Guard = Callable[..., Said]

@@ -15,8 +15,8 @@ from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.packages import requested_packages
 from gpusetup.install.request import index_root_of
-from gpusetup.install.settings import asking_environment, indexes
 from gpusetup.install.together import choose_together
+from gpusetup.install.uv_settings import asking_environment, indexes
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch
 from gpusetup.model.resolution import FAMILY, Request, Resolution

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import ToolFailed
-from gpusetup.install.complaints import said_by
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.job import Job, run_step
 from gpusetup.install.proof import prove
@@ -21,6 +20,7 @@ from gpusetup.install.switching.change import recover
 from gpusetup.install.switching.journal import STORE
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.target.layout import Layout
+from gpusetup.install.uv_errors import said_by
 from gpusetup.model.finding import Step
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import own_line

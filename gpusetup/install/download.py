@@ -12,9 +12,9 @@ from gpusetup.install.decide import Task
 from gpusetup.install.job import Job
 from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
-from gpusetup.install.settings import SYSTEM_STORES, asking_environment, indexes
 from gpusetup.install.switching.files import no_link, sha256_of, write_safely
 from gpusetup.install.target.find import Target
+from gpusetup.install.uv_settings import SYSTEM_STORES, asking_environment, indexes
 from gpusetup.install.wheels import SUMS, Wheel, noted, size_text
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request

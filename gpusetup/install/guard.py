@@ -16,8 +16,8 @@ from packaging.version import InvalidVersion, Version
 from gpusetup import named_file
 from gpusetup.catalog.companion_table import companion_table, takes_torch
 from gpusetup.errors import Blocked, Unsatisfiable
-from gpusetup.install.settings import PIP, pip_settings
 from gpusetup.install.switching.files import write_safely
+from gpusetup.install.uv_settings import PIP, pip_settings
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for
 from gpusetup.system.refused import blocked_by_files

@@ -15,15 +15,15 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from gpusetup.errors import ToolFailed, Unsatisfiable
-from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import split_login
 from gpusetup.install.job import Job
-from gpusetup.install.settings import (
+from gpusetup.install.target.find import Target
+from gpusetup.install.uv_errors import complaint
+from gpusetup.install.uv_settings import (
     asking_environment,
     parse_toml,
     uv_program,
 )
-from gpusetup.install.target.find import Target
 from gpusetup.install.wheels import (
     DEFAULT_INDEX,
     TORCH_INDEX,

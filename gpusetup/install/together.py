@@ -16,14 +16,14 @@ from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Unsatisfiable
-from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.pylock import COMPILE, NAME, Requirements, ask_uv
-from gpusetup.install.settings import asking_environment, parse_toml, uv_program
 from gpusetup.install.target.find import Target
+from gpusetup.install.uv_errors import complaint
+from gpusetup.install.uv_settings import asking_environment, parse_toml, uv_program
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import FAMILY, HeldBack, JointPackage, Request, TorchBuild

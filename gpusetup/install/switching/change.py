@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import Blocked
-from gpusetup.install.complaints import complaint
 from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
-from gpusetup.install.settings import asking_environment, in_image_build
 from gpusetup.install.switching.files import flush, remove
 from gpusetup.install.switching.journal import (
     JOURNAL,
@@ -45,6 +43,8 @@ from gpusetup.install.switching.receipt import write_receipt
 from gpusetup.install.switching.unpack import unpacked
 from gpusetup.install.target.find import Target, layout_of
 from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, files_of_all, versions
+from gpusetup.install.uv_errors import complaint
+from gpusetup.install.uv_settings import asking_environment, in_image_build
 from gpusetup.model.frozen import replace
 from gpusetup.system.refused import READ_ONLY, blocked_by_files, refused
 from gpusetup.system.signals import interruptible, uninterrupted

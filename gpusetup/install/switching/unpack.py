@@ -16,14 +16,14 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from gpusetup.errors import ToolFailed, Unreached
-from gpusetup.install.complaints import complaint
 from gpusetup.install.job import Job, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.pylock import lock_text
-from gpusetup.install.settings import FETCHING, asking_environment, uv_program
 from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target.layout import LIBRARIES, Layout, record_rows
+from gpusetup.install.uv_errors import complaint
+from gpusetup.install.uv_settings import FETCHING, asking_environment, uv_program
 from gpusetup.install.wheels import Wheel
 from gpusetup.model.finding import Step
 
