@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +27,8 @@ from installing import (
     versions_in,
     with_a_gpu,
 )
+
+from gpusetup.install import pylock
 
 pytestmark = needs_linux
 
@@ -76,6 +79,7 @@ def test_the_shown_fallback_is_taken_where_an_index_has_no_such_wheel(
     world.add_torch(SECOND)
     if missing == "403":
         world.index.faults[f"/whl/{FIRST}/*"] = Fault(status=403)
+        monkeypatch.setattr(pylock, "INDEX_ROOT", world.index.index_root)  # torch's own says it
     elif missing == "empty page":
         (world.index.root / "whl" / FIRST / "torch").mkdir(parents=True)
     elif missing == "other versions only":
@@ -86,6 +90,38 @@ def test_the_shown_fallback_is_taken_where_an_index_has_no_such_wheel(
     assert versions_in(Path("env"))["torch"] == f"{TORCH}+{SECOND}"
     assert f"{FIRST} is passed over" in said.err
     assert f"torch (none) → {TORCH}+{SECOND}" in said.err
+
+
+PAGE = f"/whl/{FIRST}/torch/"
+FAULTY = {
+    "it wants a login": (PAGE, Fault(status=401), "torch/: 401"),
+    "it forbids": (PAGE, Fault(status=403), "torch/: 403"),
+    "it leads in a circle": (PAGE, Fault(status=302, headers={"Location": PAGE}), "redirects"),
+    "a web page": (PAGE, Fault(body=b"<html><body>log in</body></html>"), "no list of wheels"),
+    "a list of another kind": (PAGE, Fault(body=b"x", kind="application/x"), "Content-Type"),
+    "a wheel that breaks off": (f"{PAGE}*.[wm]*", Fault(cut_at=100), "zip|body|metadata"),
+    "the rest wants a login": ("/simple/*", Fault(status=401), "authentication credentials"),
+}
+
+
+@pytest.mark.parametrize(("pattern", "fault", "cause"), FAULTY.values(), ids=FAULTY)
+@pytest.mark.one_in(4)
+def test_an_index_that_is_at_fault_is_not_passed_over(
+    world: World,
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    pattern: str,
+    fault: Fault,
+    cause: str,
+) -> None:
+    for backend in (FIRST, SECOND):
+        world.add_torch(backend)
+    world.index.faults[pattern] = fault
+    with_a_gpu(monkeypatch)
+    said = install("--venv", "env", "--torch", TORCH, *YES)
+    assert said.exit == 3 and re.search(cause, said.err), said.err
+    assert not world.index.asked_for(f"* /whl/{SECOND}/*")
+    assert not Path("env").exists()
 
 
 def test_no_such_wheel_on_any_fallback_is_blocked_and_every_index_is_named(

@@ -47,6 +47,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import OWN_SYSTEM, own_line
+from gpusetup.model.versions import parsed
 from gpusetup.probe.own_files import unfinished
 from gpusetup.probe.target import choose_target
 from gpusetup.render import install as screens
@@ -255,11 +256,14 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> int:
     def done() -> Done:
         device = device_to_prove(task.build.backend, task.gpus_here)
         verdict = install_by_conda(job, target.layout, argv, None if request.no_verify else device)
-        there, ok = target.installed, verdict is None or verdict["verdict"] == "passed"
+        there = target.installed
         after = {name: there[name] for name in FAMILY if name in there}
+        came = parsed(after.get("torch", "")).base_version == parsed(task.build.torch).base_version
+        ok = came and (verdict is None or verdict["verdict"] == "passed")
+        how = None if ok else "unproven" if came else "other"
         steps = tuple(job.done)
         now = replace(answer, state="installed", after=after, steps=steps, verdict=verdict)
-        return now, screens.end_screen(now, None if ok else "unproven", undo=back), ok
+        return now, screens.end_screen(now, how, undo=back), ok
 
     return session.carry_out(answer, screen, done)
 

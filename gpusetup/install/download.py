@@ -14,7 +14,7 @@ from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
 from gpusetup.install.switching.files import no_link, sha256_of, write_safely
 from gpusetup.install.target.find import Target
-from gpusetup.install.uv_settings import SYSTEM_STORES, asking_environment, indexes
+from gpusetup.install.uv_settings import asking_environment, certificates, indexes
 from gpusetup.install.wheels import SUMS, Wheel, noted, size_text
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request
@@ -66,12 +66,10 @@ def _fetched(job: Job, wheel: Wheel, folder: Path, logins: dict[str, tuple[str, 
     job.talk(f"Fetching {wheel.filename} ({size_text(wheel.size_bytes or 0)})")
     part.unlink(missing_ok=True)
     login = logins.get(urlsplit(wheel.url).netloc)
-    named = map(os.environ.get, ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"))
-    verify = next(filter(os.path.exists, (*filter(None, named), *SYSTEM_STORES)), True)
     try:
         with (
             requests.get(
-                wheel.url, stream=True, timeout=TIMEOUTS, auth=login, verify=verify
+                wheel.url, stream=True, timeout=TIMEOUTS, auth=login, verify=certificates()
             ) as got,
             open(part, "xb", opener=no_link) as file,
         ):

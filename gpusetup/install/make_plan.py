@@ -11,7 +11,7 @@ from gpusetup.install.decide import Task
 from gpusetup.install.job import Job
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
-from gpusetup.install.pylock import Requirements, require_no, wheels_for
+from gpusetup.install.pylock import Requirements, require_lack, wheels_for
 from gpusetup.install.switching.unpack import switch_step, venv_step
 from gpusetup.install.target.find import Target, check_importable, check_leaving
 from gpusetup.install.wheels import Wheel, size_text, unhashed
@@ -53,7 +53,7 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
     if venv is None:
         check_leaving(target.layout, before)
     sizes = sum(wheel.size_bytes or 0 for wheel in wheels)
-    require_space(prefix, int(sizes * UNPACKED_FACTOR))
+    require_space(prefix, int(sizes * UNPACKED_FACTOR) + SPARE_BYTES)
     passed_over = (f"{name} is passed over: {why}" for name, why in passed)
     return Plan(
         target=prefix,
@@ -93,8 +93,7 @@ def _first_index(
         try:
             wheels = wheels_for(job, target, requirements)
         except Unsatisfiable as problem:
-            if require_no(job, target, requirements):
-                raise
+            require_lack(job, target, requirements, problem)
             passed.append((choice.backend, problem.message))
         else:
             return replace(choice, index_url=requirements.index), wheels, passed
@@ -119,7 +118,6 @@ UNPACKED_FACTOR = 3.6
 """How much larger a torch wheel is unpacked; measured on the CPU wheel of torch 2.13.0 (4.0) and
 nvidia-cudnn-cu12 (1.6), weighted towards the larger."""
 
-
 SPARE_BYTES = 50 << 20
 
 
@@ -134,7 +132,7 @@ def free_bytes(folder: str) -> int:
 def require_space(folder: str, needed_bytes: int) -> None:
     """`Blocked` with needed and free if the disk of a folder cannot hold so much."""
     free = free_bytes(folder)
-    if needed_bytes + SPARE_BYTES > free:
+    if needed_bytes > free:
         raise Blocked(
             f"No room on the disk of {folder}: needs {size_text(needed_bytes)}, "
             f"free {size_text(free)}",

@@ -12,11 +12,12 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.model.resolution import TorchBuild
 
 PLATFORMS = {
-    "sys_platform == 'linux' and platform_machine == 'x86_64'": ("linux", "x86_64"),
+    "sys_platform == 'linux' and platform_machine != 'aarch64'": ("linux", "x86_64"),
     "sys_platform == 'linux' and platform_machine == 'aarch64'": ("linux", "aarch64"),
     "sys_platform == 'win32'": ("windows", "x86_64"),
 }
-"""The marker of each platform for which torch's own index has builds."""
+"""The marker of each platform for which torch's own index has builds. The two of Linux make all of
+it: uv locks a project for every machine that its `environments` leave."""
 
 
 def project_lines(

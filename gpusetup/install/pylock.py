@@ -7,20 +7,24 @@ everything else from the indexes that the user's own settings of uv and pip name
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 from urllib.request import Request, urlopen
 
-from gpusetup.errors import ToolFailed, Unsatisfiable
-from gpusetup.install.credentials import split_login
+from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.errors import ToolFailed, Unreached, Unsatisfiable
+from gpusetup.install.credentials import split_login, without_logins
 from gpusetup.install.job import Job
 from gpusetup.install.target.find import Target
-from gpusetup.install.uv_errors import complaint
+from gpusetup.install.uv_errors import HINTS, complaint
 from gpusetup.install.uv_settings import (
     asking_environment,
+    certificates,
     parse_toml,
     uv_program,
 )
@@ -87,13 +91,52 @@ def wheels_for(job: Job, target: Target, wanted: Requirements) -> tuple[Wheel, .
     return _compiled(job, target, wanted, "--no-deps") if anything else ()
 
 
-def require_no(job: Job, target: Target, wanted: Requirements) -> bool:
-    """Whether the index of the family has it, so that the packages beside it have no solution."""
+def require_lack(job: Job, target: Target, wanted: Requirements, no: Unsatisfiable) -> None:
+    """Return where the index of the family has no such wheel; where uv says no for another reason
+    (what comes with it has no solution, a broken file, a login), that ends the command."""
     try:
         _asked(job, target, replace(wanted, others=()), (*COMPILE, "--no-deps"))
-    except Unsatisfiable:
-        return False
-    return bool(wanted.others)
+    except Unsatisfiable as problem:
+        if not job.wheels:
+            _require_lists(wanted, problem.message)
+        return
+    if wanted.others:
+        raise no
+    gone = rf"404 Not Found\) for url \(\S*/({'|'.join(wanted.names)})-"
+    if not (job.wheels or re.search(gone, no.message)):
+        raise Unreached(no.message, hint=HINTS[Unreached])
+
+
+def _require_lists(wanted: Requirements, said: str) -> None:
+    """`Unreached` unless a page of the family is missing, or lists other wheels: uv says the same
+    of a page that wants a login, leads in a circle, or is another's. torch's own index says 403 of
+    what it has not; where uv was let in by a login that only it knows, its word counts."""
+    import requests
+
+    causes = []
+    for name, version in (word.split("==") for word in wanted.family):
+        url, login = split_login(f"{wanted.index}/{name}/")
+        try:
+            page = requests.get(url, auth=login, timeout=SIZE_SECONDS, verify=certificates())
+        except requests.RequestException as problem:
+            causes.append(without_logins(f"{url}: {problem}"))
+            continue
+        listed = set(re.findall(r"[\w.]+-[\w.+!]+(?=-[^/\s]*\.whl)", unquote(page.text)))
+        lists = any(one.partition("+")[0] == f"{name}-{version}" for one in listed)
+        is_missing = page.status_code == 404 or (
+            page.status_code in (401, 403)
+            and (url.startswith(INDEX_ROOT) or "was not found" not in said)
+        )
+        is_list = listed or not re.sub(r"<(title|h1)>.*?</\1>|<[^>]*>|\s", "", page.text)
+        if is_missing or (page.ok and is_list and (not lists or OTHER_FILES in said)):
+            return
+        if not lists:
+            causes.append(f"{url}: {page.status_code} {page.reason}, and no list of wheels")
+    raise Unreached("\n  cause: ".join((said, *causes)), hint=HINTS[Unreached])
+
+
+OTHER_FILES = "has no wheels with a matching"
+"""What uv says of a version whose files are for other Pythons or platforms."""
 
 
 def _compiled(job: Job, target: Target, wanted: Requirements, *more: str) -> tuple[Wheel, ...]:

@@ -76,11 +76,13 @@ def own_environment(question: Question, decision: Decision) -> str:
     """The command that makes, beside a target that may not be changed, what it would become."""
     request, machine = question.request, question.machine
     prescribed = in_new_environment(decision, machine, question.wanted)
-    host = [word for gpu in request.for_gpu for word in ("--gpu", gpu)]
-    if request.for_driver:
-        host += ["--driver", request.for_driver]
+    asked = {"--driver": request.for_driver, "--index": request.index_root}
+    if "--torch" not in prescribed:
+        asked["--torch"] = question.wanted.torch
+    pairs = [*asked.items(), *(("--gpu", gpu) for gpu in request.for_gpu)]
+    words = [word for name, value in pairs if value for word in (name, value)]
     own = ("gpusetup", "install", "--venv", new_folder(machine), *prescribed)
-    line = shell_line((*own, *question.asked.packages, *host), machine.os.family)
+    line = shell_line((*own, *question.asked.packages, *words), machine.os.family)
     return without_logins(line)
 
 

@@ -41,6 +41,12 @@ SYSTEM_STORES = (
 ASK_SECONDS = 30.0
 
 
+def certificates() -> str | bool:
+    """The certificates that requests is to trust: as uv does."""
+    named = map(os.environ.get, ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"))
+    return next(filter(os.path.exists, (*filter(None, named), *SYSTEM_STORES)), True)
+
+
 def uv_program() -> str:
     """The uv that came with gpusetup."""
     import uv

@@ -95,6 +95,7 @@ ENDS = {
     "restored": (NO, "The new packages failed their test, and the previous ones are back"),
     "undone": (OK, "Undone"),
     "unproven": (NO, "Installed, but it fails its test"),
+    "other": (NO, "conda ended without an error, but not with the torch that was asked for"),
 }
 
 

@@ -9,19 +9,27 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from gpusetup.errors import ToolFailed, Unreached
+from gpusetup.errors import Blocked, ToolFailed, Unreached
 from gpusetup.install.job import Job, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.pylock import lock_text
 from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE
-from gpusetup.install.target.layout import LIBRARIES, Layout, record_rows
+from gpusetup.install.target.layout import (
+    LIBRARIES,
+    Layout,
+    distributions,
+    files_listed,
+    files_of_all,
+    record_rows,
+)
 from gpusetup.install.uv_errors import complaint
 from gpusetup.install.uv_settings import FETCHING, asking_environment, uv_program
 from gpusetup.install.wheels import Wheel
@@ -119,14 +127,54 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
             if not promised[path] & {"", digest}:
                 name = os.path.relpath(path, root)
                 raise differs(f"The unpacked files differ from the wheel's list: {name}")
-    return {path: _target(path, root, layout) for path in promised}
+    coming = {path: _target(path, root, layout) for path in promised}
+    _require_room(coming, lists, layout)
+    return coming
+
+
+def _require_room(coming: Mapping[str, str], lists: Mapping[str, Rows], layout: Layout) -> None:
+    """`Blocked` where a file would come in place of another one, of the environment itself or of a
+    package that stays; a module without code may be in both (`nvidia/__init__.py`)."""
+    leaving = files_of_all({*map(_name, lists)}, layout)[1]
+    taken = {
+        path: target
+        for path, target in coming.items()
+        if target not in leaving and os.path.isfile(target) and _code(path) != _code(target)
+    }
+    if not taken:
+        return
+    there = distributions(layout)
+    owners = {path: one.name for one in there for path in files_listed(one, layout)}
+    for path, target in taken.items():
+        folder, name = os.path.split(target)
+        is_own = folder in (layout.data, layout.scripts) and OWN.fullmatch(name)
+        if owner := owners.get(target, "the environment itself" if is_own else None):
+            rows = ((record, row) for record in lists for row in lists[record])
+            comes = next(_name(record) for record, row in rows if _listed(record, row) == path)
+            raise Blocked(
+                f"{comes} brings a file that {owner} has already: {target}",
+                hint="nothing was changed; uninstall the one that you do not need, or use another "
+                "environment: `--venv DIR`",
+            )
+
+
+OWN = re.compile(r"(pyvenv\.cfg|(de)?activate.*|pythonw?[\d.]*(\.exe)?)", re.IGNORECASE)
+"""What an environment itself has in its folder and in that of its scripts."""
+
+
+def _code(path: str) -> bytes:
+    """A file without lines that only comment."""
+    return re.sub(rb"(?m)^\s*(#.*)?$\s*", b"", Path(path).read_bytes())
+
+
+def _name(record: str) -> str:
+    """The project whose list it is."""
+    return canonicalize_name(os.path.basename(os.path.dirname(record)).partition("-")[0])
 
 
 def _require_wheels(root: Path, lists: Mapping[str, Rows], wheels: Sequence[Wheel]) -> None:
     """There is a list for each wheel, and for nothing else."""
-    infos = (os.path.basename(os.path.dirname(path)) for path in lists)
-    found = {canonicalize_name(info.partition("-")[0]) for info in infos}
-    if odd := found ^ {wheel.name for wheel in wheels}:
+    if odd := set(map(_name, lists)) ^ {wheel.name for wheel in wheels}:
         names = ", ".join(sorted(odd))
         raise differs(f"The files unpacked in {root} are not the requested package: {names}")
 

@@ -117,7 +117,7 @@ def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distributi
     broken removal left.
     """
     gone = tuple(one for one in distributions(layout) if one.name in set(names))
-    lists = {one: _listed(one, layout) for one in gone}
+    lists = {one: files_listed(one, layout) for one in gone}
     listed = {one.name for one, paths in lists.items() if paths}
     files: set[str] = set()
     for one, paths in lists.items():
@@ -132,7 +132,7 @@ def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distributi
     return gone, files
 
 
-def _listed(one: Distribution, layout: Layout) -> set[str]:
+def files_listed(one: Distribution, layout: Layout) -> set[str]:
     """The paths that it lists, inside the target's folders."""
     base = os.path.dirname(one.info)
     roots = tuple(f"{root.rstrip(os.sep)}{os.sep}" for root in layout.roots)
