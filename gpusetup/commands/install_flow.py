@@ -125,7 +125,8 @@ def install(session: Session) -> int:
             return _unchanged(session, target, task, verdict or None)
         task = task.again()
     refuse_unnamed_base(task.machine, task.elsewhere)
-    target.require_changeable(task.elsewhere)
+    if target.venv is None:
+        check_target(target.layout, task.elsewhere)
     task, plan = plan_task(job, target, with_set(job, task, target))
     if not plan.wheels:
         return _unchanged(session, target, task)

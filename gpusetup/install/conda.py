@@ -42,8 +42,7 @@ def by_conda(machine: Snapshot) -> bool:
 def conda_program() -> str | None:
     """The conda, mamba or micromamba of this machine; an active one's own variable first."""
     named = filter(None, map(os.environ.get, ("CONDA_EXE", "MAMBA_EXE")))
-    found = next(filter(os.path.isfile, named), None)
-    return found or next(filter(None, map(shutil.which, PROGRAMS)), None)
+    return next(filter(None, map(shutil.which, (*named, *PROGRAMS))), None)
 
 
 def conda_says(argv: Sequence[str]) -> str:

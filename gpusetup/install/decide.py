@@ -9,7 +9,6 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Unsatisfiable
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.refusals import (
-    notes_of_place,
     own_environment,
     refuse,
     refuse_trouble_elsewhere,
@@ -72,7 +71,7 @@ class Task(Frozen):
     def all_notes(self) -> tuple[str, ...]:
         """Those of the build too, where one comes."""
         of_build = self.resolution.notes if self.decision.moves else ()
-        return (*of_build, *notes_of_place(self.machine), *self.notes)
+        return (*of_build, *self.notes)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -93,7 +93,8 @@ def _first_index(
         try:
             wheels = wheels_for(job, target, requirements)
         except Unsatisfiable as problem:
-            require_lack(job, target, requirements, problem)
+            if not job.wheels:
+                require_lack(requirements, problem)
             passed.append((choice.backend, problem.message))
         else:
             return replace(choice, index_url=requirements.index), wheels, passed

@@ -172,11 +172,6 @@ def words_of_files(
     """
     for path in map(Path, files):
         text = named_file.read_text(path, MOST_BYTES)
-        if path.suffix == ".toml":
-            raise UsageError(
-                f"{path} is a project, not a list of requirements",
-                hint=f"`uv pip compile {path} -o requirements.txt` writes one",
-            )
         if installs and re.search(r"--(hash|require-hashes)", text):
             raise UsageError(
                 f"{path} names hashes, and what is chosen here may be another file than those",

@@ -91,52 +91,35 @@ def wheels_for(job: Job, target: Target, wanted: Requirements) -> tuple[Wheel, .
     return _compiled(job, target, wanted, "--no-deps") if anything else ()
 
 
-def require_lack(job: Job, target: Target, wanted: Requirements, no: Unsatisfiable) -> None:
-    """Return where the index of the family has no such wheel; where uv says no for another reason
-    (what comes with it has no solution, a broken file, a login), that ends the command."""
-    try:
-        _asked(job, target, replace(wanted, others=()), (*COMPILE, "--no-deps"))
-    except Unsatisfiable as problem:
-        if not job.wheels:
-            _require_lists(wanted, problem.message)
-        return
-    if wanted.others:
-        raise no
-    gone = rf"404 Not Found\) for url \(\S*/({'|'.join(wanted.names)})-"
-    if not (job.wheels or re.search(gone, no.message)):
-        raise Unreached(no.message, hint=HINTS[Unreached])
-
-
-def _require_lists(wanted: Requirements, said: str) -> None:
-    """`Unreached` unless a page of the family is missing, or lists other wheels: uv says the same
-    of a page that wants a login, leads in a circle, or is another's. torch's own index says 403 of
-    what it has not; where uv was let in by a login that only it knows, its word counts."""
+def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
+    """Return where the index of the family has no such wheel: a page is missing, lists other
+    versions, or files for other machines. All else that uv may mean by its "no" ends the command:
+    a login, a circle, a web page, a broken wheel, what comes with torch. torch's own index says
+    403 of what it has not."""
     import requests
 
-    causes = []
+    said = no.message
+    missing = ("403", "404") if wanted.index.startswith(INDEX_ROOT) else ("404",)
     for name, version in (word.split("==") for word in wanted.family):
         url, login = split_login(f"{wanted.index}/{name}/")
         try:
             page = requests.get(url, auth=login, timeout=SIZE_SECONDS, verify=certificates())
+            found, text = f"{page.status_code} {page.reason}", unquote(page.text)
         except requests.RequestException as problem:
-            causes.append(without_logins(f"{url}: {problem}"))
-            continue
-        listed = set(re.findall(r"[\w.]+-[\w.+!]+(?=-[^/\s]*\.whl)", unquote(page.text)))
-        lists = any(one.partition("+")[0] == f"{name}-{version}" for one in listed)
-        is_missing = page.status_code == 404 or (
-            page.status_code in (401, 403)
-            and (url.startswith(INDEX_ROOT) or "was not found" not in said)
-        )
-        is_list = listed or not re.sub(r"<(title|h1)>.*?</\1>|<[^>]*>|\s", "", page.text)
-        if is_missing or (page.ok and is_list and (not lists or OTHER_FILES in said)):
+            found, text = str(problem), ""
+        lacks = f"{name}-{version}" not in text or re.search(LACKS.format(name, version), said)
+        if found.startswith(missing) or (".whl" in text and lacks):
             return
-        if not lists:
-            causes.append(f"{url}: {page.status_code} {page.reason}, and no list of wheels")
-    raise Unreached("\n  cause: ".join((said, *causes)), hint=HINTS[Unreached])
+        if ".whl" not in text:
+            said += f"\n  cause: {url}: {without_logins(found)}, and no list of wheels"
+    if wanted.others and said == no.message:
+        raise no
+    raise Unreached(said, hint=HINTS[Unreached])
 
 
-OTHER_FILES = "has no wheels with a matching"
-"""What uv says of a version whose files are for other Pythons or platforms."""
+LACKS = r"{0}=={1}\S* has no wheels with a matching|404 Not Found\) for url \(\S*/{0}-"
+"""What uv says of a project that is listed and has no file for this Python and platform, or whose
+file is gone."""
 
 
 def _compiled(job: Job, target: Target, wanted: Requirements, *more: str) -> tuple[Wheel, ...]:

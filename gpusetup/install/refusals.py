@@ -3,7 +3,7 @@ no torch mends, a build that is not exchanged unasked, a target that may not be 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.catalog.file import load_catalog
@@ -77,10 +77,8 @@ def own_environment(question: Question, decision: Decision) -> str:
     request, machine = question.request, question.machine
     prescribed = in_new_environment(decision, machine, question.wanted)
     asked = {"--driver": request.for_driver, "--index": request.index_root}
-    if "--torch" not in prescribed:
-        asked["--torch"] = question.wanted.torch
-    pairs = [*asked.items(), *(("--gpu", gpu) for gpu in request.for_gpu)]
-    words = [word for name, value in pairs if value for word in (name, value)]
+    gpus = (("--gpu", gpu) for gpu in request.for_gpu)
+    words = (str(word) for pair in (*asked.items(), *gpus) if pair[1] for word in pair)
     own = ("gpusetup", "install", "--venv", new_folder(machine), *prescribed)
     line = shell_line((*own, *question.asked.packages, *words), machine.os.family)
     return without_logins(line)
@@ -104,21 +102,12 @@ def check_described(machine: Snapshot, way: str) -> None:
 # --- what Windows makes of the folder -------------------------------------------------------------
 
 
-def is_base(machine: Snapshot) -> bool:
-    """Whether the target is Windows' own Python. On Linux such a one says itself who manages it."""
-    return machine.os.family == "windows" and machine.python.manager == "system"
-
-
 def refuse_unnamed_base(machine: Snapshot, way: str) -> None:
-    """`Blocked` where nobody named that as the target: gpusetup merely runs in it."""
-    if is_base(machine) and machine.python.chosen_by == "self":
+    """`Blocked` where the target is Windows' own Python, and nobody named it: gpusetup merely runs
+    in it. On Linux such a one says itself who manages it."""
+    python = machine.python
+    if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
         raise Blocked(
-            f"{machine.python.prefix} is the system's own Python, not an environment",
+            f"{python.prefix} is the system's own Python, not an environment",
             hint=f"use your own environment: `{way}`; `--python` names this one",
         )
-
-
-def notes_of_place(machine: Snapshot) -> Iterator[str]:
-    """What a person should know of it before it is changed."""
-    if is_base(machine):
-        yield f"{machine.python.prefix} is no environment: this changes the system's own Python"

@@ -11,6 +11,7 @@ from typing import Any
 from gpusetup import __version__
 from gpusetup.install.plan import Plan
 from gpusetup.install.switching.files import write_safely
+from gpusetup.model.codec import to_plain
 from gpusetup.model.documents import DoneStep
 
 
@@ -20,16 +21,8 @@ def write_receipt(
     """Written without credentials, servers, users and home folders, so that it may be shared."""
     from gpusetup.redaction import redact_document
 
-    wheels = [
-        {
-            "name": one.name,
-            "version": one.version,
-            "url": one.url,
-            "sha256": one.sha256,
-        }
-        for one in plan.wheels
-    ]
-    steps = [{"argv": [*one.argv], "seconds": one.seconds, "exit": one.exit} for one in done]
+    shown = ("name", "version", "url", "sha256")
+    wheels = [{name: getattr(one, name) for name in shown} for one in plan.wheels]
     receipt = {
         "schema": "gpusetup.receipt/1",
         "gpusetup": __version__,
@@ -40,7 +33,7 @@ def write_receipt(
         "before": {**plan.before},
         "after": {**plan.after},
         "wheels": wheels,
-        "steps": steps,
+        "steps": list(map(to_plain, done)),
         "verdict": verdict and {"verdict": verdict["verdict"]},
     }
     write_safely(path, json.dumps(redact_document(receipt), indent=2) + "\n")

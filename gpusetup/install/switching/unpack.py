@@ -10,8 +10,9 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from filecmp import cmp
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -113,61 +114,49 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
             raise differs(f"uv wrote what is no file: {os.path.relpath(path, root)}")
     lists = {path: record_rows(path) for path in found if _is_list(path)}
     _require_wheels(root, lists, wheels)
-    promised: dict[str, set[str]] = {}
+    promised: dict[str, dict[str, str]] = {}
     for path, rows in lists.items():
         for row in rows:
             digest = row[1] if len(row) > 1 else ""
-            promised.setdefault(_listed(path, row), set()).add(digest)
+            promised.setdefault(_listed(path, row), {})[digest] = path
     if missing := sorted(promised.keys() - found):
         raise differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
     if strange := sorted(found - promised.keys() - {str(root / UV_LOCK)}):
         raise differs(f"uv wrote what no wheel lists: {os.path.relpath(strange[0], root)}")
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for path, digest in zip(promised, pool.map(_digest, promised), strict=True):
-            if not promised[path] & {"", digest}:
+            if not promised[path].keys() & {"", digest}:
                 name = os.path.relpath(path, root)
                 raise differs(f"The unpacked files differ from the wheel's list: {name}")
     coming = {path: _target(path, root, layout) for path in promised}
-    _require_room(coming, lists, layout)
+    for path, owner in _taken(coming, {wheel.name for wheel in wheels}, layout):
+        name = _name(*promised[path].values())
+        raise Blocked(
+            f"{name} brings a file that {owner} has already: {coming[path]}",
+            hint="nothing was changed; uninstall the one that you do not need, or use another "
+            "environment: `--venv DIR`",
+        )
     return coming
 
 
-def _require_room(coming: Mapping[str, str], lists: Mapping[str, Rows], layout: Layout) -> None:
-    """`Blocked` where a file would come in place of another one, of the environment itself or of a
-    package that stays; a module without code may be in both (`nvidia/__init__.py`)."""
-    leaving = files_of_all({*map(_name, lists)}, layout)[1]
-    taken = {
-        path: target
-        for path, target in coming.items()
-        if target not in leaving and os.path.isfile(target) and _code(path) != _code(target)
-    }
-    if not taken:
-        return
-    there = distributions(layout)
-    owners = {path: one.name for one in there for path in files_listed(one, layout)}
-    for path, target in taken.items():
-        folder, name = os.path.split(target)
-        is_own = folder in (layout.data, layout.scripts) and OWN.fullmatch(name)
-        if owner := owners.get(target, "the environment itself" if is_own else None):
-            rows = ((record, row) for record in lists for row in lists[record])
-            comes = next(_name(record) for record, row in rows if _listed(record, row) == path)
-            raise Blocked(
-                f"{comes} brings a file that {owner} has already: {target}",
-                hint="nothing was changed; uninstall the one that you do not need, or use another "
-                "environment: `--venv DIR`",
-            )
+def _taken(coming: Mapping[str, str], names: set[str], layout: Layout) -> Iterator[tuple[str, str]]:
+    """What would come in place of another file, of the environment itself or of a package that
+    stays; and whose that is."""
+    leaving = files_of_all(names, layout)[1]
+    stay = [one for one in distributions(layout) if one.name not in names]
+    owners = {path: one.name for one in stay for path in files_listed(one, layout) - leaving}
+    for path, target in coming.items():
+        own = OWN.fullmatch(target[len(layout.prefix) :]) and "the environment itself"
+        owner = owners.get(target, own)
+        if owner and os.path.isfile(target) and not cmp(path, target, shallow=False):
+            yield path, owner
 
 
-OWN = re.compile(r"(pyvenv\.cfg|(de)?activate.*|pythonw?[\d.]*(\.exe)?)", re.IGNORECASE)
-"""What an environment itself has in its folder and in that of its scripts."""
+OWN = re.compile(r"\W(pyvenv\.cfg|(bin|Scripts)\W((de)?activate|python)[^/]*)", re.IGNORECASE)
+"""What an environment itself has."""
 
 
-def _code(path: str) -> bytes:
-    """A file without lines that only comment."""
-    return re.sub(rb"(?m)^\s*(#.*)?$\s*", b"", Path(path).read_bytes())
-
-
-def _name(record: str) -> str:
+def _name(record: str, *_: str) -> str:
     """The project whose list it is."""
     return canonicalize_name(os.path.basename(os.path.dirname(record)).partition("-")[0])
 

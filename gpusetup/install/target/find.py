@@ -36,11 +36,6 @@ class Target(Frozen):
     def installed(self) -> dict[str, str]:
         return {} if self.venv else versions(distributions(self.layout))
 
-    def require_changeable(self, way: str = OWN) -> None:
-        """`Blocked` where it is there and may not be changed; `way` goes on all the same."""
-        if self.venv is None:
-            check_target(self.layout, way)
-
 
 def venv_to_make(folder: str) -> bool:
     """Whether `--venv DIR` is to be made; UsageError where the folder is something else."""
