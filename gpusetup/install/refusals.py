@@ -96,7 +96,7 @@ def check_described(machine: Snapshot, way: str) -> None:
         )
     if python.site_writable is False:
         where = python.site_packages or python.prefix or "Its site-packages"
-        raise Blocked(f"{where} cannot be written by this user", hint=own)
+        raise Blocked(f"{where} cannot be written by this user, or is read-only", hint=own)
 
 
 # --- what Windows makes of the folder -------------------------------------------------------------

@@ -69,7 +69,7 @@ def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Pa
             location=folder,
             intact=is_whole(system, folder, record or "") if recorded else None,
             requires=requires,
-            direct=elsewhere if requires else None,
+            direct=elsewhere,
         )
 
 

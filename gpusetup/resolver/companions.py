@@ -116,6 +116,10 @@ def beside_in_words(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> I
     for name in left_behind(machine, build.torch, build.backend, catalog):
         if name not in build.family():
             yield f"{name} {there[name].version} has no release for {comes}: it stays, and may fail"
+    for name in build.family(tuple(there)):
+        if there[name].direct and there[name].installer != "conda":
+            said = f"{name} {there[name].version} came from a folder or a file (or is editable)"
+            yield f"{said}: the wheel of the index replaces it"
     moves = bool(own) and parsed(own).release[:2] != parsed(build.torch).release[:2]
     for name in sorted(COMPILED & there.keys() - named):
         label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", there[name].version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +11,10 @@ from gpusetup.errors import Blocked
 
 HELD = (5, 32, 33)
 """Windows' codes where a program holds a file; the first also means that permission is missing."""
+MOUNT = (
+    "it lies on a mount of its own, from which no file can be moved into the environment's folder"
+)
+"""What the system means by an invalid link across devices."""
 READ_ONLY = "nothing was changed; make it writable, or use another environment: `--venv DIR`"
 
 
@@ -25,7 +30,8 @@ def blocked_by_files(said: str, hint: str | None = None) -> Iterator[None]:
 def refused(problem: OSError, said: str, hint: str | None = None) -> Blocked:
     name = str(problem.filename or "")
     place = "" if name in said else name
-    told = ": ".join(filter(None, (said, place, problem.strerror or str(problem))))
+    why = MOUNT if problem.errno == errno.EXDEV else problem.strerror or str(problem)
+    told = ": ".join(filter(None, (said, place, why)))
     if getattr(problem, "winerror", None) in HELD:
         who = holding(name) if name else ""
         told += f"; {who or 'perhaps another program (Python, a notebook, an editor)'} holds it"

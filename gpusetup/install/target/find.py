@@ -76,7 +76,7 @@ def check_target(layout: Layout, way: str = OWN) -> None:
     for folder in (*layout.libraries, layout.scripts, layout.prefix):
         if not os.access(folder, os.W_OK) and Path(folder).exists():
             raise Blocked(
-                f"{folder} cannot be written by this user",
+                f"{folder} cannot be written by this user, or is read-only",
                 hint=hint,
             )
 
