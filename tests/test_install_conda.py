@@ -35,6 +35,8 @@ with open({log!r}, "a") as file:
     file.write(json.dumps(words) + chr(10))
 if os.environ.get("CONDA_IS") == "broken":
     sys.exit("PackagesNotFoundError: the packages are not available")
+if os.environ.get("CONDA_IS") == "idle":
+    sys.exit()
 if "--dry-run" in words:
     print("  zlib  1.3 -> 1.3.1" + chr(10) + "  + pytorch-gpu 2.5.1 https://me:secret@c/p")
     sys.exit()
@@ -164,6 +166,16 @@ def test_a_conda_that_fails_is_a_tool_that_failed(
     said = install(*WORDS, *target(environment), "--yes")
     assert said.exit == 4
     assert "PackagesNotFoundError" in said.err
+
+
+def test_a_conda_that_changes_nothing_has_not_installed_it(
+    world: World, install: Install, environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(world)
+    monkeypatch.setenv("CONDA_IS", "idle")
+    said = install(*WORDS, *target(environment), "--yes", "--no-verify")
+    assert said.exit == 1
+    assert "not with the torch that was asked for" in said.out and "torch 2.0.0" in said.out
 
 
 def test_conda_goes_on_without_us_and_the_next_one_waits_for_it(

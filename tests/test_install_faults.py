@@ -22,6 +22,8 @@ from installing import (
     state_of,
 )
 
+from gpusetup.install import make_plan
+
 pytestmark = needs_linux
 
 WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
@@ -123,6 +125,23 @@ def test_a_wheel_with_a_bad_name_in_it(
     assert said.exit == 0 or state_of(venv) == before
 
 
+TAKEN = {
+    "mine": "mine/__init__.py",
+    "the environment itself": f"torch-{TORCH}+cpu.data/data/pyvenv.cfg",
+}
+
+
+@pytest.mark.parametrize(("owner", "path"), TAKEN.items(), ids=TAKEN)
+@pytest.mark.one_in(2)
+def test_a_file_of_others_is_not_overwritten(
+    world: World, venv: Path, install: Install, owner: str, path: str
+) -> None:
+    before = state_of(venv)
+    world.add_torch("cpu", files={path: "another"})
+    said = install("--python", str(venv), *WANTED)
+    check(said, venv, before, 3, f"torch brings a file that {owner} has already: .*{path[-11:]}")
+
+
 # --- disk and permissions ------------------------------------------------------------------------
 
 
@@ -144,6 +163,17 @@ def test_a_disk_that_is_full(world: World, venv: Path) -> None:
     world.add_torch("cpu", files={"torch/big.so": os.urandom(900_000)})
     said = limited(world, venv, 500_000, "--index", world.index.index_root)
     check(said, venv, before, 3, "File too large|os error 27|Errno 27|too large")
+
+
+def test_a_disk_without_room_is_told_before_the_download(
+    world: World, venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is needed is more than what is free, the spare too."""
+    before = state_of(venv)
+    world.add_torch("cpu")
+    monkeypatch.setattr(make_plan, "free_bytes", lambda _: 49 << 20)
+    said = install("--python", str(venv), *WANTED)
+    check(said, venv, before, 3, r"needs 50\.0 MiB, free 49\.0 MiB")
 
 
 def test_a_store_whose_name_is_taken(world: World, venv: Path, install: Install) -> None:

@@ -241,9 +241,11 @@ def test_a_replay_refuses_what_a_live_run_refuses(
     python: dict[str, bool], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine = replace(LAPTOP, python=replace(LAPTOP.python, **python))
-    code, text = replayed(machine, tmp_path, capsys)
+    asked = ("--torch", "2.5.1", "--index", "https://mirror.example/whl")
+    code, text = replayed(machine, tmp_path, capsys, *asked)
     assert code == 3
     assert said in text and "--venv .venv" in text
+    assert all(" ".join(pair) in text for pair in (asked[:2], asked[2:]))
 
 
 def test_a_broken_install_is_installed_again(capsys: pytest.CaptureFixture[str]) -> None:
