@@ -90,9 +90,9 @@ def add_shared(group: argparse._ActionsContainer, *names: str, **other: Any) -> 
         group.add_argument(*name.split(), **{**SHARED[name], **other})
 
 
-def patience_of(options: argparse.Namespace) -> float:
+def timeout_of(options: argparse.Namespace) -> float:
     """The limit that was asked for, in seconds, else the usual one."""
-    from gpusetup.probe.patience import LIMIT_SECONDS
+    from gpusetup.probe.deadline import LIMIT_SECONDS
 
     return getattr(options, "timeout", None) or LIMIT_SECONDS
 
@@ -123,7 +123,7 @@ def gather(options: argparse.Namespace, out: Console, *, need_target: bool = Fal
             named=python,
             need_target=need_target,
             notify=out.talk,
-            limit=patience_of(options),
+            limit=timeout_of(options),
         )
     if options.command != "doctor":  # which finds it
         _tell_of_target(machine, out, ended=need_target)
@@ -132,11 +132,11 @@ def gather(options: argparse.Namespace, out: Console, *, need_target: bool = Fal
 
 def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
     """Before an answer about an environment that is between two states, or not the active one."""
-    from gpusetup.probe.own_files import unfinished
+    from gpusetup.probe.own_files import interruptions
 
     gone = [one.text for one in machine.events if one.kind == "stale-environment"]
     named = (f"VIRTUAL_ENV names {one}, which is no environment" for one in gone)
-    for sentence in (*named, *(() if ended else unfinished(machine))):
+    for sentence in (*named, *(() if ended else interruptions(machine))):
         out.talk(sentence)
 
 

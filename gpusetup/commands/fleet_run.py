@@ -15,7 +15,7 @@ from gpusetup.errors import Blocked, UsageError
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.screen import plural
-from gpusetup.system.refused import blocked_by_files
+from gpusetup.system.refusals import blocked_by_files
 from gpusetup.system.signals import interruptible
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 from gpusetup.render.install import project_screen
 from gpusetup.resolver.described import for_host
-from gpusetup.system.refused import blocked_by_files
+from gpusetup.system.refusals import blocked_by_files
 
 UNWRITTEN = (
     "The index's user name and password are not written: uv reads them from ~/.netrc, or from "

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_shared, patience_of, seconds
+from gpusetup.commands.common import add_shared, seconds, timeout_of
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 from gpusetup.system.processes import Lines
@@ -103,12 +103,12 @@ def _watch(options: Namespace, out: Console) -> int:
     nvml = start_nvml(options.interval, 1 if options.once else 0)
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.nvml import SourceEnded, opened
-    from gpusetup.probe.patience import Patience
+    from gpusetup.probe.deadline import Deadline
 
     source: Nvml | None = None
     with ExitStack() as stack:
         try:
-            source = opened(nvml, Patience(patience_of(options), out.talk))
+            source = opened(nvml, Deadline(timeout_of(options), out.talk))
         except SourceEnded as problem:
             if not options.after:  # no GPU that can be watched is a no
                 kind = Blocked if problem.blocked else Unsatisfiable
@@ -176,7 +176,7 @@ def _once(source: Nvml, options: Namespace, out: Console) -> int:
     from gpusetup.monitor.nvml import SourceEnded
 
     try:
-        sample = source.next(patience_of(options))
+        sample = source.next(timeout_of(options))
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
     from gpusetup.render.monitor import once

@@ -23,7 +23,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch
 from gpusetup.model.resolution import FAMILY, Request, Resolution
 from gpusetup.model.units import architecture_named
-from gpusetup.probe.own_files import unfinished
+from gpusetup.probe.own_files import interruptions
 from gpusetup.render.console import Console
 from gpusetup.render.resolution import family, requirement, resolution_text
 from gpusetup.resolver import check_request, resolve, to_answer
@@ -173,7 +173,7 @@ def _notes(
         branch = f"driver {options.driver} is taken as {version}, the first of its branch with CUDA"
     hidden = "the index's user and password are left out of what is shown"
     said = (
-        *unfinished(snapshot),
+        *interruptions(snapshot),
         *resolution.notes,
         branch,
         age_note(resolution.catalog_as_of, date.today().isoformat()),

@@ -19,7 +19,7 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.model.finding import Evidence
 from gpusetup.model.machine import Event, Gpu, PciDevice
-from gpusetup.readings.side import bus_key
+from gpusetup.readings.sources import bus_key
 
 NAMED = 8
 """How many GPUs a sentence lists."""

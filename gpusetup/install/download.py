@@ -22,7 +22,7 @@ from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import parsed
-from gpusetup.system.refused import blocked_by_files, refused
+from gpusetup.system.refusals import blocked_by, blocked_by_files
 
 TIMEOUTS = (5.0, 30.0)
 
@@ -55,7 +55,7 @@ def fetch_into_folder(job: Job, plan: Plan) -> str:
         rows = "".join(f"{digest}  {name}\n" for name, digest in sorted(known.items()))
         write_safely(folder / SUMS, rows)
     except OSError as problem:
-        raise refused(problem, f"{folder} cannot be filled", "make room there") from problem
+        raise blocked_by(problem, f"{folder} cannot be filled", "make room there") from problem
     size = size_text(sum(path.stat().st_size for path in files))
     return f"{len(files)} wheels, {size}, are in {folder}; there: `gpusetup install --offline`"
 

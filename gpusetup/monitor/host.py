@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import psutil
 
 from gpusetup.monitor.documents import HostSample, TreeSample
-from gpusetup.probe.host import read_quota
+from gpusetup.probe.host import read_cpu_quota
 from gpusetup.system.system import System
 
 T = TypeVar("T")
@@ -146,7 +146,7 @@ def _cores() -> float | None:
     """The cores that this process may use, as its affinity and its cgroup's quota have them."""
     mine = asked(lambda: psutil.Process().cpu_affinity())
     usable = len(mine) if mine else asked(psutil.cpu_count)
-    quota = read_quota(System())
+    quota = read_cpu_quota(System())
     return min(usable, quota) if usable and quota else usable
 
 

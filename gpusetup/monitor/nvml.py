@@ -14,8 +14,8 @@ from gpusetup.errors import UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import fields, replace
 from gpusetup.monitor.documents import GpuSample, Sample
-from gpusetup.probe.patience import Patience
-from gpusetup.readings.measures import LIMITS, wrong_in
+from gpusetup.probe.deadline import Deadline
+from gpusetup.readings.measures import LIMITS, implausible
 from gpusetup.system.processes import Lines, no_answer_in
 
 PATIENCE_SECONDS = 10.0
@@ -75,7 +75,7 @@ FAILED, SAMPLE = '{"init"', '{"at"'
 
 def measured(gpu: GpuSample) -> GpuSample:
     """A sample without what cannot be: that is a trouble, and no measurement."""
-    wrong = wrong_in({field: getattr(gpu, field) for field in SAMPLED})
+    wrong = implausible({field: getattr(gpu, field) for field in SAMPLED})
     if not wrong:
         return gpu
     said = ", ".join(f"{field} is not plausible" for field in wrong)
@@ -85,7 +85,7 @@ def measured(gpu: GpuSample) -> GpuSample:
 SAMPLED = tuple(part.name for part in fields(GpuSample) if part.name in LIMITS)
 
 
-def opened(lines: Lines, patience: Patience) -> Nvml:
+def opened(lines: Lines, patience: Deadline) -> Nvml:
     """NVML by the child that `start_nvml` started. Raises SourceEnded if it does not answer."""
     source = Nvml(lines)
     try:

@@ -59,7 +59,7 @@ class TrainingMonitor:
             told = "the first rank on this machine watches all of them"
             self.summary = Summary(verdict=None, evidence=told)
             return
-        from gpusetup.system.processes import beside
+        from gpusetup.system.processes import start_background
 
         # One of several ranks: the launcher above them is watched.
         several = any(os.environ.get(name, "1") != "1" for name in RANKS) and os.getppid() > 1
@@ -68,7 +68,7 @@ class TrainingMonitor:
         argv = (sys.executable, "-m", "gpusetup", "monitor", *words, "--pid", str(pid))
         try:
             self.record.unlink(missing_ok=True)
-            self._child = beside(argv)
+            self._child = start_background(argv)
         except OSError as problem:
             self._warn(f"{problem.strerror or problem}")
 

@@ -59,18 +59,20 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
         return from_plain(all_texts(to_plain(found), seen), Snapshot, what="the snapshot")
     except BadInput as problem:
         if "truncated" in problem.message:
-            raise BadInput(f"{what} is cut off after {len(raw)} bytes", hint=_AGAIN) from problem
+            raise BadInput(
+                f"{what} is cut off after {len(raw)} bytes", hint=_SAVE_AGAIN
+            ) from problem
         raise
 
 
-_AGAIN = "write it again with `gpusetup snapshot --output FILE`"
+_SAVE_AGAIN = "write it again with `gpusetup snapshot --output FILE`"
 
 
 def _check_schema(schema: str, what: str) -> None:
     named = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
     found = re.fullmatch(r"gpusetup\.snapshot/(\d+)", schema)
     if found is None:
-        raise BadInput(f"{what} is no snapshot: {named}", hint=_AGAIN)
+        raise BadInput(f"{what} is no snapshot: {named}", hint=_SAVE_AGAIN)
     if int(found[1]) > VERSION:
         raise BadInput(
             f"{what} was written by a newer gpusetup: {named}, "

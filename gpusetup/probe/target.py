@@ -27,7 +27,7 @@ from gpusetup.system.system import (
 
 ASK_SECONDS = 10.0
 
-CHOICES = (
+CHOOSE_HINT = (
     "name one with `--python PATH`, activate an environment, "
     "or make one here: `uv venv` (or `python -m venv .venv`)"
 )
@@ -65,25 +65,25 @@ def choose_target(system: System, named: str | None = None) -> Target:
     environ, facts = system.environ(), system.facts()
     if named:
         path = _absolute(system, named)
-        return _of_python(system, _named(system, named, path), "--python", path)
+        return _ask_interpreter(system, _interpreter_named(system, named, path), "--python", path)
     places = {name: environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
     places[".venv"] = join(facts["cwd"], ".venv") if facts.get("cwd") else None
     for by, prefix in places.items():
         if prefix and (python := python_in(system, prefix)):
-            return _of_python(system, python, by, prefix)
+            return _ask_interpreter(system, python, by, prefix)
     target = _from_facts(system, str(facts.get("executable") or ""), "self", facts)
     if not target.python:
-        raise Blocked("There is no target environment.", hint=CHOICES)
+        raise Blocked("There is no target environment.", hint=CHOOSE_HINT)
     if target.manager in ("pipx", "uv tool"):
         raise Blocked(
             f"There is no target environment: gpusetup itself runs in a tool environment "
             f"({target.manager}, {target.prefix}), which nothing should be installed into.",
-            hint=CHOICES,
+            hint=CHOOSE_HINT,
         )
     return target
 
 
-def _named(system: System, named: str, path: str) -> str:
+def _interpreter_named(system: System, named: str, path: str) -> str:
     """The interpreter that `--python` means: a file, an environment's folder, or a command."""
     if inside := python_in(system, path):
         return inside
@@ -97,7 +97,7 @@ def _named(system: System, named: str, path: str) -> str:
         return path
     if not re.search(r"[/\\]", named) and (found := system.which(named)):
         return found
-    usual = PLACES[system.family][0]
+    usual = INTERPRETERS[system.family][0]
     what = "is no Python interpreter or environment" if there else "is not there"
     raise BadInput(
         f"`--python {named}` {what}.",
@@ -115,11 +115,11 @@ def _absolute(system: System, named: str) -> str:
 def python_in(system: System, prefix: str) -> str | None:
     """The interpreter of an environment's folder; None where there is none."""
     folder = prefix.replace("/", "\\") if system.family == "windows" else prefix
-    paths = (join(folder, place) for place in PLACES[system.family])
+    paths = (join(folder, place) for place in INTERPRETERS[system.family])
     return next((path for path in paths if exists(system, path)), None)
 
 
-PLACES: dict[Family, tuple[str, ...]] = {
+INTERPRETERS: dict[Family, tuple[str, ...]] = {
     "linux": ("bin/python", "bin/python3"),
     "macos": ("bin/python", "bin/python3"),
     "windows": ("Scripts\\python.exe", "python.exe"),
@@ -127,7 +127,7 @@ PLACES: dict[Family, tuple[str, ...]] = {
 """Where an environment keeps its interpreter."""
 
 
-def _of_python(system: System, python: str, chosen_by: str, folder: str) -> Target:
+def _ask_interpreter(system: System, python: str, chosen_by: str, folder: str) -> Target:
     """Ask an interpreter; where it cannot run, read its folder."""
     facts = system.facts()
     own = str(facts.get("executable") or "")
@@ -171,11 +171,11 @@ def _from_facts(system: System, python: str, chosen_by: str, facts: Mapping[str,
         version=facts.get("python"),
         externally_managed=bool(facts.get("externally_managed")),
         path=tuple(facts.get("path") or filter(None, [facts.get("site_packages")])),
-        **{name: facts.get(name) for name in SAME},
+        **{name: facts.get(name) for name in SHARED_FIELDS},
     )
 
 
-SAME = ("bits", "free_threaded", "has_pip", "site_packages", "problem")
+SHARED_FIELDS = ("bits", "free_threaded", "has_pip", "site_packages", "problem")
 """Facts of an interpreter that are fields of a target."""
 
 
@@ -186,7 +186,7 @@ def read_python(system: System, target: Target | None) -> Snapshot:
     python = Python(
         executable=target.python,
         site_writable=is_writable(system, target.site_packages),
-        **{name: getattr(target, name) for name in OF_A_SNAPSHOT},
+        **{name: getattr(target, name) for name in PYTHON_FIELDS},
     )
     reading = Reading(
         subject="python", source=target.chosen_by, value=target.version, problem=target.problem
@@ -194,7 +194,14 @@ def read_python(system: System, target: Target | None) -> Snapshot:
     return Snapshot(python=python, readings=(reading,))
 
 
-OF_A_SNAPSHOT = (*SAME[:-1], "version", "prefix", "manager", "chosen_by", "externally_managed")
+PYTHON_FIELDS = (
+    *SHARED_FIELDS[:-1],
+    "version",
+    "prefix",
+    "manager",
+    "chosen_by",
+    "externally_managed",
+)
 
 
 # --- an environment from its files ---------------------------------------------------------------

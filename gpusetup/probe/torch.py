@@ -13,7 +13,7 @@ from gpusetup.readings.packages import backend_of, parse_version_file
 from gpusetup.readings.paths import is_below, join, separator
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
-SHADOWS = (
+IMPORTED_BY_TORCH = (
     "torch", "numpy", "triton",
     "calendar", "copy", "csv", "datetime", "dis", "email", "enum", "glob", "http", "inspect",
     "json", "logging", "math", "numbers", "operator", "pickle", "platform", "queue", "random",
@@ -29,7 +29,7 @@ def read_torch(system: System, target: Target | None) -> Snapshot:
         return Snapshot()
     packages = installed_packages(system, target)
     torch, readings = _torch(system, target, packages)
-    events = tuple(shadows(system, target))
+    events = tuple(shadowed_modules(system, target))
     return Snapshot(torch=torch, packages=packages, events=events, readings=readings)
 
 
@@ -53,7 +53,7 @@ def _torch(
         torch = Torch(
             installed=True,
             version=listed.version,
-            backend=backend_of(listed.version, None, None, known=False),
+            backend=backend_of(listed.version, None, None),
             installer=listed.installer,
             location=listed.location,
         )
@@ -64,15 +64,17 @@ def from_version_file(
     fields: Mapping[str, Any], folder: str, packages: tuple[Package, ...]
 ) -> Torch:
     """The torch whose `version.py` says so."""
-    version, *told = (fields.get(name) for name in ("__version__", "cuda", "hip"))
-    backend = backend_of(version, *told, known="cuda" in fields)
+    version, cuda, hip = (fields.get(name) for name in ("__version__", "cuda", "hip"))
+    of_no_gpu = "cpu" if "cuda" in fields else None
     return Torch(
         installed=True,
         version=version,
-        backend="xpu" if fields.get("xpu") else backend,
+        backend="xpu" if fields.get("xpu") else backend_of(version, cuda, hip) or of_no_gpu,
         installer=installer_of(version, folder, packages),
         location=folder,
-        **{name: fields.get(name) for name in ("cuda", "hip", "debug")},
+        cuda=cuda,
+        hip=hip,
+        debug=fields.get("debug"),
     )
 
 
@@ -84,11 +86,11 @@ def installer_of(version: str | None, folder: str, packages: Iterable[Package]) 
     return next((package.installer for package in own + conda), None)
 
 
-def shadows(system: System, target: Target) -> Iterable[Event]:
+def shadowed_modules(system: System, target: Target) -> Iterable[Event]:
     """Files of the working folder that would hide a module that `import torch` needs."""
     cwd = str(system.facts().get("cwd") or "")
     names = list_or_empty(system, cwd) if cwd and cwd not in target.path else ()
-    for module in SHADOWS:
+    for module in IMPORTED_BY_TORCH:
         path = join(cwd, f"{module}.py")
         if f"{module}.py" not in names:
             path = join(cwd, module) + separator(cwd)
@@ -98,7 +100,7 @@ def shadows(system: System, target: Target) -> Iterable[Event]:
         yield Event(kind="module-shadowed", values=values, source="cwd", text=path)
 
 
-FOREIGN = (
+TORCH_LIBRARIES = (
     r"lib(cudart|cublas|cublasLt|cudnn\w*|nvJitLink|cusparse|cusolver|nccl|nvrtc|cufft|curand|"
     r"cupti|stdc\+\+|gomp|mkl_rt)\.so"
 )
@@ -113,7 +115,7 @@ def library_events(system: System, target: Target | None) -> Iterable[Event]:
         names = list_or_empty(system, folder.rstrip("/") or "/")
         if "/stubs" in folder and any(name.startswith("libcuda.so") for name in names):
             yield _event("libcuda-stub", folder, "libcuda.so")
-        first = sorted({match[0] for name in names if (match := re.match(FOREIGN, name))})
+        first = sorted({match[0] for name in names if (match := re.match(TORCH_LIBRARIES, name))})
         if first and not (target and is_below(folder, target.prefix) and target.prefix != "/usr"):
             yield _event("foreign-library", folder, " ".join(first))
 

@@ -188,7 +188,7 @@ def dotted(text: str | None) -> str | None:
 SMI_VERSION = lazy(r"NVIDIA-SMI\s+(\d[\w.]*)")
 DRIVER_VERSION = lazy(r"(?:Driver|KMD) Version:\s*([\w.!/]+)")
 CUDA_VERSION = lazy(r"CUDA (?:UMD )?Version:\s*([\w.!/]+)")
-FIRST = lazy(
+FIRST_LINE = lazy(
     r"^\s*(?P<nvml_index>\d+)\s+(?P<name>\S.*?)\s+"
     r"(?P<driver_model>On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*$"
 )
@@ -246,7 +246,7 @@ def cells_of(line: str) -> list[str]:
 def row_of(line: str) -> re.Match[str] | None:
     """The first line of a GPU."""
     first, *more = cells_of(line)
-    return FIRST.match(first) if more else None
+    return FIRST_LINE.match(first) if more else None
 
 
 def gpu_rows(text: str) -> list[dict[str, Any]]:
@@ -262,7 +262,7 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
     return rows
 
 
-READS: dict[str, Callable[[str | None], Any]] = {
+CELL_READERS: dict[str, Callable[[str | None], Any]] = {
     **dict.fromkeys(("nvml_index", "temperature_celsius", "utilization_percent"), integer),
     **dict.fromkeys(("name", "pci_bus_id"), cell),
     **dict.fromkeys(("power_watts", "power_limit_watts"), number),
@@ -276,7 +276,7 @@ READS: dict[str, Callable[[str | None], Any]] = {
 def fields_of(*hits: re.Match[str] | None) -> dict[str, Any]:
     """The groups of what was found, each a field and read as that."""
     found = (group for hit in hits if hit for group in hit.groupdict().items())
-    return {name: READS[name](text) for name, text in found}
+    return {name: CELL_READERS[name](text) for name, text in found}
 
 
 def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
@@ -330,7 +330,7 @@ def recovery_action(text: str | None) -> str | None:
 GPU_HEAD = lazy(
     r"(?m)^\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])[^\S\n]*$"
 )
-FIELDS = {
+QUERY_FIELDS = {
     "name": (cell, "Product Name"),
     "uuid": (cell, "GPU UUID"),
     "memory_total_bytes": (memory, r"FB Memory Usage\n\s+Total"),
@@ -347,7 +347,7 @@ FIELDS = {
     "recovery_action": (recovery_action, "GPU Recovery Action"),
 }  # fmt: skip
 """Field -> how its text is read, its label below that of its section."""
-REASONS = {
+THROTTLE_LABELS = {
     "SW Power Cap": "sw_power_cap",
     "HW Slowdown": "hw_slowdown",
     "SW Thermal Slowdown": "sw_thermal_slowdown",
@@ -382,9 +382,9 @@ def said(page: str, label: str) -> str | None:
 
 
 def gpu_of(bus: str, page: str) -> Gpu:
-    read = {name: reads(said(page, label)) for name, (reads, label) in FIELDS.items()}
+    read = {name: reads(said(page, label)) for name, (reads, label) in QUERY_FIELDS.items()}
     known: dict[str, Any] = {**read, "pci_bus_id": bus, "name": read["name"] or "unknown"}
-    states = {name: flag(said(page, label)) for label, name in REASONS.items()}
+    states = {name: flag(said(page, label)) for label, name in THROTTLE_LABELS.items()}
     told = set(states.values()) != {None}
     known["throttle_reasons"] = tuple(name for name in states if states[name]) if told else None
     known["lost"] = says_lost(page) or None

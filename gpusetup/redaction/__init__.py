@@ -17,7 +17,7 @@ from gpusetup.model.codec import from_plain, to_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.marks import all_texts
-from gpusetup.readings.environment import is_kept
+from gpusetup.readings.environment import is_allowed
 from gpusetup.readings.packages import INSTALLERS
 from gpusetup.redaction.network import ADDRESSES, HOST_VARIABLES, HOSTS, URLS, servers
 from gpusetup.redaction.people import PEOPLE
@@ -64,7 +64,7 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
     person = private_here() if private is None else private
     named = tuple(v for k, v in plain["environment"].items() if k in WHO_VARIABLES)
     person = replace(person, names=(*person.names, *named))
-    plain["environment"] = {k: v for k, v in plain["environment"].items() if is_kept(k)}
+    plain["environment"] = {k: v for k, v in plain["environment"].items() if is_allowed(k)}
     scrub = Scrubber(plain, person)
     for uuid in filter(None, (gpu["uuid"] for gpu in plain["gpus"] or ())):
         scrub.gpu(uuid)

@@ -17,7 +17,7 @@ from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
 from gpusetup.model.marks import TURNING
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.screen import Screen, plain, remark
-from gpusetup.system.refused import blocked_by_files
+from gpusetup.system.refusals import blocked_by_files
 from gpusetup.verify import streams
 
 ASCII = {

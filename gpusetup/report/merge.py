@@ -31,7 +31,7 @@ from gpusetup.model.machine import (
     Wanted,
 )
 from gpusetup.model.versions import Capability, cuda_of, parsed
-from gpusetup.readings.side import first_known, same_gpu, told_gpus
+from gpusetup.readings.sources import first_known, gpu_readings, same_gpu
 from gpusetup.report.facts import Claim, Fact, Gpus
 
 EVENTS_KEPT = 80
@@ -93,7 +93,9 @@ def unrefuted(events: Events) -> Events:
 def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading]]:
     """The most trusted list with GPUs in it, each GPU with what other lists know of it."""
     readings = [
-        reading for one in lists[:READINGS_A_SUBJECT] for reading in told_gpus(one.source, one.gpus)
+        reading
+        for one in lists[:READINGS_A_SUBJECT]
+        for reading in gpu_readings(one.source, one.gpus)
     ]
     full = sorted((one for one in lists if one.gpus), key=lambda one: -one.trust)
     others = [gpu for one in full[1:] for gpu in one.gpus]

@@ -10,11 +10,11 @@ from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report import (
     cuda_errors,
     failures,
+    field_patterns,
     gpus,
+    hardware,
     installers,
-    machine_tools,
     nvidia_smi,
-    sayings,
     surroundings,
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
@@ -27,11 +27,11 @@ def messages(text: Text) -> Iterator[Event]:
 
 
 READERS: tuple[Reader, ...] = (
-    machine_tools.collect_env,
+    hardware.collect_env,
     nvidia_smi.nvidia_smi,
-    sayings.sayings,
+    field_patterns.field_claims,
     gpus.gpus,
-    machine_tools.machine_tools,
+    hardware.pci_devices_and_nodes,
     installers.packages,
     installers.wanted,
     surroundings.paths,

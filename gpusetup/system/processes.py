@@ -23,7 +23,7 @@ GIVE_UP_SECONDS = 1.0
 """How long a killed child may take to die before it is given up."""
 
 
-MOST_BYTES = 64 << 20
+MAX_OUTPUT_BYTES = 64 << 20
 """What is kept of a child's words; one that goes on is killed."""
 
 OWN_GROUP: dict[str, Any] = (
@@ -71,7 +71,7 @@ def run(
     """
     began = time.monotonic()
     words = tuple(argv)
-    with _file() as out, _file() as err:
+    with _output_file() as out, _output_file() as err:
         try:
             child = subprocess.Popen(
                 words,
@@ -79,7 +79,7 @@ def run(
                 stdout=out,
                 stderr=err,
                 env=None if environment is None else dict(environment),
-                cwd=_there(cwd),
+                cwd=_working_folder(cwd),
                 **OWN_GROUP,
             )
         except FileNotFoundError:
@@ -89,10 +89,10 @@ def run(
         RUNNING.add(child)
         try:
             asked = None if stdin is None else stdin.encode()
-            trouble = _trouble(child, asked, timeout, (out, err))
+            trouble = _wait(child, asked, timeout, (out, err))
         except BaseException:
             try:
-                _interrupt(child, gently_seconds)
+                _interrupt_and_wait(child, gently_seconds)
             finally:
                 kill_group(child)
             raise
@@ -100,7 +100,7 @@ def run(
             RUNNING.discard(child)
         out.seek(0)
         err.seek(0)
-        said = [file.read(MOST_BYTES).decode("utf-8", "replace") for file in (out, err)]
+        said = [file.read(MAX_OUTPUT_BYTES).decode("utf-8", "replace") for file in (out, err)]
     return Output(
         argv=words,
         exit=None if trouble else child.returncode,
@@ -111,11 +111,11 @@ def run(
     )
 
 
-GLANCE_SECONDS = 0.25
+POLL_SECONDS = 0.25
 """How soon it is noticed that a child floods us."""
 
 
-def _file() -> IO[bytes]:
+def _output_file() -> IO[bytes]:
     """What a child writes into, which no child of its own can keep us waiting for: in memory where
     the system can, since a disk may be full."""
     with contextlib.suppress(AttributeError, OSError):
@@ -125,7 +125,7 @@ def _file() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _trouble(
+def _wait(
     child: Child, asked: bytes | None, timeout: float, files: Sequence[IO[bytes]]
 ) -> str | None:
     """Wait for a child, and say what is wrong if it does not end in time or floods us."""
@@ -133,15 +133,19 @@ def _trouble(
     while True:
         left = max(0.0, until - time.monotonic())
         try:
-            child.communicate(asked, timeout=min(left, GLANCE_SECONDS))
+            child.communicate(asked, timeout=min(left, POLL_SECONDS))
             return None
         except subprocess.TimeoutExpired:
             asked = None
-            much = any(os.fstat(file.fileno()).st_size > MOST_BYTES for file in files)
-            if much or left <= GLANCE_SECONDS:
+            much = any(os.fstat(file.fileno()).st_size > MAX_OUTPUT_BYTES for file in files)
+            if much or left <= POLL_SECONDS:
                 kill_group(child)
                 _give_up(child)
-                return f"said more than {MOST_BYTES >> 20} MiB" if much else no_answer_in(timeout)
+                return (
+                    f"said more than {MAX_OUTPUT_BYTES >> 20} MiB"
+                    if much
+                    else no_answer_in(timeout)
+                )
 
 
 def _give_up(child: Child) -> None:
@@ -152,7 +156,7 @@ def _give_up(child: Child) -> None:
         child.returncode = -signal.SIGTERM  # no warning when it is collected
 
 
-def _there(cwd: str | None) -> str | None:
+def _working_folder(cwd: str | None) -> str | None:
     """The folder of a child: ours, or the root where ours has been deleted (uv starts in none)."""
     if cwd is None and os.name == "posix":
         try:
@@ -213,7 +217,7 @@ def interrupt(child: Child) -> None:
             child.kill()
 
 
-def _interrupt(child: Child, seconds: float) -> None:
+def _interrupt_and_wait(child: Child, seconds: float) -> None:
     """Tell a child's group of a Ctrl-C, and wait for it to clean up."""
     if not seconds:
         return
@@ -246,7 +250,7 @@ class Lines:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if errors is None else errors,
             env=None if environment is None else dict(environment),
-            cwd=_there(cwd),
+            cwd=_working_folder(cwd),
             **OWN_GROUP,
         )
         RUNNING.add(self._child)
@@ -313,7 +317,7 @@ def foreground(argv: Sequence[str], *, stdout: int | None = None) -> Child:
     return subprocess.Popen(tuple(argv), stdout=stdout)
 
 
-def beside(argv: Sequence[str]) -> Child:
+def start_background(argv: Sequence[str]) -> Child:
     """Start a child of our own beside us, in a session of its own, so that a Ctrl-C that is meant
     for us does not reach it; what it says on either stream is kept. Raises OSError."""
     return subprocess.Popen(

@@ -171,18 +171,18 @@ def _facts() -> dict[str, Any]:
         "release": platform.release(),
         "os_version": platform.version(),
         "mac_version": platform.mac_ver()[0] if sys.platform == "darwin" else "",
-        "libc": _told(lambda: os.confstr("CS_GNU_LIBC_VERSION")) or "",
+        "libc": _or_none(lambda: os.confstr("CS_GNU_LIBC_VERSION")) or "",
         "cores": os.cpu_count(),
-        "usable_cores": _told(lambda: len(os.sched_getaffinity(0))) or os.cpu_count(),
-        "limits": {"memlock": _told(_memlock)},
-        "memory_total": _told(_memory_total),
-        "cwd": _told(os.getcwd),
+        "usable_cores": _or_none(lambda: len(os.sched_getaffinity(0))) or os.cpu_count(),
+        "limits": {"memlock": _or_none(_memlock)},
+        "memory_total": _or_none(_memory_total),
+        "cwd": _or_none(os.getcwd),
         "home": os.path.expanduser("~"),
         "now": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
 
-def _told(question: Callable[[], T]) -> T | None:
+def _or_none(question: Callable[[], T]) -> T | None:
     try:
         return question()
     except (AttributeError, ImportError, ValueError, OSError):

@@ -47,7 +47,7 @@ from gpusetup.install.target.find import Target, layout_of
 from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, versions
 from gpusetup.install.target.owned import files_of_all
 from gpusetup.model.frozen import replace
-from gpusetup.system.refused import READ_ONLY, blocked_by_files, refused
+from gpusetup.system.refusals import READ_ONLY, blocked_by, blocked_by_files
 from gpusetup.system.signals import interruptible, uninterrupted
 from gpusetup.system.system import System
 
@@ -280,7 +280,7 @@ class Change:
             self.restore(job)
             if isinstance(problem, OSError):
                 hint = "the previous state was restored" if changed else "nothing was changed"
-                raise refused(problem, "", hint) from problem
+                raise blocked_by(problem, "", hint) from problem
             raise
 
 

@@ -13,6 +13,8 @@ from gpusetup.model.frozen import defaults, replace
 from gpusetup.model.machine import Gpu, Reading, Snapshot
 
 T = TypeVar("T")
+Snapshots = Sequence[Snapshot]
+"""The answers of several sources."""
 UNNAMED = "unknown"
 """The name of a GPU that a source knows of without its name."""
 
@@ -33,11 +35,11 @@ def first_known(values: Iterable[T]) -> T:
     if len(known) == 1:
         return known[0]
     answers = {name: _first(known, name, default) for name, default in defaults(known[0])}
-    told = {name: value for name, value in answers.items() if value is not None}
-    return replace(known[0], **told)
+    known_answers = {name: value for name, value in answers.items() if value is not None}
+    return replace(known[0], **known_answers)
 
 
-def merged(parts: Sequence[Snapshot]) -> Snapshot:
+def merged_snapshots(parts: Snapshots) -> Snapshot:
     """One snapshot of several parts, with the events and the readings of all."""
     return replace(
         first_known(parts),
@@ -54,11 +56,11 @@ def _first(known: Sequence[Any], name: str, default: object) -> Any:
     return None
 
 
-def told(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
+def readings_of(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
     """One reading for each field that a source knows, and none for what it leaves out.
 
     >>> from gpusetup.model.machine import Driver
-    >>> told("driver", "/proc", Driver(version="580.95.05"))[0].subject
+    >>> readings_of("driver", "/proc", Driver(version="580.95.05"))[0].subject
     'driver.version'
     """
     return tuple(
@@ -68,16 +70,16 @@ def told(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
     )
 
 
-def told_gpus(source: str, gpus: Sequence[Gpu]) -> tuple[Reading, ...]:
+def gpu_readings(source: str, gpus: Sequence[Gpu]) -> tuple[Reading, ...]:
     """How many GPUs a source sees, and one line for each."""
     count = Reading(subject="gpus", source=source, value=str(len(gpus)))
-    return (count, *(Reading(subject="gpus", source=source, value=in_short(gpu)) for gpu in gpus))
+    return (count, *(Reading(subject="gpus", source=source, value=gpu_line(gpu)) for gpu in gpus))
 
 
-def in_short(gpu: Gpu) -> str:
+def gpu_line(gpu: Gpu) -> str:
     """A GPU in one line of evidence.
 
-    >>> in_short(Gpu(name="NVIDIA L40S", nvml_index=0, pci_bus_id="00000000:17:00.0", lost=True))
+    >>> gpu_line(Gpu(name="NVIDIA L40S", nvml_index=0, pci_bus_id="00000000:17:00.0", lost=True))
     '0: NVIDIA L40S, 00000000:17:00.0, lost'
     """
     index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
@@ -120,7 +122,7 @@ def same_gpu(one: Gpu, other: Gpu) -> bool:
     return own == others
 
 
-def united(base: Sequence[Gpu], others: Iterable[Gpu]) -> tuple[Gpu, ...]:
+def merged_gpus(base: Sequence[Gpu], others: Iterable[Gpu]) -> tuple[Gpu, ...]:
     """GPUs with what other sources know of the same ones; last, those that only others have."""
     found = list(base)
     for other in others:

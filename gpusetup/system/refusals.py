@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 from gpusetup.errors import Blocked
 
-HELD = (5, 32, 33)
+HELD_CODES = (5, 32, 33)
 """Windows' codes where a program holds a file; the first also means that permission is missing."""
 READ_ONLY = "nothing was changed; make it writable, or use another environment: `--venv DIR`"
 
@@ -19,21 +19,21 @@ def blocked_by_files(said: str, hint: str | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        raise refused(problem, said, hint) from problem
+        raise blocked_by(problem, said, hint) from problem
 
 
-def refused(problem: OSError, said: str, hint: str | None = None) -> Blocked:
+def blocked_by(problem: OSError, said: str, hint: str | None = None) -> Blocked:
     name = str(problem.filename or "")
     place = "" if name in said else name
     told = ": ".join(filter(None, (said, place, problem.strerror or str(problem))))
-    if getattr(problem, "winerror", None) in HELD:
-        who = holding(name) if name else ""
+    if getattr(problem, "winerror", None) in HELD_CODES:
+        who = holders_of(name) if name else ""
         told += f"; {who or 'perhaps another program (Python, a notebook, an editor)'} holds it"
         hint = "; ".join(filter(None, (hint, "close that, then run this again")))
     return Blocked(told, hint=hint)
 
 
-def holding(place: str) -> str:
+def holders_of(place: str) -> str:
     """The programs that have files loaded whose paths begin so, as far as psutil may tell."""
     import psutil
 
