@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.evidence.context import RuleContext
-from gpusetup.evidence.places import IN_KUBERNETES, ON_WINDOWS, in_windows_itself, said
+from gpusetup.evidence.places import IN_KUBERNETES, ON_WINDOWS, in_windows_itself, message_matches
 from gpusetup.fixes import packages, paste
 from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import says
@@ -220,7 +220,7 @@ CAUSES = (
         likelier=(
             Likelier(
                 cause="driver-not-loaded",
-                shown=said(
+                shown=message_matches(
                     "container-hook-failed",
                     "driver rpc er|driver not lo|driver error|nvidia driver",
                 ),
@@ -228,7 +228,7 @@ CAUSES = (
             ),
             Likelier(
                 cause="device-permission",
-                shown=said(
+                shown=message_matches(
                     "container-hook-failed",
                     "insufficient permissions|no-cgroups|/dev/nvidiactl: permission",
                 ),
@@ -239,7 +239,7 @@ CAUSES = (
             ),
             Likelier(
                 cause="device-permission",
-                shown=said(
+                shown=message_matches(
                     "container-hook-failed", "operation not permitted|devices.(?:allow|deny)"
                 ),
                 because="the engine may not say which devices the container sees: it runs without "
@@ -247,13 +247,13 @@ CAUSES = (
             ),
             Likelier(
                 cause="invalid-device-ordinal",
-                shown=said("container-hook-failed", "unknown device"),
+                shown=message_matches("container-hook-failed", "unknown device"),
                 because="the container asks for a GPU that the host does not have",
                 text="Name only GPUs that `nvidia-smi -L` lists on the host (`--gpus all`)",
             ),
             Likelier(
                 cause="container-toolkit-missing",
-                shown=said("container-hook-failed", "error|hook directly|terminate"),
+                shown=message_matches("container-hook-failed", "error|hook directly|terminate"),
                 because="its configuration, its version or its rights do not suit this engine",
             ),
         ),

@@ -6,7 +6,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.places import IN_A_CONTAINER, in_windows_itself, no, not_asked_for
+from gpusetup.evidence.places import IN_A_CONTAINER, in_windows_itself, job_without_gpu, no
 from gpusetup.messages.fragments import IF_ONLY, in_any_order
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -90,7 +90,7 @@ CAUSES = (
         by_check=True,
         cases=(
             Message(
-                where=(lambda context: bool(not_asked_for(context)),),
+                where=(lambda context: bool(job_without_gpu(context)),),
                 title="The Slurm job asked for no GPU: Slurm shows it none",
                 text="Ask for a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command "
                 "line (`--gres=gpu:1`, or `--gpus=1`), on a partition that has GPUs",

@@ -12,7 +12,7 @@ from pathlib import Path
 from gpusetup.catalog.builds import INDEX_ROOT, with_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import add_shared, gather, read_listed
-from gpusetup.diagnosis.request import chosen_request, decision_for
+from gpusetup.diagnosis.request import choose_request, decision_for
 from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.packages import requested_packages
@@ -155,7 +155,7 @@ def _decision(asked: Asked, *, is_described: bool) -> Decision:
     if is_described:
         snapshot = replace(snapshot, torch=Torch(installed=False))
     elif request.torch is None and request.backend == "auto":
-        request = replace(chosen_request(snapshot, catalog)[0], installer=request.installer)
+        request = replace(choose_request(snapshot, catalog)[0], installer=request.installer)
     decision = decision_for(snapshot, catalog, request)
     taken = decision.resolution
     there = {(one.torch, one.backend) for one in (taken.build, *taken.fallbacks) if one}

@@ -63,7 +63,7 @@ def record(id: str) -> Cause:
     raise UsageError(f"There is no finding {id!r}", hint=hint)
 
 
-def as_known(row: Cause) -> KnownFinding:
+def known_finding(row: Cause) -> KnownFinding:
     """A row as the public document has it."""
     from gpusetup.model.documents import KnownFinding
 

@@ -14,7 +14,7 @@ from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import replace
 
 
-def place_of(finding: Finding) -> tuple[int, int, str]:
+def order_of(finding: Finding) -> tuple[int, int, str]:
     """Where a finding stands in the order; after every layer where it is never a root."""
     return RECORDS[finding.id].order
 
@@ -33,10 +33,10 @@ def consequences(cause: Cause) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*theirs, *cause.explains)))
 
 
-def linked(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def with_explanations(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Each finding with the first other one, in the order of precedence, that explains it: then
     its own commands are not what mends it."""
-    errors = sorted((f for f in findings if f.severity is Severity.ERROR), key=place_of)
+    errors = sorted((f for f in findings if f.severity is Severity.ERROR), key=order_of)
     by: dict[str, str] = {}
     for error in errors:
         for one in consequences(RECORDS[error.id]):
@@ -55,7 +55,7 @@ def _explained(finding: Finding, by: str) -> Finding:
 def unexplained(findings: Iterable[Finding], root: Finding | None = None) -> list[Finding]:
     """The errors beside the root that no other one explains, in their order."""
     errors = (one for one in findings if one.severity is Severity.ERROR and one is not root)
-    return sorted((one for one in errors if not one.explained_by), key=place_of)
+    return sorted((one for one in errors if not one.explained_by), key=order_of)
 
 
 def root_of(findings: tuple[Finding, ...]) -> Finding | None:
@@ -63,12 +63,12 @@ def root_of(findings: tuple[Finding, ...]) -> Finding | None:
     losses = (
         one
         for one in findings
-        if one.severity is Severity.WARNING and place_of(one)[0] == Layer.LOSSES
+        if one.severity is Severity.WARNING and order_of(one)[0] == Layer.LOSSES
     )
-    return next(iter(unexplained(findings)), None) or min(losses, key=place_of, default=None)
+    return next(iter(unexplained(findings)), None) or min(losses, key=order_of, default=None)
 
 
-def trouble_elsewhere(findings: tuple[Finding, ...], *, torch_stays: bool) -> Finding | None:
+def blocks_torch(findings: tuple[Finding, ...], *, torch_stays: bool) -> Finding | None:
     """The finding that must be mended before torch can be: a root in what the process is told, the
     container, the driver or the GPU; a driver that the torch asks for, which stays all the same."""
     for one in findings:

@@ -29,7 +29,7 @@ def build_case(
 
     machine = with_catalog(snapshot, catalog)
     if request is None:
-        request, decision = chosen_request(machine, catalog)
+        request, decision = choose_request(machine, catalog)
     else:
         decision = decision_for(machine, catalog, request)
     resolution = decision.resolution
@@ -56,21 +56,21 @@ def decision_for(machine: Snapshot, catalog: Catalog, request: Request) -> Decis
     return least_change(machine, request, catalog)
 
 
-def chosen_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Decision]:
+def choose_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Decision]:
     """What the machine or the text asks for, and what `install` would do for it.
 
     A text often asks for what does not exist for its machine, which is why it was written: then the
     request is loosened, its backend first, its torch last.
     """
-    asked = _wanted(machine, catalog)
+    asked = _request_shown(machine, catalog)
     requests = [asked]
     if machine.origin == "report":
-        near = [replace(asked, backend=one) for one in _backends(machine, catalog)]
+        near = [replace(asked, backend=one) for one in _backends_for_extension(machine, catalog)]
         newest = [replace(one, torch=None) for one in near]
-        own = Request(torch=_installed(machine))
+        own = Request(torch=_installed_torch(machine))
         requests = [*(near or requests), *newest, replace(asked, backend="auto"), own, Request()]
         pair = ((asked.torch or "").removeprefix("=="), asked.backend)
-        refused = any(map(_refuses, machine.events))
+        refused = any(map(_index_refuses, machine.events))
         if refused and all((row.torch, row.backend) != pair for row in catalog.builds):
             # The index that the text asks for is at fault.
             requests = [one for one in requests if one.backend == "auto"]
@@ -81,13 +81,13 @@ def chosen_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Decisi
     return request, decision
 
 
-def _refuses(event: Event) -> bool:
+def _index_refuses(event: Event) -> bool:
     """Whether the index that a text asks for has nothing for this machine."""
     nothing = event.kind == "no-matching-distribution" and not event.values.get("versions")
     return nothing or event.kind == "wrong-index"
 
 
-def _backends(machine: Snapshot, catalog: Catalog) -> list[str]:
+def _backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
     """The backends that an extension build of one CUDA can use: of its major, the nearest first;
     below it before above it, because an extension needs nvcc of torch's major."""
     wanted = machine.wanted.cuda
@@ -100,7 +100,7 @@ def _backends(machine: Snapshot, catalog: Catalog) -> list[str]:
     return [one for _, one in same]
 
 
-def _wanted(machine: Snapshot, catalog: Catalog) -> Request:
+def _request_shown(machine: Snapshot, catalog: Catalog) -> Request:
     """The request that stands in the snapshot, else in a text the installed release."""
     wanted, told = machine.wanted, machine.origin == "report"
     backend = wanted.backend or (f"cu{wanted.cuda.replace('.', '')}" if wanted.cuda else "auto")
@@ -119,16 +119,16 @@ def _wanted(machine: Snapshot, catalog: Catalog) -> Request:
         backend = "auto"
     torch = wanted.torch
     if told and torch is None:
-        torch = _installed(machine) or _beside(machine, catalog)
+        torch = _installed_torch(machine) or _torch_of_companion(machine, catalog)
     return Request(torch=torch, backend=backend)
 
 
-def _installed(machine: Snapshot) -> str | None:
+def _installed_torch(machine: Snapshot) -> str | None:
     version = machine.torch.version
     return f"=={version.partition('+')[0]}" if version else None
 
 
-def _beside(machine: Snapshot, catalog: Catalog) -> str | None:
+def _torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
     """The torch to which the torchvision or torchaudio of a text belongs."""
     from gpusetup.catalog.companions import releases_with
 

@@ -148,22 +148,22 @@ def answering(context: RuleContext) -> tuple[Gpu, ...]:
 
 def cuda_errors(context: RuleContext, *codes: int) -> Events:
     """What was said of these CUDA errors, by their codes."""
-    wanted = {str(code) for code in codes}
-    return tuple(e for e in events(context, "cuda-error") if e.values.get("code") in wanted)
+    texts = {str(code) for code in codes}
+    return tuple(e for e in events(context, "cuda-error") if e.values.get("code") in texts)
 
 
 def asked_for_cuda(context: RuleContext) -> bool:
     """Whether a program looked for CUDA and did not get it."""
     in_vain = context.torch.cuda_available is False or context.snapshot.cuda_api.init_code
-    beside = context.torch.backend == "cpu" and any(
+    built_for_cuda = context.torch.backend == "cpu" and any(
         event.values.get("built_cuda") for event in events(context, "extension-abi-mismatch")
     )
-    said = events(context, "torch-not-compiled-with-cuda", "cuda-unavailable")
-    return bool(in_vain or said or beside)
+    refused = events(context, "torch-not-compiled-with-cuda", "cuda-unavailable")
+    return bool(in_vain or refused or built_for_cuda)
 
 
 # No order: these events are no failures, whatever layer they come from.
-BESIDE_THE_POINT = (
+NO_FAILURES = (
     "requirement-broken",
     "capability-warning",
     "gpu-computes",
@@ -184,7 +184,7 @@ def says_nothing_else(context: RuleContext, *but: str) -> bool:
     This asks for evidence, and is no precedence: values alone prove a cause only where no message
     says what failed, and that message may lead to a cause of any layer, also of a later one.
     """
-    return all(event.kind in (*BESIDE_THE_POINT, *but) for event in context.snapshot.events)
+    return all(event.kind in (*NO_FAILURES, *but) for event in context.snapshot.events)
 
 
 def is_report(context: RuleContext) -> bool:
@@ -200,7 +200,7 @@ def nvidia_on_pci(context: RuleContext) -> tuple[PciDevice, ...]:
     return judged_on(context.snapshot.pci_devices)
 
 
-SPEAK_OF_A_GPU = (
+SHOW_A_GPU = (
     *("xid", "gpu-fell-off-bus", "gpu-not-supported-by-driver", "hybrid-gpu-off"),
     "smi-sees-it",
 )
@@ -221,13 +221,13 @@ def has_nvidia(context: RuleContext) -> bool | None:
     machine = context.snapshot
     if gpus(context) or nvidia_on_pci(context) or machine.os.jetson or context.other_host:
         return True
-    if events(context, *SPEAK_OF_A_GPU):
+    if events(context, *SHOW_A_GPU):
         return True
     if machine.os.family == "macos":
         return False
     # In WSL a GPU is on no bus: a program that looks there finds none in any case.
-    said = events(context, "no-nvidia-gpu") and not machine.os.wsl
-    if said and machine.driver.nvml_code is None:
+    denied = events(context, "no-nvidia-gpu") and not machine.os.wsl
+    if denied and machine.driver.nvml_code is None:
         return False
     if machine.driver.version or machine.driver.module_loaded:
         return None
@@ -283,8 +283,8 @@ def packages(context: RuleContext, name: str) -> tuple[Package, ...]:
 
 
 def _named(context: RuleContext, name: str) -> Iterator[Package]:
-    wanted = normalised(name)
-    return (p for p in context.snapshot.packages or () if normalised(p.name) == wanted)
+    plain = normalised(name)
+    return (p for p in context.snapshot.packages or () if normalised(p.name) == plain)
 
 
 def readings(context: RuleContext, subject: str) -> tuple[Reading, ...]:
@@ -339,39 +339,39 @@ def gib(size_bytes: int) -> str:
     return f"{size_bytes / GIB:.1f} GiB"
 
 
-def numbered(gpu: Gpu) -> str:
+def gpu_label(gpu: Gpu) -> str:
     """A GPU by what its source says of it: its number, else its bus address.
 
-    >>> numbered(Gpu(nvml_index=1, name="T4")), numbered(Gpu(pci_bus_id="0000:41:00.0", name="T4"))
-    ('GPU 1', 'GPU 0000:41:00.0')
+    >>> [gpu_label(Gpu(name="T4", nvml_index=n, pci_bus_id="0000:41:00.0")) for n in (1, None)]
+    ['GPU 1', 'GPU 0000:41:00.0']
     """
-    return f"GPU {chosen_by(gpu) or gpu.name}"
+    return f"GPU {smi_index(gpu) or gpu.name}"
 
 
-def in_full(gpu: Gpu) -> str:
+def gpu_in_full(gpu: Gpu) -> str:
     """A GPU by number, address and name, as far as they are known.
 
-    >>> in_full(Gpu(name="NVIDIA L4", nvml_index=1, pci_bus_id="00000000:0F:00.0"))
+    >>> gpu_in_full(Gpu(name="NVIDIA L4", nvml_index=1, pci_bus_id="00000000:0F:00.0"))
     'GPU 1 (00000000:0F:00.0, NVIDIA L4)'
-    >>> in_full(Gpu(name="unknown", nvml_index=1))
+    >>> gpu_in_full(Gpu(name="unknown", nvml_index=1))
     'GPU 1'
     """
     index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
     known = (gpu.pci_bus_id, gpu.name if gpu.name.lower() not in ("", "unknown") else None)
-    more = ", ".join(part for part in known if part)
+    details = ", ".join(part for part in known if part)
     number = "GPU" if index is None else f"GPU {index}"
-    return f"{number} ({more})" if more else number
+    return f"{number} ({details})" if details else number
 
 
-def chosen_by(gpu: Gpu) -> str | None:
+def smi_index(gpu: Gpu) -> str | None:
     """What `nvidia-smi -i` takes for one GPU."""
     return gpu.pci_bus_id if gpu.nvml_index is None else str(gpu.nvml_index)
 
 
-def one_of(names: tuple[str, ...]) -> str:
+def comma_list(names: tuple[str, ...]) -> str:
     """A short list for a sentence, each name once.
 
-    >>> one_of(("A100", "A100", "T4"))
+    >>> comma_list(("A100", "A100", "T4"))
     'A100, T4'
     """
     return ", ".join(dict.fromkeys(names))

@@ -81,7 +81,7 @@ def started_without_a_gpu(context: RuleContext) -> bool:
     return asked_for_none and in_a_container_without(context)
 
 
-def said(kind: str, form: str) -> Question:
+def message_matches(kind: str, form: str) -> Question:
     """A message of this kind has one of these words in it."""
     return lambda context: any(
         re.search(form, (e.text or "").lower()) for e in events(context, kind)
@@ -106,18 +106,20 @@ def is_beside_torch(context: RuleContext) -> bool:
     return program is not None and not program.on_torch
 
 
-NONE_GIVEN = ("", "nodevfiles")
+NO_GPU_VALUES = ("", "nodevfiles")
 """What Slurm sets CUDA_VISIBLE_DEVICES to in a job without a GPU (its gres plugin)."""
-SAYS_NONE = "no cuda gpus are available"
+NO_GPU_MESSAGE = "no cuda gpus are available"
 
 
-def not_asked_for(context: RuleContext) -> Events:
+def job_without_gpu(context: RuleContext) -> Events:
     """What shows a Slurm job that asked for no GPU and sees none; else nothing."""
     job = events(context, "slurm-job")
     if not job or any(e.values.get("gpus") for e in job) or gpus(context):
         return ()
     blind = events(context, "no-devices-found", "cuda-unavailable")
-    said = [e for e in blind if e.kind == "no-devices-found" or SAYS_NONE in (e.text or "").lower()]
+    messages = [
+        e for e in blind if e.kind == "no-devices-found" or NO_GPU_MESSAGE in (e.text or "").lower()
+    ]
     value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
-    none_given = value is not None and value.strip().lower() in NONE_GIVEN
-    return (*job[:1], *said) if said or none_given else ()
+    none_given = value is not None and value.strip().lower() in NO_GPU_VALUES
+    return (*job[:1], *messages) if messages or none_given else ()

@@ -18,7 +18,7 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     whole_number,
 )
-from gpusetup.evidence.places import not_asked_for
+from gpusetup.evidence.places import job_without_gpu
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.findings.presence import NVML_UNKNOWN, says_only_no_smi
 from gpusetup.model.finding import Findings
@@ -122,7 +122,7 @@ OTHERWISE = (
 
 def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
     """CUDA_VISIBLE_DEVICES leaves no GPU to the process: it is set so, or a scheduler gave none."""
-    said = events(context, "gpus-not-given") or not_asked_for(context)
+    said = events(context, "gpus-not-given") or job_without_gpu(context)
     value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
     if not said and value is not None and _none_is_left(context, value):
         text = f"CUDA_VISIBLE_DEVICES={value}"

@@ -12,10 +12,10 @@ from gpusetup.evidence.context import (
     RuleContext,
     driver_answers,
     events,
+    gpu_in_full,
     gpus,
     has_nvidia,
     in_container,
-    in_full,
     is_cuda_build,
     is_report,
     nvidia_on_pci,
@@ -141,7 +141,7 @@ def named_gpu(context: RuleContext, event: Event) -> str:
     number, by_cuda = event.values.get("gpu"), event.values.get("asked") == "libcuda"
     for gpu in gpus(context):
         if number == str(gpu.cuda_index if by_cuda else gpu.nvml_index):
-            return in_full(gpu)
+            return gpu_in_full(gpu)
     return f"GPU {number} {event.values.get('bus', '')}"
 
 

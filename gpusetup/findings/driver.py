@@ -20,7 +20,7 @@ from gpusetup.evidence.context import (
     serving,
     whole_number,
 )
-from gpusetup.evidence.places import not_asked_for
+from gpusetup.evidence.places import job_without_gpu
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.findings.presence import (
     NOT_LOADED,
@@ -206,7 +206,7 @@ def gpu_init_failed(context: RuleContext) -> Findings:
     said = events(context, "gpu-init-failed", "no-devices-found")
     bound = any(d.driver == "nvidia" for d in nvidia_on_pci(context)) and absent_here(context)
     empty = machine.gpus == () and machine.driver.module_loaded and not machine.driver.nvml_code
-    if not_asked_for(context) or answering(context):
+    if job_without_gpu(context) or answering(context):
         said, empty = (), False
     if (said or left_out or (bound and empty)) and not context.other_host:
         places = [f"GPU {e.values.get('place')} ({e.values.get('bus')})" for e in left_out]

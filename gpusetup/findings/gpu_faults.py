@@ -8,6 +8,7 @@ from gpusetup.catalog.facts import nvlinks_of
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
+    comma_list,
     cuda_errors,
     events,
     gib,
@@ -15,7 +16,6 @@ from gpusetup.evidence.context import (
     is_cuda_build,
     is_report,
     on,
-    one_of,
     whole_number,
 )
 from gpusetup.findings.message_rules import (
@@ -191,7 +191,7 @@ def device_faults(context: RuleContext) -> Findings:
             f"{e.kind.replace('xid', 'Xid')} {n}" for e in said if (n := e.values.get("number"))
         ]
         who = which.titled(context, concerned) if concerned or len(listed) < 2 else "The GPU"
-        what = one_of(tuple(xids)) or "the driver recommends a reset"
+        what = comma_list(tuple(xids)) or "the driver recommends a reset"
         have = which.have(concerned)
         yield finding(context, cause, evidence, fix=fix, who=who, have=have, what=what)
 

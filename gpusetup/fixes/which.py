@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from gpusetup.catalog.facts import pci_name
 from gpusetup.evidence.context import (
     RuleContext,
-    chosen_by,
+    gpu_in_full,
+    gpu_label,
     gpus,
-    in_full,
-    numbered,
     nvidia_on_pci,
+    smi_index,
     value_evidence,
 )
 from gpusetup.evidence.plausible import is_an_identifier
@@ -30,13 +30,13 @@ def titled(context: RuleContext, concerned: Sequence[Gpu]) -> str:
     if not concerned or len(gpus(context)) < 2:
         return names(context)
     more = f" and {len(concerned) - NAMED} more" if len(concerned) > NAMED else ""
-    return ", ".join(map(in_full, concerned[:NAMED])) + more
+    return ", ".join(map(gpu_in_full, concerned[:NAMED])) + more
 
 
 def shown(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> tuple[Evidence, ...]:
     """These values of GPUs as evidence, as far as a source told them."""
     return tuple(
-        value_evidence(context, "gpus", f"{numbered(gpu)}: {', '.join(told)}")
+        value_evidence(context, "gpus", f"{gpu_label(gpu)}: {', '.join(told)}")
         for gpu in concerned[:NAMED]
         if (told := [text for name in fields if (text := _said(name, getattr(gpu, name)))])
     )
@@ -52,7 +52,7 @@ def _said(name: str, value: object) -> str:
 
 def each(concerned: Iterable[Gpu]) -> tuple[str, ...]:
     """What `nvidia-smi -i` takes for each of them, where it can be named."""
-    named = dict.fromkeys(chosen_by(gpu) for gpu in concerned)
+    named = dict.fromkeys(smi_index(gpu) for gpu in concerned)
     return tuple(one for one in named if one and is_an_identifier(one))
 
 

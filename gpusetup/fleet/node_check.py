@@ -12,7 +12,7 @@ from typing import Literal
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.diagnosis.rules import OF_A_DRIVER, rules_of
+from gpusetup.diagnosis.rules import DRIVER_FILES, rules_of
 from gpusetup.errors import BadInput
 from gpusetup.evidence.context import Rule
 from gpusetup.findings import presence
@@ -124,7 +124,7 @@ def checked(node: str, record: NodeRecord, expected: Mapping[str, str]) -> NodeC
     """Judge a node. `expected`: the facts of a sound one, by its profile."""
     snapshot = record.snapshot
     facts = {**facts_of(snapshot), **record.facts}
-    rules = (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *OF_A_DRIVER)))
+    rules = (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
     findings = (*findings_of(snapshot, rules), *unmet(expected, facts))
     graves = (one for one in findings if one.severity is Severity.ERROR)
     none_there = not (COUNT in expected or snapshot.gpus or snapshot.events)

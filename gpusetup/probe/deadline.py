@@ -78,8 +78,8 @@ class Deadline:
 def step_in_words(step: Mapping[str, Any] | None) -> str | None:
     """The call at which a child stopped, in words.
 
-    >>> step_in_words({"step": "nvmlDeviceGetMemoryInfo", "gpu": 1}), step_in_words({"step": "cuInit"})
-    ('in nvmlDeviceGetMemoryInfo of GPU 1', 'in cuInit')
+    >>> step_in_words({"step": "nvmlDeviceGetMemoryInfo", "gpu": 1})
+    'in nvmlDeviceGetMemoryInfo of GPU 1'
     """
     if not step:
         return None

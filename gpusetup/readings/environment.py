@@ -52,7 +52,8 @@ _CREDENTIALS = lazy(r"(?<=://)[^/\s@]*@")
 def allowed_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of the allow-list, without the passwords of addresses.
 
-    >>> allowed_variables({"PIP_INDEX_URL": "https://me:word@host/simple", "HOME": "/root", "NCCL_TOKEN": "x"})
+    >>> url = "https://me:word@host/simple"
+    >>> allowed_variables({"PIP_INDEX_URL": url, "HOME": "/root", "NCCL_TOKEN": "x"})
     {'PIP_INDEX_URL': 'https://host/simple'}
     """
     return {

@@ -39,8 +39,8 @@ MEMORY = ("memory_used_bytes", "memory_total_bytes")
 
 def is_plausible(field: str, value: Any) -> bool:
     """
-    >>> is_plausible("temperature_celsius", 4294967295), is_plausible("uuid", ""), is_plausible("name", "NVIDIA L4")
-    (False, False, True)
+    >>> is_plausible("temperature_celsius", 4294967295), is_plausible("uuid", "")
+    (False, False)
     >>> is_plausible("driver_version", "abc.def"), is_plausible("driver_version", "580.95.05")
     (False, True)
     """

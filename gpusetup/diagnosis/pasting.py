@@ -25,27 +25,27 @@ from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.resolver.situation import first_drivers
 
 
-def pasted(context: RuleContext, finding: Finding) -> Finding:
+def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
     """The finding with a fix that its reader can paste."""
     fix = finding.fix
     if fix is None:
         return finding
     windows = on(context, "windows")
 
-    def whole(block: Alternative) -> Alternative | None:
-        bad = (
-            one for one in block.commands if not is_speakable(one) or (windows and _of_posix(one))
-        )
-        return None if any(bad) else block
+    def unless_harmful(block: Alternative) -> Alternative | None:
+        for line in block.commands:
+            if not is_speakable(line) or (windows and _is_posix_only(line)):
+                return None
+        return block
 
-    kept = each_block(fix, whole)
-    said = f"{kept.text}{_least_driver(context, kept)}{_holds(context, kept)}"
+    shown = each_block(fix, unless_harmful)
+    text = f"{shown.text}{_least_driver(context, shown)}{_how_long_it_holds(context, shown)}"
     # What a container's engine says is read on its host, and mended there.
     if lender_of(context):
-        kept = each_block(kept, _in_cells)
+        shown = each_block(shown, _in_cells)
     elif in_container(context) and not finding.id.startswith("container-"):
-        kept = _placed(kept)
-    return replace(finding, fix=replace(kept, text=said))
+        shown = _with_host_commands_apart(shown)
+    return replace(finding, fix=replace(shown, text=text))
 
 
 def _in_cells(block: Alternative) -> Alternative:
@@ -71,23 +71,21 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
     if board_of(machine):
         return ""
     titles = (other.title for other in fix.alternatives)
-    found = re.findall(INSTALLED, "\n".join((fix.text, *titles, *lines)))
+    backends = re.findall(INSTALLED, "\n".join((fix.text, *titles, *lines)))
     build = paste.chosen(context)
     if build is not None and any(map(paste.INSTALL.search, lines)):
-        found.append(build.backend)
+        backends.append(build.backend)
     family = "windows" if machine.os.wsl else machine.os.family or "linux"
-    floors = {f"{one} needs NVIDIA driver": _floor(context, one, family) for one in found}
-    firsts = [first for _, first in first_drivers(machine, context.catalog)]
-    least = {what: max((floor, *firsts), key=parsed) for what, floor in floors.items() if floor}
-    lacking = {what: floor for what, floor in least.items() if floor not in fix.text}
+    first_of_gpus = [first for _, first in first_drivers(machine, context.catalog)]
+    needs: dict[str, None] = {}
+    for backend in backends:
+        if floor := context.catalog.driver_floor(cuda_of(backend) or "", family):
+            least = max((floor, *first_of_gpus), key=parsed)
+            if least not in fix.text:
+                needs[f"{backend} needs NVIDIA driver {least} or newer"] = None
     here = machine.driver.version
-    needs = ", ".join(f"{what} {floor} or newer" for what, floor in lacking.items())
     known = f"found: {here}" if here else "`nvidia-smi` shows yours"
-    return f". {needs} ({known})" if needs else ""
-
-
-def _floor(context: RuleContext, backend: str, family: str) -> str | None:
-    return context.catalog.driver_floor(cuda_of(backend) or "", family)
+    return f". {', '.join(needs)} ({known})" if needs else ""
 
 
 ON_THE_HOST = "on the host, not in this container"
@@ -100,7 +98,7 @@ ACTS_ON_THE_HOST = (
 """How a line begins that acts on the kernel, the driver or the services: a container has none."""
 
 
-def _placed(fix: Fix) -> Fix:
+def _with_host_commands_apart(fix: Fix) -> Fix:
     """The fix of a container, where what acts on its host says so and is no way in here."""
 
     def titled(block: Alternative) -> Alternative:
@@ -124,20 +122,20 @@ def _acts_on_the_host(line: Line) -> bool:
     return bool(re.match(ACTS_ON_THE_HOST, line))
 
 
-OF_POSIX = (
+POSIX_ONLY = (
     r"(?:sudo|export|unset|rm|ls|df|free|ulimit|ldconfig|echo|ip|ss|curl|cd|source|modinfo) "
     r"|.*\| (?:grep|sudo|sed) |.*\"\$\("
 )
 """How a line begins, or goes on, that no PowerShell takes."""
 
 
-def _of_posix(line: Line) -> bool:
+def _is_posix_only(line: Line) -> bool:
     """
     >>> from gpusetup.model.shell import lines
-    >>> [_of_posix(line) for line in lines("sudo reboot", "nvidia-smi -q | grep MIG", "wsl -l")]
+    >>> list(map(_is_posix_only, lines("sudo reboot", "nvidia-smi -q | grep MIG", "wsl -l")))
     [True, True, False]
     """
-    return bool(re.match(OF_POSIX, line))
+    return bool(re.match(POSIX_ONLY, line))
 
 
 FOR_ONE_RUN = (
@@ -154,7 +152,7 @@ PROFILES = {
 }
 
 
-def _holds(context: RuleContext, fix: Fix) -> str:
+def _how_long_it_holds(context: RuleContext, fix: Fix) -> str:
     """How long a changed variable holds, and what makes it last."""
     lasting = (one for one in fix.commands if not re.search(FOR_ONE_RUN, one))
     if fix.needs_reboot or not any(map(sets_a_variable, lasting)):

@@ -41,33 +41,33 @@ def stage_of(context: RuleContext, root: Finding | None) -> Stage | None:
     return record.stage or (STAGES.get(record.place[0], "start") if record.place else None)
 
 
-PINNING = {
+PINNING_ENGINES = {
     "vllm": "vLLM",
     "sglang": "SGLang",
     "lmdeploy": "LMDeploy",
     "text-generation-inference": "text-generation-inference",
 }
 """Packages each release of which requires one torch exactly: another one breaks their kernels."""
-IMAGES = ("text-generation-inference",)
+IMAGE_ONLY = ("text-generation-inference",)
 """Those of them that come as an image only."""
 
 
-def of_the_program(context: RuleContext, finding: Finding) -> Finding:
+def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
     """The finding with the way out of the program that failed, where torch's is not its own."""
     program, fix = program_of(context), finding.fix
     if fix is None or not is_report(context):
         return finding
     failed = context.snapshot.failing.program
-    pinned = (p for p, name in PINNING.items() if name == failed or package(context, p))
+    pinned = (p for p, name in PINNING_ENGINES.items() if name == failed or package(context, p))
     if engine := next(pinned, None):
-        return replace(finding, fix=_with_its_torch(context, engine, fix))
+        return replace(finding, fix=_with_pinned_torch(context, engine, fix))
     if program is None or program.on_torch:
         return finding
     place = RECORDS[finding.id].place
     if place and place[0] is Layer.NO_GPU:
         return replace(finding, fix=Fix(text=WITHOUT_CUDA.format(program.name)))
-    if re.search(OF_TORCH, "\n".join(typed(fix))):
-        return replace(finding, fix=_its_own(context, program, finding, fix))
+    if re.search(TORCH_COMMAND, "\n".join(typed(fix))):
+        return replace(finding, fix=_way_of_program(context, program, finding, fix))
     return finding
 
 
@@ -75,11 +75,11 @@ WITHOUT_CUDA = (
     "Use the build of {0} for this GPU, if there is one, or its build for the CPU; or go to a "
     "machine with an NVIDIA GPU"
 )
-OF_TORCH = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
+TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
 """What a command for torch has in it."""
 
 
-def _with_its_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
+def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
     """torch moves with such a program only: by a release of it, or by its image."""
     from gpusetup.fixes import paste
 
@@ -94,12 +94,12 @@ def _with_its_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
         "together with its torch (in a container an image of another release), and change no torch "
         "alone"
     )
-    bare = not (in_container(context) or on(context, "windows") or engine in IMAGES)
+    bare = not (in_container(context) or on(context, "windows") or engine in IMAGE_ONLY)
     own = (paste.gpusetup(context, engine),) if bare else ()
     return Fix(text=text, commands=own, alternatives=kept)
 
 
-def _its_own(context: RuleContext, program: Program, finding: Finding, fix: Fix) -> Fix:
+def _way_of_program(context: RuleContext, program: Program, finding: Finding, fix: Fix) -> Fix:
     record = RECORDS[finding.id]
     way = program.way or f"Bring {program.name} itself to a build for this GPU and driver"
     if record.lacks != "driver":
@@ -110,15 +110,15 @@ def _its_own(context: RuleContext, program: Program, finding: Finding, fix: Fix)
     return replace(newer, text=f"{newer.text}; or keep it. {way}")
 
 
-def failure_of(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
+def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
     """The finding that is the answer to a text where no error is: what a program failed at."""
     if not is_report(context):
         return None
-    failed = (one for one in findings if RECORDS[one.id].failure and _says_at_what(context, one))
+    failed = (one for one in findings if RECORDS[one.id].failure and _names_failure(context, one))
     return min(failed, key=lambda one: RECORDS[one.id].failure, default=None)
 
 
-def _says_at_what(context: RuleContext, finding: Finding) -> bool:
+def _names_failure(context: RuleContext, finding: Finding) -> bool:
     """Whether the text says at what the program failed, and not while a picture was drawn."""
     if any("Graphics Exception: " in evidence.text for evidence in finding.evidence):
         return False
