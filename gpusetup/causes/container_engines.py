@@ -6,7 +6,7 @@ from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import IN_KUBERNETES, ON_WINDOWS, in_windows_itself, message_matches
-from gpusetup.fixes import packages, paste
+from gpusetup.fixes import paste, system_packages
 from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -54,9 +54,9 @@ def toolkit_commands(context: RuleContext) -> Lines:
     if ON_WINDOWS(context):
         return BY_DESKTOP
     os = context.os
-    family = packages.distribution(context) or ("" if os.id or os.name else "ubuntu")
+    family = system_packages.linux_family(context) or ("" if os.id or os.name else "ubuntu")
     repository = REPOSITORY.get(family, ())
-    package = packages.package_of(family, "nvidia-container-toolkit")
+    package = system_packages.package_of(family, "nvidia-container-toolkit")
     use = CONFIGURED.get(context.snapshot.container.kind or "", CONFIGURED["docker"])
     return (*repository, *package, *use)
 

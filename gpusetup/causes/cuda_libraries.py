@@ -9,7 +9,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.fixes import paste
-from gpusetup.fixes.distributions import undeclared_commands
+from gpusetup.fixes.extension_packages import undeclared_commands
 from gpusetup.messages.fragments import CPU_PART, CUDA_LIBRARY, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines

@@ -7,7 +7,7 @@ from gpusetup.causes.layers import NO_DRIVER, NO_INIT
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, in_container, on
 from gpusetup.evidence.plausible import is_a_path, is_a_version
-from gpusetup.fixes import drivers, packages, paste
+from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, filled, lines
@@ -27,14 +27,14 @@ def _compute_libraries(context: RuleContext, text: str) -> Fix:
     if in_container(context):
         return WITH_COMPUTE
     if on(context, "windows") or context.os.wsl:
-        return drivers.driver(context, "Install the NVIDIA driver again")
+        return drivers.driver_fix(context, "Install the NVIDIA driver again")
     return Fix(text=text, commands=drivers.driver_commands(context), needs_root=True)
 
 
 def fabric_manager(context: RuleContext, text: str) -> Fix:
     """The Fabric Manager of exactly the driver's version."""
     version = context.driver.version or ""
-    family = None if in_container(context) else packages.distribution(context)
+    family = None if in_container(context) else system_packages.linux_family(context)
     row = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
     branch = version.partition(".")[0]
     return Fix(

@@ -191,7 +191,7 @@ CAUSES = (
         kind_of="gpu-init-failed",
         explains=("driver-not-loaded",),
         by_check=True,
-        way=drivers.driver,
+        way=drivers.driver_fix,
         cases=(
             Message(
                 having={"driver": r"\.xx$"},
@@ -205,12 +205,12 @@ CAUSES = (
                 having={"driver": "open"},
                 text="Install the driver's closed (proprietary) kernel modules, which this GPU "
                 "needs",
-                way=drivers.driver,
+                way=drivers.driver_fix,
             ),
             Message(
                 having={"driver": "closed"},
                 text="Install the driver's open kernel modules, which this GPU needs",
-                way=drivers.driver,
+                way=drivers.driver_fix,
             ),
         ),
         alike={

@@ -7,7 +7,7 @@ from gpusetup.causes.extensions import BUILD_CACHE, BUILD_CACHE_ON_WINDOWS
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
-from gpusetup.fixes.distributions import anew
+from gpusetup.fixes.extension_packages import rebuild_of
 from gpusetup.messages.fragments import COMPILED_MODULE, CPU_PART, IN_A_BUILD
 from gpusetup.messages.row import says
 
@@ -253,7 +253,7 @@ CAUSES = (
         not_when="extension-abi-mismatch: it exists but was built for another torch",
         # Source: mmcv, detectron2 and GroundingDINO documentation, installation; messages of
         # torch/utils/cpp_extension.py.
-        commands=anew("extension-not-built"),
+        commands=rebuild_of("extension-not-built"),
         look=(alike.TORCHS_CUDA,),
         cases=(
             Message(

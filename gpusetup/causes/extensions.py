@@ -8,7 +8,7 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
-from gpusetup.fixes.distributions import anew, built_anew
+from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
 from gpusetup.messages.fragments import COMPILED_MODULE, LIBRARY, MAYBE, TORCH_LIBRARY, TORCH_SYMBOL
 from gpusetup.messages.row import says
 from gpusetup.model.machine import Events
@@ -118,7 +118,7 @@ CAUSES = (
         # Source: PyTorch documentation, C++ ABI; messages of xformers and others.
         explains=("extension-arch-mismatch",),
         where=(_is_no_companions,),
-        commands=anew("extension-abi-mismatch"),
+        commands=rebuild_of("extension-abi-mismatch"),
         look=(alike.TORCHS_CUDA,),
         cases=(
             Message(
@@ -243,7 +243,7 @@ CAUSES = (
         stage="first-kernel",
         commands=lambda context: (
             *paste.build_for(context),
-            *built_anew(context, extension_of(kernel_messages(context))),
+            *rebuild_commands(context, extension_of(kernel_messages(context))),
         ),
         cases=(
             Message(

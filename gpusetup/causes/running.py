@@ -16,7 +16,7 @@ AMP = r"(?<![\w.])(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)
 def _older_cuda(context: RuleContext, text: str) -> Fix:
     cuda = context.driver.cuda
     older = f"CUDA {cuda} or older" if cuda else "an older CUDA, or with kernels for this GPU"
-    newer = drivers.driver(context, "Update the driver")
+    newer = drivers.driver_fix(context, "Update the driver")
     return Fix(
         text=f"Use a release or build of the failing package for {older}, or update the driver",
         alternatives=paste.other("update the driver", *newer.commands),

@@ -8,7 +8,7 @@ from gpusetup.causes.companions import conda_install
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, cuda_needed, events, on, says_nothing_else
 from gpusetup.evidence.plausible import is_a_version
-from gpusetup.fixes import drivers, packages, paste
+from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.fixes.driver_packages import cuda_repository
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -63,8 +63,8 @@ def toolkit_commands(context: RuleContext, minor: str) -> Lines:
         return (conda_install(context, "-c", "nvidia", f"cuda-toolkit={minor}"), *home)
     package = f"cuda-toolkit-{minor.replace('.', '-')}"
     return (
-        *cuda_repository(drivers.wanted_driver(context)),
-        *(packages.system_package(context, package) if on(context, "linux") else ()),
+        *cuda_repository(drivers.driver_request(context)),
+        *(system_packages.system_package(context, package) if on(context, "linux") else ()),
         *paste.toolkit_home(context, minor),
         *lines("nvcc --version"),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events, is_report
-from gpusetup.fixes import packages, paste
+from gpusetup.fixes import paste, system_packages
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -59,7 +59,7 @@ def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") 
 
 def _removal(context: RuleContext) -> Lines:
     """What removes a Linux driver; a WSL of which nothing is said is Ubuntu, its default."""
-    return REMOVAL.get(packages.distribution(context) or "ubuntu", ())
+    return REMOVAL.get(system_packages.linux_family(context) or "ubuntu", ())
 
 
 CAUSES = (

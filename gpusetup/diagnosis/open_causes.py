@@ -34,7 +34,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
-from gpusetup.fixes.distributions import distribution_of
+from gpusetup.fixes.extension_packages import distribution_of
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import in_a_cell, settings_in_powershell

@@ -106,7 +106,7 @@ def _way_of_program(context: RuleContext, program: Program, finding: Finding, fi
         return Fix(text=record.beside_torch or way)
     from gpusetup.fixes import drivers
 
-    newer = drivers.driver(context, "Update the driver", fix.min_driver)
+    newer = drivers.driver_fix(context, "Update the driver", fix.min_driver)
     return replace(newer, text=f"{newer.text}; or keep it. {way}")
 
 

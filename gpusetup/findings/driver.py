@@ -30,7 +30,7 @@ from gpusetup.findings.presence import (
     on_the_bus,
     said_on_the_host,
 )
-from gpusetup.fixes import drivers, paste, which
+from gpusetup.fixes import drivers, gpu_naming, paste
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event, Events, Torch
 from gpusetup.model.versions import parsed
@@ -151,7 +151,7 @@ def _newest_of(context: RuleContext) -> tuple[str, str]:
 def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> Fix:
     """A newer driver, or a torch that this one serves."""
     wanted = f"{floor} or newer" if floor else "the newest that supports your GPU"
-    newer = drivers.driver(context, f"Update the driver to {wanted}", floor)
+    newer = drivers.driver_fix(context, f"Update the driver to {wanted}", floor)
     build, driver = context.resolution.build, context.driver
     stays = context.decision is not None and context.decision.how == "kept"
     if build is None or build.backend == "cpu" or stays or not (driver.version or driver.cuda):
@@ -210,15 +210,15 @@ def gpu_init_failed(context: RuleContext) -> Findings:
         said, empty = (), False
     if (said or left_out or (bound and empty)) and not context.other_host:
         places = [f"GPU {e.values.get('place')} ({e.values.get('bus')})" for e in left_out]
-        who = ", ".join(places) or which.names(context)
+        who = ", ".join(places) or gpu_naming.gpu_names(context)
         yield finding(context, "gpu-init-failed", (*said, *left_out, *on_the_bus(context)), who=who)
 
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     """The loaded driver does not know the GPU: dropped as legacy, too new, or the wrong flavour."""
     said, driver = events(context, "gpu-not-supported-by-driver"), context.driver
-    opened, want = driver.open_module, drivers.wanted_driver(context)
-    wrong = (want.only_open and opened is False) or (opened and not want.is_open)
+    opened, want = driver.open_module, drivers.driver_request(context)
+    wrong = (want.needs_open and opened is False) or (opened and not want.takes_open)
     # No order: that no GPU is listed is proven live only; a text may leave the list out.
     live = driver.module_loaded and absent_here(context) and not is_report(context)
     if not said and wrong and live:
@@ -228,7 +228,9 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     words = all(event.values.get("said") for event in said)
     listed = any(not words or g.uuid or g.pci_bus_id for g in answering(context))
     if said and not listed:
-        yield finding(context, "gpu-not-supported-by-driver", said, gpus=which.names(context))
+        yield finding(
+            context, "gpu-not-supported-by-driver", said, gpus=gpu_naming.gpu_names(context)
+        )
 
 
 RULES = (

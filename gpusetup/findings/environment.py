@@ -23,7 +23,7 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.evidence.plausible import exactly
 from gpusetup.findings.message_rules import finding, seen, shown
-from gpusetup.fixes import paste, which
+from gpusetup.fixes import gpu_naming, paste
 from gpusetup.model.finding import Evidence, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
@@ -108,7 +108,7 @@ def torch_cpu_build(context: RuleContext) -> Findings:
     if old or context.os.jetson or not (there or (there is None and about_it)):
         return
     if said or (torch.backend == "cpu" and not torch.cuda_available):
-        who, gpu = named(context), which.names(context)
+        who, gpu = named(context), gpu_naming.gpu_names(context)
         of_torch = shown(context, "torch.version", f"{who}, backend {torch.backend or 'cpu'}")
         of_gpu = (shown(context, "gpus", gpu),) if gpus(context) else ()
         seen = (*said, of_torch, *of_gpu)

@@ -17,7 +17,7 @@ from gpusetup.evidence.context import (
     is_report,
 )
 from gpusetup.findings.message_rules import finding, marked, shown
-from gpusetup.fixes import which
+from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.machine import DeviceNode, Gpu
 from gpusetup.model.shell import Lines, filled
@@ -79,14 +79,20 @@ def mig_misconfigured(context: RuleContext) -> Findings:
     if empty:
         create = _for_gpus(empty, "sudo nvidia-smi mig -i {gpus} -cgi 0 -C")
         fix = Fix(text=NOTHING_RUNS, commands=create, needs_root=True)
-        who, evidence = which.titled(context, empty), marked(context, empty, *MIG, "name")
+        who, evidence = (
+            gpu_naming.gpus_in_title(context, empty),
+            marked(context, empty, *MIG, "name"),
+        )
         what = "MIG is on, and there is no compute instance"
         yield finding(context, "mig-misconfigured", evidence, fix=fix, who=who, what=what)
     whole = any(not gpu.mig_enabled and gpu.visible is False for gpu in seen)
     count = sum(instances(gpu) or 0 for gpu in sliced)
     if said or (count + whole > 1 and count and not chosen.startswith("MIG-")):
         weak = not (said or context.snapshot.cuda_api.init_code)
-        who, evidence = which.titled(context, sliced), (*said, *marked(context, sliced, *MIG))
+        who, evidence = (
+            gpu_naming.gpus_in_title(context, sliced),
+            (*said, *marked(context, sliced, *MIG)),
+        )
         what = "MIG is on, and the process does not use exactly one MIG instance"
         yield finding(context, "mig-misconfigured", evidence, weak=weak, who=who, what=what)
 
@@ -96,7 +102,7 @@ NOTHING_RUNS = "Type the command; if nothing may run on the GPU, end the program
 
 
 def _for_gpus(concerned: Sequence[Gpu], command: str) -> Lines:
-    return (filled(command, gpus=which.selected(concerned) or "0"),)
+    return (filled(command, gpus=gpu_naming.smi_list(concerned) or "0"),)
 
 
 def unhidden(context: RuleContext) -> list[Gpu]:
@@ -125,7 +131,7 @@ def compute_mode(context: RuleContext) -> Findings:
             default = _for_gpus(held, "sudo nvidia-smi -i {gpus} -c DEFAULT")
             commands = () if mode == "virtual" else default
             fix = Fix(text=RECORDS[cause].text, commands=commands, needs_root=True)
-            weak, who = mode == "exclusive", which.titled(context, held)
+            weak, who = mode == "exclusive", gpu_naming.gpus_in_title(context, held)
             evidence = marked(context, held, "name", "compute_mode")
             yield finding(context, cause, evidence, fix=fix, weak=weak, who=who)
 
@@ -146,7 +152,7 @@ def vgpu_unlicensed(context: RuleContext) -> Findings:
     said = (*events(context, "vgpu-unlicensed"), *marked(context, without, "name"))
     refused = cuda_errors(context, BUSY) or context.snapshot.cuda_api.init_code == BUSY
     if said:
-        who = which.titled(context, without)
+        who = gpu_naming.gpus_in_title(context, without)
         yield finding(context, "vgpu-unlicensed", said, weak=not refused, who=who)
 
 

@@ -22,7 +22,7 @@ from gpusetup.evidence.context import (
     on,
 )
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.fixes import other_makers, paste, which
+from gpusetup.fixes import gpu_naming, other_makers, paste
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.machine import Event, Events
@@ -60,7 +60,7 @@ def driver_missing(context: RuleContext) -> Findings:
         seen = (*said, *on_the_bus(context), *(library if no_library else ()))
         lender = lender_of(context)
         fix = Fix(text=lender.gives_a_gpu) if lender else _install(context)
-        who = which.names(context) if there else ""
+        who = gpu_naming.gpu_names(context) if there else ""
         who = f"{lender.name} gave this notebook no GPU" if lender else who
         yield finding(context, "driver-missing", seen, fix=fix, who=who)
 
@@ -68,7 +68,7 @@ def driver_missing(context: RuleContext) -> Findings:
 def _install(context: RuleContext) -> Fix:
     from gpusetup.fixes import drivers
 
-    return drivers.driver(context, "Install the NVIDIA driver")
+    return drivers.driver_fix(context, "Install the NVIDIA driver")
 
 
 def said_on_the_host(messages: Iterable[Event]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, runs_ordinary_wheels
 from gpusetup.evidence.context import RuleContext, gpus
 from gpusetup.fixes import paste
-from gpusetup.fixes.distributions import undeclared_commands
+from gpusetup.fixes.extension_packages import undeclared_commands
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import lines
 from gpusetup.model.versions import parsed

@@ -12,7 +12,7 @@ from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Line, filled, lines
 
 
-def _from(context: RuleContext, index: str) -> Line:
+def _install_from(context: RuleContext, index: str) -> Line:
     torch = context.torch
     is_there = torch.version or events(context, "torch-not-compiled-with-cuda")
     again = ("--force-reinstall",) if is_there else ()
@@ -60,7 +60,7 @@ def amd(context: RuleContext) -> Fix:
     if gfx and not on(context, "windows"):
         return Fix(
             text=f"Install torch's ROCm build, which has kernels for {gfx}",
-            commands=(_from(context, str(AMD.index)),),
+            commands=(_install_from(context, str(AMD.index)),),
         )
     return Fix(
         text="Install AMD's ROCm build of torch, if AMD publishes one for this GPU and system "
@@ -87,7 +87,7 @@ def intel(context: RuleContext) -> Fix:
         if why
         else 'With its XPU build torch uses the GPU as device "xpu"; code that names "cuda" must '
         "name it",
-        commands=(_from(context, str(INTEL.index)),) if install else (),
+        commands=(_install_from(context, str(INTEL.index)),) if install else (),
     )
 
 
@@ -97,10 +97,10 @@ def intel(context: RuleContext) -> Fix:
 def apple(context: RuleContext) -> Fix:
     """What a program that is on mps already lacks there; else the device's name."""
     if lacks := events(context, "mps-lacks"):
-        said = " ".join(event.text or "" for event in lacks)
-        text = next((way for words, way in ON_MPS if re.search(words, said)), None)
+        message = " ".join(event.text or "" for event in lacks)
+        text = next((way for words, way in ON_MPS if re.search(words, message)), None)
         fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)
-        return Fix(text=text or LACKS, commands=() if text else fallback)
+        return Fix(text=text or MPS_LACKS_IT, commands=() if text else fallback)
     # No order: a text in which torch speaks has one; on a machine it was looked for.
     missing = events(context, "torch-missing") or context.torch.installed is False
     install = paste.pip(context, "install", "torch", "torchvision")
@@ -111,7 +111,7 @@ def apple(context: RuleContext) -> Fix:
     )
 
 
-LACKS = (
+MPS_LACKS_IT = (
     'The program is on "mps" already, which lacks this: let what is missing run on the CPU, or '
     "update torch"
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.evidence.context import RuleContext, gpus, is_report, on
 from gpusetup.evidence.plausible import is_a_path, is_a_version
@@ -47,7 +46,7 @@ def unset(context: RuleContext, name: str) -> Lines:
 INSTALL = re.compile(r"gpusetup install\b")
 """A line that installs the build that was chosen."""
 LIBRARIES = "LD_LIBRARY_PATH"
-FILTERED = (
+FILTER_FOLDERS = (
     """export LD_LIBRARY_PATH="$(printenv LD_LIBRARY_PATH | tr : '\\n' """
     '| grep -vE {unwanted} | paste -sd : -)"'
 )
@@ -76,7 +75,7 @@ def without_folders(context: RuleContext, unwanted: str) -> Lines:
     kept = [one for one in named.split(":") if one and not re.search(unwanted, one)]
     if named and all(map(is_a_path, kept)):
         return (setting(context, LIBRARIES, ":".join(kept)),)
-    return (shell.filled(FILTERED, unwanted=unwanted),)
+    return (shell.filled(FILTER_FOLDERS, unwanted=unwanted),)
 
 
 def first_on(context: RuleContext, name: str, folder: str) -> Line:
@@ -127,7 +126,7 @@ def into_new_environment(context: RuleContext) -> Line:
     known = context.decision and in_new_environment(
         context.decision, context.snapshot, context.request
     )
-    words = ("--venv", new_folder(context.snapshot), *(known or ()), *_host(context))
+    words = ("--venv", new_folder(context.snapshot), *(known or ()), *_host_options(context))
     return command(context, "gpusetup", "install", *words)
 
 
@@ -158,10 +157,10 @@ def target_refuses(context: RuleContext) -> bool:
 
 
 def gpusetup_install(context: RuleContext, *, removed: bool = False) -> Line:
-    return gpusetup(context, *_named(context, removed=removed), *_host(context))
+    return gpusetup(context, *_named_build(context, removed=removed), *_host_options(context))
 
 
-def _named(context: RuleContext, *, removed: bool = False) -> tuple[str, ...]:
+def _named_build(context: RuleContext, *, removed: bool = False) -> tuple[str, ...]:
     """The build, where `install` by itself would take another one: it was asked for, it is for
     another maker's GPUs than the installed one, or that one is removed first."""
     build = chosen(context)
@@ -173,7 +172,7 @@ def _named(context: RuleContext, *, removed: bool = False) -> tuple[str, ...]:
     return ("--torch", build.torch) if removed and how not in ("first", "newest") else ()
 
 
-def _host(context: RuleContext) -> tuple[str, ...]:
+def _host_options(context: RuleContext) -> tuple[str, ...]:
     """The host that was named in place of this one: `install` takes the same words."""
     if not context.other_host:
         return ()
@@ -193,7 +192,7 @@ def gpusetup(context: RuleContext, *more: str) -> Line:
     return command(context, "gpusetup", "install", *where, *more)
 
 
-def fresh(context: RuleContext, python: str) -> str:
+def new_environment(context: RuleContext, python: str) -> str:
     """A folder for a new environment with that Python: not the one that the target is."""
     named = f".venv-{python}"
     # No order: which folders are taken is known of a live machine only.
@@ -257,7 +256,7 @@ def _nothing_fits(context: RuleContext) -> Fix:
     if advice.change == "driver":
         from gpusetup.fixes import drivers
 
-        return drivers.driver(context, f"{text}. Update it to {advice.to} or newer", advice.to)
+        return drivers.driver_fix(context, f"{text}. Update it to {advice.to} or newer", advice.to)
     if advice.change != "python":
         return Fix(text=text)
     return with_python(context, advice.to, f"{text}. Make an environment with that Python")
@@ -265,7 +264,7 @@ def _nothing_fits(context: RuleContext) -> Fix:
 
 def with_python(context: RuleContext, version: str, text: str) -> Fix:
     """A new environment of another Python, with the torch that fits or that is asked for."""
-    folder, asked = fresh(context, version), context.snapshot.wanted.torch or ""
+    folder, asked = new_environment(context, version), context.snapshot.wanted.torch or ""
     built = (row.torch for row in context.catalog.builds if version in row.pythons)
     torch = ("--torch", asked[2:]) if asked.startswith("==") and asked[2:] in built else ()
     return Fix(
@@ -288,13 +287,6 @@ def pip(context: RuleContext, *words: str) -> Line:
     from gpusetup.installers.options import started
 
     return command(context, *started(python(context)), "-m", "pip", *words)
-
-
-def torch_index(context: RuleContext, backend: str) -> tuple[str, ...]:
-    """The words with which this environment's installer looks at torch's own index only."""
-    from gpusetup.installers.wheels import for_pip, for_uv
-
-    return (for_uv if context.installer == "uv" else for_pip)(index_url(backend))
 
 
 IN_UV = {"--force-reinstall": "--reinstall"}

@@ -21,28 +21,30 @@ from gpusetup.model.finding import Evidence
 from gpusetup.model.machine import Event, Gpu, PciDevice
 from gpusetup.readings.sources import bus_key
 
-NAMED = 8
+MAX_NAMED = 8
 """How many GPUs a sentence lists."""
 
 
-def titled(context: RuleContext, concerned: Sequence[Gpu]) -> str:
+def gpus_in_title(context: RuleContext, concerned: Sequence[Gpu]) -> str:
     """The GPUs in a sentence: by name where there is one GPU, else with number and slot too."""
     if not concerned or len(gpus(context)) < 2:
-        return names(context)
-    more = f" and {len(concerned) - NAMED} more" if len(concerned) > NAMED else ""
-    return ", ".join(map(gpu_in_full, concerned[:NAMED])) + more
+        return gpu_names(context)
+    more = f" and {len(concerned) - MAX_NAMED} more" if len(concerned) > MAX_NAMED else ""
+    return ", ".join(map(gpu_in_full, concerned[:MAX_NAMED])) + more
 
 
-def shown(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> tuple[Evidence, ...]:
+def value_evidence_of(
+    context: RuleContext, concerned: Sequence[Gpu], *fields: str
+) -> tuple[Evidence, ...]:
     """These values of GPUs as evidence, as far as a source told them."""
     return tuple(
         value_evidence(context, "gpus", f"{gpu_label(gpu)}: {', '.join(told)}")
-        for gpu in concerned[:NAMED]
-        if (told := [text for name in fields if (text := _said(name, getattr(gpu, name)))])
+        for gpu in concerned[:MAX_NAMED]
+        if (told := [text for name in fields if (text := _value_text(name, getattr(gpu, name)))])
     )
 
 
-def _said(name: str, value: object) -> str:
+def _value_text(name: str, value: object) -> str:
     if value is None or value is False or value == ():
         return ""
     words = name.replace("_", " ")
@@ -50,65 +52,75 @@ def _said(name: str, value: object) -> str:
     return words if value is True else f"{words} {listed}"
 
 
-def each(concerned: Iterable[Gpu]) -> tuple[str, ...]:
+def smi_indices(concerned: Iterable[Gpu]) -> tuple[str, ...]:
     """What `nvidia-smi -i` takes for each of them, where it can be named."""
     named = dict.fromkeys(smi_index(gpu) for gpu in concerned)
     return tuple(one for one in named if one and is_an_identifier(one))
 
 
-def selected(concerned: Iterable[Gpu]) -> str:
+def smi_list(concerned: Iterable[Gpu]) -> str:
     """The same for all of them together (its manual page); "" where none can be named."""
-    return ",".join(each(concerned))
+    return ",".join(smi_indices(concerned))
 
 
-def have(concerned: Sequence[Gpu]) -> str:
+def has_or_have(concerned: Sequence[Gpu]) -> str:
     return "have" if len(concerned) > 1 else "has"
 
 
-def at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, ...]:
+def gpus_at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, ...]:
     """The GPUs that events name by their slots; one that no source lists has its slot only."""
     slots = [event.values.get("bus_id", "") for event in events]
-    known = {short(gpu.pci_bus_id): gpu for gpu in gpus(context) if gpu.pci_bus_id}
-    each_once = dict.fromkeys(short(slot) for slot in slots if ":" in slot)
+    known = {slot_key(gpu.pci_bus_id): gpu for gpu in gpus(context) if gpu.pci_bus_id}
+    each_once = dict.fromkeys(slot_key(slot) for slot in slots if ":" in slot)
     return tuple(known.get(slot) or Gpu(name="unknown", pci_bus_id=slot) for slot in each_once)
 
 
-def short(bus_id: str | None) -> str:
+def slot_key(bus_id: str | None) -> str:
     """One writing for a slot: the kernel leaves the function out, nvidia-smi has a longer domain.
 
-    >>> short("00000000:3B:00.0"), short("0000:3b:00")
+    >>> slot_key("00000000:3B:00.0"), slot_key("0000:3b:00")
     ('0000:3b:00.0', '0000:3b:00.0')
     """
     whole = bus_id or ""
     return bus_key(whole if "." in whole else f"{whole}.0") or ""
 
 
-NO_MODEL = {"nvidia", "geforce", "graphics", "device", "quadro", "tesla", "rtx", "gtx", "unknown"}
+BRAND_WORDS = {
+    "nvidia",
+    "geforce",
+    "graphics",
+    "device",
+    "quadro",
+    "tesla",
+    "rtx",
+    "gtx",
+    "unknown",
+}
 """Words that name no model: nvidia-smi's narrow tables cut names."""
 
 
-def names(context: RuleContext) -> str:
+def gpu_names(context: RuleContext) -> str:
     """What the NVIDIA GPUs of this machine are called."""
     listed = [gpu.name for gpu in gpus(context) if _is_telling(gpu.name)]
-    on_bus = [on_the_bus(device) for device in nvidia_on_pci(context)]
-    return counted(listed or on_bus) or context.os.jetson or "the NVIDIA GPU"
+    on_bus = [name_on_bus(device) for device in nvidia_on_pci(context)]
+    return counted_names(listed or on_bus) or context.os.jetson or "the NVIDIA GPU"
 
 
 def _is_telling(name: str) -> bool:
     """Whether a name says which model it is; nvidia-smi's narrow tables cut names."""
-    return bool(set(re.findall(r"\w+", name.lower())) - NO_MODEL)
+    return bool(set(re.findall(r"\w+", name.lower())) - BRAND_WORDS)
 
 
-def on_the_bus(device: PciDevice) -> str:
+def name_on_bus(device: PciDevice) -> str:
     """What a GPU is called that only the PCI bus speaks of."""
     number = f" (PCI 10de:{device.device_id})" if device.device_id else ""
     return device.name or pci_name(device.device_id) or f"the NVIDIA GPU{number}"
 
 
-def counted(names: Sequence[str]) -> str:
+def counted_names(names: Sequence[str]) -> str:
     """Names in a sentence, each once; how many there are of each where they differ.
 
-    >>> counted(("T4", "T4")), counted(("A100", "T4", "T4")), counted(())
+    >>> counted_names(("T4", "T4")), counted_names(("A100", "T4", "T4")), counted_names(())
     ('T4', 'A100, 2 x T4', '')
     """
     kinds = Counter(names)

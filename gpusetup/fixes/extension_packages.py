@@ -11,7 +11,7 @@ from gpusetup.evidence.plausible import is_a_version
 from gpusetup.fixes import paste
 from gpusetup.model.shell import Lines, filled
 
-CALLED_ALIKE = frozenset((
+NAMED_AS_MODULES = frozenset((
     "auto-gptq", "autoawq", "bitsandbytes", "causal-conv1d", "deepspeed", "diffusers",
     "exllamav2", "flash-attn", "gptqmodel", "gsplat", "llama-cpp-python", "lmdeploy",
     "mamba-ssm", "mmcv", "mmcv-full", "natten", "onnxruntime-gpu", "pyg-lib",
@@ -34,10 +34,10 @@ def distribution_of(module: str) -> str | None:
     if known := extension_modules().get(top):
         return known
     name = top.replace("_", "-").lower()
-    return name if name in CALLED_ALIKE else None
+    return name if name in NAMED_AS_MODULES else None
 
 
-def built_anew(context: RuleContext, module: str | None) -> Lines:
+def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
     """How a compiled module is built beside this torch; none where its distribution is unknown."""
     words = ("--no-build-isolation", "--no-deps", "--force-reinstall", "--no-cache-dir")
     source = distribution_of(module or "_")
@@ -52,17 +52,17 @@ def built_anew(context: RuleContext, module: str | None) -> Lines:
     return (paste.pip(context, "install", *sources, *words, source),) if source else ()
 
 
-def anew(kind: str) -> Callable[[RuleContext], Lines]:
+def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
     """The module of the event that says most, built anew."""
 
     def way(context: RuleContext) -> Lines:
-        said = max(events(context, kind), key=lambda event: len(event.values))
-        return built_anew(context, said.values.get("module"))
+        event = max(events(context, kind), key=lambda one: len(one.values))
+        return rebuild_commands(context, event.values.get("module"))
 
     return way
 
 
-def found_below(context: RuleContext, folder: str) -> Lines:
+def folders_first(context: RuleContext, folder: str) -> Lines:
     """LD_LIBRARY_PATH with folders of site-packages in front."""
     code = (
         "import glob, sysconfig; "
@@ -84,4 +84,4 @@ def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:
     install = paste.pip(context, "install", "--no-deps", *row.by_pip(major))
     there, below = context.snapshot.python.site_packages, row.below(major)
     known = there and (paste.first_on(context, "LD_LIBRARY_PATH", f"{there}/{below}"),)
-    return install, *(known or found_below(context, below))
+    return install, *(known or folders_first(context, below))
