@@ -22,7 +22,7 @@ from judging import (
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.knowledge import records
-from gpusetup.model.finding import Fix, Severity, typed
+from gpusetup.model.finding import Fix, Severity, command_lines
 from gpusetup.model.frozen import fields as fields_of
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
@@ -237,7 +237,7 @@ def test_the_way_out_is_exact_for_the_machine(
     id: str, machine: Snapshot, told: str, never: str
 ) -> None:
     way = fix(machine, id)
-    shown = "\n".join((way.text, *typed(way), ""))
+    shown = "\n".join((way.text, *command_lines(way), ""))
     assert [one for one in told.split("|") if one not in shown] == []
     assert never not in shown
     assert not way.commands or way.needs_reboot is ("sudo reboot" in way.commands)

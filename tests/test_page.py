@@ -24,8 +24,8 @@ from scripts_loaded import script
 from gpusetup.cli import main
 from gpusetup.diagnosis.knowledge import record, records
 from gpusetup.model.frozen import replace
+from gpusetup.model.hidden_marks import HIDDEN
 from gpusetup.model.machine import Event
-from gpusetup.model.marks import HIDDEN
 from gpusetup.probe.saved import dump_snapshot, parse_snapshot
 from gpusetup.redaction import redact
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from each_row import each
 from report_asked import judged, misses
 
-from gpusetup.model.finding import Finding, Fix, typed
+from gpusetup.model.finding import Finding, Fix, command_lines
 
 NOT_LOADED = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that "
@@ -75,7 +75,7 @@ NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
     ],
 )
 def test_commands_are_of_the_installer_that_is_shown(text: str, word: str, never: str) -> None:
-    said = " ".join(typed(fix_of(text)))
+    said = " ".join(command_lines(fix_of(text)))
     assert word in said and never not in said
 
 
@@ -121,7 +121,9 @@ OUT_OF_MEMORY = (
 )
 def test_memory_that_ran_out_elsewhere_is_told_nothing_of_a_training(text: str) -> None:
     fix = fix_of(text)
-    assert "accumulation by" not in fix.text and not any("plan" in line for line in typed(fix))
+    assert "accumulation by" not in fix.text and not any(
+        "plan" in line for line in command_lines(fix)
+    )
 
 
 NO_HIP = "No HIP GPUs are available"

@@ -18,7 +18,7 @@ from report_messages import MESSAGES
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.lenders import LENDERS
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.model.finding import Fix, typed
+from gpusetup.model.finding import Fix, command_lines
 from gpusetup.model.machine import Container, Os, Snapshot
 from gpusetup.render.doctor import answering
 from gpusetup.report.read import read_report
@@ -34,9 +34,9 @@ def test_no_answer_of_a_lent_notebook_touches_its_host() -> None:
     for text in list(kinds.values())[::3]:
         for found in answered(f"{LENT}\n{text}").findings:
             if found.root and found.fix and not found.id.startswith(("wsl", "container")):
-                shown = [found.fix.text, *typed(found.fix)]
+                shown = [found.fix.text, *command_lines(found.fix)]
                 assert not any(map(touched.search, shown)), (text, shown)
-                assert all(re.match(r"!|%|import os; ", line) for line in typed(found.fix))
+                assert all(re.match(r"!|%|import os; ", line) for line in command_lines(found.fix))
 
 
 TOO_NEW = (
@@ -103,7 +103,7 @@ def test_no_answer_names_what_its_system_lacks(system: str) -> None:
         judgement = diagnose(here, load_catalog())
         asked += 1
         for found in judgement.findings:
-            shown = typed(found.fix)
+            shown = command_lines(found.fix)
             prose = (found.fix.text,) if found.fix else ()
             wrong += [
                 (found.id, line)
@@ -138,8 +138,8 @@ UNKNOWN_ERROR = (
 def test_in_wsl_the_driver_is_windows_and_a_linux_driver_is_removed(said: str) -> None:
     fix, beside = way_of(IN_WSL + said), way_of(f"Ubuntu 22.04\n{said}")
     assert "wsl.exe --shutdown" in fix.commands and not fix.needs_reboot
-    assert any(line.startswith("sudo apt purge") for line in typed(fix))
-    assert not any("wsl" in line for line in typed(beside))
+    assert any(line.startswith("sudo apt purge") for line in command_lines(fix))
+    assert not any("wsl" in line for line in command_lines(beside))
     assert "no Linux driver" in way_of(f"{IN_WSL}nvidia-smi returns errors\n{UNAVAILABLE}").text
 
 
@@ -249,7 +249,7 @@ def test_words_of_a_text_decide_the_shell_the_python_and_the_build(
     answer = answered(text)
     seen = answering(answer)
     assert seen is not None and seen.fix is not None
-    shown = "\n".join((seen.fix.text, *typed(seen.fix)))
+    shown = "\n".join((seen.fix.text, *command_lines(seen.fix)))
     assert [one for one in has.split("|") if one not in shown] == []
     assert never not in shown
 

@@ -20,7 +20,7 @@ from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, st
 from gpusetup.diagnosis.request import build_case
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
 from gpusetup.evidence.context import Rule, RuleContext, is_report
-from gpusetup.model.finding import Finding, Severity, once
+from gpusetup.model.finding import Finding, Severity, unique_evidence
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
@@ -140,7 +140,9 @@ def one_per_id(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     for finding in sorted(findings, key=lambda one: SEVERITIES.index(one.severity)):
         first = kept.setdefault(finding.id, finding)
         if first is not finding:
-            kept[finding.id] = replace(first, evidence=once((*first.evidence, *finding.evidence)))
+            kept[finding.id] = replace(
+                first, evidence=unique_evidence((*first.evidence, *finding.evidence))
+            )
     return tuple(kept.values())
 
 

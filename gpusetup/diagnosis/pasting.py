@@ -12,14 +12,14 @@ from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.lenders import lender_of
 from gpusetup.evidence.context import RuleContext, in_container, on
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Alternative, Finding, Fix, each_block, typed
+from gpusetup.model.finding import Alternative, Finding, Fix, command_lines, map_blocks
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import (
     Line,
     in_a_cell,
     is_speakable,
-    more,
     sets_a_variable,
+    with_words,
 )
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.resolver.situation import first_drivers
@@ -38,11 +38,11 @@ def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
                 return None
         return block
 
-    shown = each_block(fix, unless_harmful)
+    shown = map_blocks(fix, unless_harmful)
     text = f"{shown.text}{_least_driver(context, shown)}{_how_long_it_holds(context, shown)}"
     # What a container's engine says is read on its host, and mended there.
     if lender_of(context):
-        shown = each_block(shown, _in_cells)
+        shown = map_blocks(shown, _in_cells)
     elif in_container(context) and not finding.id.startswith("container-"):
         shown = _with_host_commands_apart(shown)
     return replace(finding, fix=replace(shown, text=text))
@@ -54,7 +54,9 @@ def _in_cells(block: Alternative) -> Alternative:
         block,
         commands=tuple(
             in_a_cell(
-                more(line, ("--yes",), "linux") if line.startswith("gpusetup install") else line
+                with_words(line, ("--yes",), "linux")
+                if line.startswith("gpusetup install")
+                else line
             )
             for line in block.commands
         ),
@@ -67,7 +69,7 @@ INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"
 
 def _least_driver(context: RuleContext, fix: Fix) -> str:
     """The driver that each torch of a fix needs, unless its text says so."""
-    machine, lines = context.snapshot, typed(fix)
+    machine, lines = context.snapshot, command_lines(fix)
     if board_of(machine):
         return ""
     titles = (other.title for other in fix.alternatives)
@@ -106,7 +108,7 @@ def _with_host_commands_apart(fix: Fix) -> Fix:
             return block
         return replace(block, title=f"on the host: {block.title}")
 
-    shown = each_block(fix, titled)
+    shown = map_blocks(fix, titled)
     if not any(map(_acts_on_the_host, fix.commands)):
         return shown
     way = Alternative(title=ON_THE_HOST, commands=fix.commands)

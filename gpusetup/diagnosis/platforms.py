@@ -18,7 +18,7 @@ from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import events, is_report
 from gpusetup.evidence.places import IN_KUBERNETES
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Alternative, Finding, Fix, Severity, each_block, typed
+from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import lines
 
@@ -48,7 +48,11 @@ RESTART_WINDOWS = "Restart Windows, which holds the GPU. If it comes back: "
 def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
     """The finding with what can be done under the system that it is about."""
     os, fix = context.os, finding.fix
-    if os.wsl and fix and any(map(re.compile(KERNEL_MODULES).search, (fix.text, *typed(fix)))):
+    if (
+        os.wsl
+        and fix
+        and any(map(re.compile(KERNEL_MODULES).search, (fix.text, *command_lines(fix))))
+    ):
         return replace(finding, fix=_in_wsl(context, finding, fix))
     if os.wsl or os.family not in LIBRARY_PATHS:
         return finding
@@ -82,7 +86,7 @@ def lines_without(fix: Fix, foreign: str) -> Fix:
         texts = (block.title, *block.commands)
         return None if any(re.search(foreign, text) for text in texts) else block
 
-    return each_block(fix, unless_foreign)
+    return map_blocks(fix, unless_foreign)
 
 
 BETWEEN_CLAUSES = r"(; |\. )(?![^()]*\))"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gpusetup.causes.layers import STAGES, Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import events, in_container, is_report, on, package
-from gpusetup.model.finding import Finding, Fix, typed
+from gpusetup.model.finding import Finding, Fix, command_lines
 from gpusetup.model.frozen import replace
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
     place = RECORDS[finding.id].place
     if place and place[0] is Layer.NO_GPU:
         return replace(finding, fix=Fix(text=WITHOUT_CUDA.format(program.name)))
-    if re.search(TORCH_COMMAND, "\n".join(typed(fix))):
+    if re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
         return replace(finding, fix=_way_of_program(context, program, finding, fix))
     return finding
 

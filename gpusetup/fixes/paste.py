@@ -80,7 +80,7 @@ def without_folders(context: RuleContext, unwanted: str) -> Lines:
 
 def first_on(context: RuleContext, name: str, folder: str) -> Line:
     """How a folder is put before the others of a list like PATH."""
-    return shell.putting_first(name, folder, _shell(context))
+    return shell.prepending(name, folder, _shell(context))
 
 
 def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:

@@ -37,7 +37,7 @@ def redacted(text: str) -> str:
     >>> redacted("GET https://me:secret@mirror.example/whl token=abc /home/alice/x")
     'GET https://mirror.example/whl token=<secret> ~/x'
     """
-    from gpusetup.redaction.places import hide_homes
+    from gpusetup.redaction.folders import hide_homes
     from gpusetup.redaction.secrets import hide_secrets
 
     home = str(Path.home())

@@ -46,7 +46,7 @@ class Fix(Frozen):
     python: str | None = None
 
 
-def typed(fix: Fix | None) -> Lines:
+def command_lines(fix: Fix | None) -> Lines:
     """Every line that a fix gives to type, the other ways' too."""
     if fix is None:
         return ()
@@ -54,7 +54,7 @@ def typed(fix: Fix | None) -> Lines:
     return (*fix.commands, *(line for other in others for line in other.commands))
 
 
-def each_block(fix: Fix, change: Callable[[Alternative], Alternative | None]) -> Fix:
+def map_blocks(fix: Fix, change: Callable[[Alternative], Alternative | None]) -> Fix:
     """The fix with each of its blocks changed; one that becomes None is left out."""
     way = change(Alternative(title="", commands=fix.commands))
     others, looks = (
@@ -89,7 +89,7 @@ class Step(Frozen):
     timeout_seconds: float = 3600.0
 
 
-BEGINS = ("the ", "a ", "an ", "this ")
+FIRST_WORDS = ("the ", "a ", "an ", "this ")
 """First words that are no name: those of programs and packages keep their small letter."""
 
 
@@ -98,14 +98,14 @@ def sentence(title: str) -> str:
     >>> sentence("the NVIDIA GPU is lost"), sentence("torch 2.5.1 is lost")
     ('The NVIDIA GPU is lost', 'torch 2.5.1 is lost')
     """
-    return title[0].upper() + title[1:] if title.startswith(BEGINS) else title
+    return title[0].upper() + title[1:] if title.startswith(FIRST_WORDS) else title
 
 
-def once(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+def unique_evidence(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """One quote of each line of a text; of other sources each text once.
 
     >>> whole, part = Evidence(source="line 3", text="an AMD 6600xt"), "6600xt"
-    >>> len(once((whole, Evidence(source="nvidia-smi, line 3", text=part), whole)))
+    >>> len(unique_evidence((whole, Evidence(source="nvidia-smi, line 3", text=part), whole)))
     1
     """
     kept: dict[str, Evidence] = {}

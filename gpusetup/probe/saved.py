@@ -9,8 +9,8 @@ from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, from_plain, to_json, to_plain
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.hidden_marks import map_texts, without_hidden_marks
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.marks import all_texts, seen
 
 MACHINES = Path(__file__).resolve().parent.parent / "data" / "machines"
 MOST_BYTES = 8 << 20
@@ -56,7 +56,9 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
             found = from_json(text, Snapshot, what=what)
         if text.isascii() and "\\u" not in text:
             return found
-        return from_plain(all_texts(to_plain(found), seen), Snapshot, what="the snapshot")
+        return from_plain(
+            map_texts(to_plain(found), without_hidden_marks), Snapshot, what="the snapshot"
+        )
     except BadInput as problem:
         if "truncated" in problem.message:
             raise BadInput(

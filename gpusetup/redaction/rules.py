@@ -14,10 +14,10 @@ compiled = cache(re.compile)
 """When it is first tried."""
 
 
-def applied(rules: Iterable[Rule], text: str) -> str:
+def apply(rules: Iterable[Rule], text: str) -> str:
     """What is left of a text after the rules, in their order.
 
-    >>> applied((("a+", "b"), ("bb", lambda found: found[0].upper())), "caab")
+    >>> apply((("a+", "b"), ("bb", lambda found: found[0].upper())), "caab")
     'cBB'
     """
     for pattern, instead in rules:
@@ -50,7 +50,7 @@ def vocabulary() -> frozenset[str]:
 def names_rule(names: Iterable[str], known: frozenset[str] = COMMON_NAMES) -> tuple[Rule, ...]:
     """The rule that finds the names as whole words, the longest first; none without any.
 
-    >>> applied(names_rule(["root", "al", "alice"]), "alice alices root")
+    >>> apply(names_rule(["root", "al", "alice"]), "alice alices root")
     '<private> alices root'
     """
     telling = {n for n in names if len(n) > 2 and n.lower() not in known and not n.isdigit()}

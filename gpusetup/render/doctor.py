@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.record import RECORDS
-from gpusetup.model.finding import Evidence, Finding, Fix, Severity, typed
+from gpusetup.model.finding import Evidence, Finding, Fix, Severity, command_lines
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
 from gpusetup.render.screen import (
@@ -126,7 +126,7 @@ CHANGES_PACKAGES = (
 def _of_its_target(machine: Snapshot, fix: Fix) -> str:
     """What is said before lines that change packages, if a text does not show of which Python, or
     shows a project of uv's."""
-    python, lines = machine.python, typed(fix)
+    python, lines = machine.python, command_lines(fix)
     if python.manager == "uv project":
         return UNDONE_BY_UV if any(line.startswith("uv pip install") for line in lines) else ""
     known = python.executable or machine.torch.location or machine.container.kind

@@ -11,7 +11,7 @@ from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import SURE, USUAL, Claim, Facts
 
 NAMES = {code: name for code, name, _ in ERRORS}
-NUMBERED = lazy(
+ERROR_NUMBER = lazy(
     r"(?:(?<!HTTP )(?<!http )(?<![Ss]erver )(?<![Cc]lient )\b[Ee]rror (?=\d{1,3}: [a-zA-Z])|cuda runtime error \((?=\d{1,3}\))"
     r"|THCudaCheck FAIL .{0,200}?error=|\[(?=\d{1,3}\] Call to cu)|C(?:UDA|uda) failure (?=\d{1,3}(?::| '))|CUDA [Ee]rror (?:code )?[=(]?"
     r"|cuInit\W{0,3}(?:failed|returned|error|err|:)(?: with)?(?: code| error)?\W{1,3}|(?:initiali[sz]ation|(?:library|nvcuda|cudart) init) (?:failure|error)\W{1,3}"
@@ -29,9 +29,9 @@ IN_WORDS = (
     (999, "unknown error", lazy(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)),
 )  # fmt: skip
 """Errors whose words other programs have as well."""
-LOOK_BACK, LOOK_ON = 500, 120
-READ = 400_000
-MODULE = lazy(
+CHARACTERS_BEFORE, CHARACTERS_AFTER = 500, 120
+CHARACTERS_READ = 400_000
+EXTENSION = lazy(
     r"[/\\](bitsandbytes|sageattention|flash[-_]att(?:n|ention)|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b"
     r"|(?<![\w.])(\w{2,40}_cuda|amp_C)\.\w{2,60}\(",
     re.I,
@@ -47,7 +47,9 @@ def cuda_errors(text: Text) -> Facts:
     for code, (first, last) in seen.items():
         name = NAMES.get(code, "")
         yield event(text, "cuda-error", first, last, {"code": str(code), "name": name})
-        started = AT_START.search(text.flat[max(first - LOOK_BACK, 0) : last + LOOK_ON])
+        started = AT_START.search(
+            text.flat[max(first - CHARACTERS_BEFORE, 0) : last + CHARACTERS_AFTER]
+        )
         if code in STARTING and (code != 2 or started):
             trust, source = SURE if started else USUAL, text.source(first)
             for subject, value in (("cuda_api.init_code", code), ("cuda_api.init_name", name)):
@@ -56,8 +58,8 @@ def cuda_errors(text: Text) -> Facts:
             kind = "cuda-init-out-of-memory" if started else "out-of-memory"
             yield event(text, kind, first, last, {})
         if code == 209:
-            near = text.flat[max(first - LOOK_BACK, 0) : first + LOOK_ON]
-            found = MODULE.search(near)
+            near = text.flat[max(first - CHARACTERS_BEFORE, 0) : first + CHARACTERS_AFTER]
+            found = EXTENSION.search(near)
             module = found and found[found.lastindex or 0].lower()
             yield event(text, "no-kernel-image", first, last, {"module": module} if module else {})
 
@@ -83,10 +85,10 @@ def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
 
 def by_number(text: Text) -> Iterator[tuple[int, int, int]]:
     """Only numbers that are CUDA's: an `Error 2` of another program is none."""
-    for found in NUMBERED.finditer(text.flat, 0, READ):
+    for found in ERROR_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
         number, place = int(found[1]), found.start()
         code = OLD_CODES.get(number, number)
-        near = text.low[max(place - LOOK_BACK, 0) : place + LOOK_ON]
+        near = text.low[max(place - CHARACTERS_BEFORE, 0) : place + CHARACTERS_AFTER]
         if code in NAMES and (
             "cuda" in near or (number > 99 and code not in BY_PROGRAMS and "cu" in found[0])
         ):

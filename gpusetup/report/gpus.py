@@ -25,8 +25,8 @@ NAME = (
     rf"|V100S?|A100|H[12]00|B200|L40S|T4|K80|P100|P40|M40|GB10|DGX Spark|GH200|Orin \(nvgpu\))(?:{BOARD})*)(?![\w/]))"
 )
 """An NVIDIA GPU as nvidia-smi, programs and people call it."""
-NAMED = lazy(NAME, re.I)
-LISTED = lazy(
+GPU_NAME = lazy(NAME, re.I)
+NUMBERED_GPU = lazy(
     rf"\b(?:GPU|CUDA|device)\W{{0,4}}(?:cuda:)?(?P<numbers>\d{{1,2}}(?:,\d{{1,2}}){{0,15}})(?:\b[\W_]{{1,6}}|: \d{{3,6}}MB \| |.{{0,20}}name='){NAME}(?: \(arch=(?P<capability>\d\.\d)\))?",
     re.I,
 )
@@ -36,7 +36,7 @@ FAMILIES = {
     "Pascal": (lazy(r"\bpascal gpu|\b(?:GTX ?)?10(?:[ -]?series|xx)\b", re.I), 6, 1),
 }
 """What a GPU is called if no model is named."""
-READ, MOST = 200_000, 16
+CHARACTERS_READ, MAX_GPUS = 200_000, 16
 
 
 def gpus(text: Text) -> Facts:
@@ -46,27 +46,27 @@ def gpus(text: Text) -> Facts:
             cuda_index=int(number),
             compute_capability=Capability.parse(one["capability"]) if one["capability"] else None,
         )
-        for one in reversed(list(LISTED.finditer(text.flat, 0, READ)))
+        for one in reversed(list(NUMBERED_GPU.finditer(text.flat, 0, CHARACTERS_READ)))
         for number in one["numbers"].split(",")
     }
     if listed:
-        numbered = tuple(gpu for _, gpu in sorted(listed.items()))[:MOST]
+        numbered = tuple(gpu for _, gpu in sorted(listed.items()))[:MAX_GPUS]
         yield Gpus(numbered, "report", HINT)
-    elif gpu := spoken_of(text):
+    elif gpu := only_gpu_named(text):
         yield Gpus((gpu,), "report", GUESS)
 
 
-def spoken_of(text: Text) -> Gpu | None:
+def only_gpu_named(text: Text) -> Gpu | None:
     """The GPU that people name in a sentence, if the whole text speaks of one only."""
     named = {
         tokens(one["name"]) - SERIES_WORDS: one["name"]
-        for one in NAMED.finditer(text.flat, 0, READ)
+        for one in GPU_NAME.finditer(text.flat, 0, CHARACTERS_READ)
     }
     if named:
         name = named.popitem()[1].replace("DGX Spark", "GB10")
         return None if named else Gpu(name=name)
     for family, (pattern, *capability) in FAMILIES.items():
-        if pattern.search(text.flat, 0, READ):
+        if pattern.search(text.flat, 0, CHARACTERS_READ):
             return Gpu(name=f"a {family} GPU", compute_capability=Capability(*capability))
     return None
 
@@ -89,7 +89,7 @@ LIMITS = lazy(
 BRAND = r"(?:NVIDIA|GeForce|Quadro|Tesla|TITAN|GRID).*"
 
 
-def capabilities(text: Text) -> Facts:
+def capability_warnings(text: Text) -> Facts:
     """Warnings about the compute capability, as events and as GPUs."""
     found: dict[tuple[str | None, str], Gpu] = {}
     for start, window in text.near(*NEEDLES):
@@ -112,7 +112,7 @@ def capabilities(text: Text) -> Facts:
                     name=name.strip(), cuda_index=index, compute_capability=Capability.parse(number)
                 )
                 found[hit["index"], gpu.name] = gpu
-                kind, values = _judged(gpu, kernels, rest, by_name=hit["sm"] is not None)
+                kind, values = _warning_event(gpu, kernels, rest, by_name=hit["sm"] is not None)
                 if kind:
                     yield event(text, kind, place, end, values)
     numbered = {name for index, name in found if index}
@@ -120,7 +120,7 @@ def capabilities(text: Text) -> Facts:
         yield Gpus(kept, "torch's warning", HINT)
 
 
-def _judged(
+def _warning_event(
     gpu: Gpu, kernels: list[str], rest: str, *, by_name: bool
 ) -> tuple[str, dict[str, str]]:
     """What a warning shows of the GPU that it names: that it is older or newer than the kernels, or

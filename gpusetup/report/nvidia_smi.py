@@ -23,8 +23,8 @@ from gpusetup.readings.nvidia_smi import (
 )
 from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
 
-LINES_OF_ONE = 6000
-PARTS_OF_A_LOG = ("clocks event reasons", "clocks throttle reas")
+MAX_LINES = 6000
+QUERY_PARTS = ("clocks event reasons", "clocks throttle reas")
 
 
 def nvidia_smi(text: Text) -> Facts:
@@ -43,7 +43,7 @@ def outputs(text: Text) -> Iterator[tuple[str, Smi]]:
         tables = [0]
     logs = [n for n, line in enumerate(lines) if "NVSMI LOG" in line]
     if not logs and (
-        any(part in text.low for part in PARTS_OF_A_LOG) or any(map(GPU_HEAD.match, lines))
+        any(part in text.low for part in QUERY_PARTS) or any(map(GPU_HEAD.match, lines))
     ):
         logs = [0]
     for name, starts, parse in (
@@ -51,7 +51,7 @@ def outputs(text: Text) -> Iterator[tuple[str, Smi]]:
         ("nvidia-smi -q", logs, parse_query),
     ):
         for start, end in pairwise((*starts, len(lines))):
-            part = lines[start : min(end, start + LINES_OF_ONE)]
+            part = lines[start : min(end, start + MAX_LINES)]
             yield (
                 f"{name}, line {start + 1}",
                 parse("\n".join(line.lstrip(" *>`") for line in part)),

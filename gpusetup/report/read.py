@@ -19,7 +19,7 @@ from gpusetup.report import (
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
 from gpusetup.report.facts import Facts, Reader
-from gpusetup.report.merge import merged
+from gpusetup.report.merge import merge
 
 
 def messages(text: Text) -> Iterator[Event]:
@@ -33,15 +33,15 @@ READERS: tuple[Reader, ...] = (
     gpus.gpus,
     hardware.pci_devices_and_nodes,
     installers.packages,
-    installers.wanted,
+    installers.request_claims,
     surroundings.paths,
     surroundings.surroundings,
-    gpus.capabilities,
+    gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,
     failures.failures,
     failures.complaints,
-    failures.failing,
+    failures.failing_program,
 )
 """One reader a format; each takes the whole text and gives what it finds."""
 
@@ -52,7 +52,7 @@ def read_report(text: str) -> Snapshot:
     >>> read_report("RuntimeError: Found no NVIDIA driver on your system.").events[0].kind
     'no-nvidia-driver'
     """
-    return merged(facts(text_of(text)))
+    return merge(facts(text_of(text)))
 
 
 def facts(text: Text) -> Facts:

@@ -10,7 +10,7 @@ from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Facts
 
-NAMES = lazy(
+VARIABLES = lazy(
     r"CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|NVIDIA_DRIVER_CAPABILITIES|CUDA_HOME|CUDA_PATH|CUDA_DEVICE_ORDER"
     r"|LD_LIBRARY_PATH|LD_PRELOAD|PYTORCH_(?:CUDA_)?ALLOC_CONF|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
     r"|CUDA_LAUNCH_BLOCKING|PYTORCH_NO_CUDA_MEMORY_CACHING|CUDA_DISABLE_PTX_JIT|CUDA_FORCE_PTX_JIT|CUDA_MODULE_LOADING"
@@ -26,7 +26,7 @@ ASSIGNED = lazy(
 )
 """As shells, Python and programs show them; not as torch's own errors advise one."""
 UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
-READ = 400_000
+CHARACTERS_READ = 400_000
 """Characters of a text that are looked at."""
 
 
@@ -43,11 +43,13 @@ def variables(text: Text) -> Facts:
     '2'
     """
     seen: set[str] = set()
-    assigned = ASSIGNED.finditer(text.flat, 0, READ) if NAMES.search(text.flat) else ()
+    assigned = (
+        ASSIGNED.finditer(text.flat, 0, CHARACTERS_READ) if VARIABLES.search(text.flat) else ()
+    )
     for found in assigned:
         form = next(one for one in "abcde" if found[one])
         name, value = found[form], found[f"{form}v"]
-        if name in seen or not NAMES.fullmatch(name):
+        if name in seen or not VARIABLES.fullmatch(name):
             continue
         if not value.lower().startswith(UNSET):
             seen.add(name)
@@ -68,12 +70,12 @@ KINDS = (
     ("docker", ("nvidia container", "nvcr.io", "container image", "outside"), lazy(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents|\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
     ("docker", ("docker container", "/workspace/", "/app/", "dist-packages/"), lazy(r"(?=[Ii/])(?:(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang))"), GUESS),
 )  # fmt: skip
-GIVEN = lazy(
+GIVES_GPUS = lazy(
     r"(?=[-grndc])(?:--gpus[= ](?!none|['\"]?0\b)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b"
     r"|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu)"
 )
 """How a container is given GPUs."""
-STARTED = lazy(
+STARTS_CONTAINER = lazy(
     rf"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]|{COMPOSED}"
 )
 """A container that a person starts, by a command or by a compose file."""
@@ -81,13 +83,15 @@ STARTED = lazy(
 
 def containers(text: Text) -> Facts:
     """The kind of container that the text speaks of, and whether it is given GPUs."""
-    flat, low = text.flat[:READ], text.low[:READ]
+    flat, low = text.flat[:CHARACTERS_READ], text.low[:CHARACTERS_READ]
     for kind, words, pattern, trust in KINDS:
         if any(word in low for word in words) and (found := pattern.search(flat)):
             source = text.source(found.start())
             yield Claim("container.kind", kind, source, trust)
-    given = GIVEN.search(flat)
-    if shown := given or (STARTED.search(flat) if " run" in low or "services:" in low else None):
+    given = GIVES_GPUS.search(flat)
+    if shown := given or (
+        STARTS_CONTAINER.search(flat) if " run" in low or "services:" in low else None
+    ):
         source, asked = text.source(shown.start()), given is not None
         yield Claim("container.nvidia_requested", asked, source, GUESS)
 
@@ -122,22 +126,22 @@ WORDS = {
     ),
 }  # fmt: skip
 """Words of tools that only one system has."""
-OF_UNIX = ('file "/', "wsl", "/mnt/", "ssh ")
+UNIX_IN_WINDOWS = ('file "/', "wsl", "/mnt/", "ssh ")
 """What puts a program elsewhere, though a text names a drive of Windows."""
 
 
 def paths(text: Text) -> Facts:
-    flat = text.flat[:READ]
-    yield from python_of(flat)
-    yield from family_of_paths(flat, text.low[:READ])
-    for subject, value, needles, pattern in NAMED:
+    flat = text.flat[:CHARACTERS_READ]
+    yield from python_version(flat)
+    yield from family_of_paths(flat, text.low[:CHARACTERS_READ])
+    for subject, value, needles, pattern in FIELDS_IN_PATHS:
         named = any(needle in text.low for needle in needles)
         if found := pattern.search(flat) if named else None:
             yield Claim(subject, value or found[1], "paths", HINT)
     yield from interpreter(flat)
 
 
-NAMED = (
+FIELDS_IN_PATHS = (
     ("torch.location", "", ("dist-packages",), lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
     ("python.executable", "", ("python_embed",), lazy(r"((?:[A-Z]:|\.)(?:\\[\w .()~@-]{1,60}){0,8}?\\python_embedd?ed\\python\.exe)")),
     ("python.manager", "conda", ("conda", "mamba", "forge", "envs"), lazy(r"[/\\](?:(?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|envs[/\\][\w.-]+[/\\]lib)", re.I)),
@@ -148,10 +152,10 @@ NAMED = (
 Windows; and who made the environment."""
 
 
-def python_of(flat: str) -> Facts:
+def python_version(flat: str) -> Facts:
     """The version that most paths name.
 
-    >>> fact = next(python_of('File "/home/me/venv/lib/python3.12/site-packages/torch/x.py"'))
+    >>> fact = next(python_version('File "/home/me/venv/lib/python3.12/site-packages/torch/x.py"'))
     >>> fact.value
     '3.12'
     """
@@ -168,7 +172,7 @@ def family_of_paths(flat: str, low: str) -> Facts:
         "linux": len(LINUX.findall(flat)),
     }
     best = max(counts, key=lambda name: counts[name])
-    if counts["windows"] and not any(word in low for word in OF_UNIX):
+    if counts["windows"] and not any(word in low for word in UNIX_IN_WINDOWS):
         best = "windows"  # programs for Linux name their folders there too
     words = {name: sum(word in low for word in known) for name, known in WORDS.items()}
     likely = max(words, key=lambda name: words[name])
