@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
-from gpusetup.evidence.plausible import is_a_path
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import IN_A_BUILD, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
 from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, in_container, on
-from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import places
+from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import RuleContext, gpus
 from gpusetup.evidence.places import in_windows_itself, in_wsl
-from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from gpusetup.causes.companions import conda_install
 from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, cuda_needed, events, on, says_nothing_else
-from gpusetup.evidence.plausible import is_a_version
 from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.fixes.driver_packages import cuda_repository
 from gpusetup.messages.row import says

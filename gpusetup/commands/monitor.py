@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gpusetup.commands.common import add_shared, seconds, timeout_of
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
-from gpusetup.system.processes import Lines
+from gpusetup.system.processes import StreamingChild
 
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
@@ -91,11 +91,11 @@ def run(options: Namespace, out: Console) -> int:
     return _replay(options, out) if options.replay else _watch(options, out)
 
 
-def start_nvml(interval: float, count: int = 0) -> Lines:
+def start_nvml(interval: float, count: int = 0) -> StreamingChild:
     """The child that samples NVML, in our own interpreter; `count` 0: until it is ended."""
     scripts = Path(__file__).resolve().parent.parent / "child_scripts"
     hold_back, watch = (str(scripts / name) for name in ("hold_back.py", "read_nvml.py"))
-    return Lines((sys.executable, "-I", hold_back, watch, f"{interval:g}", str(count)))
+    return StreamingChild((sys.executable, "-I", hold_back, watch, f"{interval:g}", str(count)))
 
 
 def _watch(options: Namespace, out: Console) -> int:

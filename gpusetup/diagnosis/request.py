@@ -40,7 +40,7 @@ def build_case(
         resolution=resolution,
         decision=decision,
         commands=answer.commands,
-        installer=installer_of(machine),
+        installer=choose_installer(machine),
         request=request,
         other_host=other_host,
     )
@@ -90,35 +90,33 @@ def _index_refuses(event: Event) -> bool:
 def _backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
     """The backends that an extension build of one CUDA can use: of its major, the nearest first;
     below it before above it, because an extension needs nvcc of torch's major."""
-    wanted = machine.wanted.cuda
-    if not wanted or machine.wanted.backend:
+    if not machine.wanted.cuda or machine.wanted.backend:
         return []
-    own = parsed(wanted)
-    known = ((parsed(cuda), one) for one in catalog.backends if (cuda := cuda_of(one)))
-    same = [pair for pair in known if pair[0].major == own.major]
-    same.sort(key=lambda pair: (pair[0] > own, abs(pair[0].minor - own.minor)))
-    return [one for _, one in same]
+    own = parsed(machine.wanted.cuda)
+    known = ((parsed(cuda), backend) for backend in catalog.backends if (cuda := cuda_of(backend)))
+    same_major = [pair for pair in known if pair[0].major == own.major]
+    same_major.sort(key=lambda pair: (pair[0] > own, abs(pair[0].minor - own.minor)))
+    return [backend for _, backend in same_major]
 
 
 def _request_shown(machine: Snapshot, catalog: Catalog) -> Request:
     """The request that stands in the snapshot, else in a text the installed release."""
-    wanted, told = machine.wanted, machine.origin == "report"
+    wanted, in_report = machine.wanted, machine.origin == "report"
     backend = wanted.backend or (f"cu{wanted.cuda.replace('.', '')}" if wanted.cuda else "auto")
-    if told and backend == "auto" and machine.torch.backend in (None, "cpu"):
+    if in_report and backend == "auto" and machine.torch.backend in (None, "cpu"):
         # The index that torchvision or torchaudio comes from, where torch shows none.
-        there = installed(machine)
-        held = (
-            (there[name].version or "").partition("+")[2] for name in COMPANIONS if name in there
-        )
-        backend = next(filter(cuda_of, held), "auto")
+        packages = installed(machine)
+        companions = (packages[name] for name in COMPANIONS if name in packages)
+        labels = ((companion.version or "").partition("+")[2] for companion in companions)
+        backend = next(filter(cuda_of, labels), "auto")
     # Who installed a CPU build beside a GPU and asks why it is not used wants another one; no build
     # for CUDA serves a machine that has no NVIDIA GPU, whatever its owner asks for.
     unused = "cpu" == backend == machine.torch.backend and (machine.gpus or machine.driver.version)
     useless = machine.gpus == () and cuda_of(backend)
-    if backend not in catalog.backends or (told and (unused or useless)):
+    if backend not in catalog.backends or (in_report and (unused or useless)):
         backend = "auto"
     torch = wanted.torch
-    if told and torch is None:
+    if in_report and torch is None:
         torch = _installed_torch(machine) or _torch_of_companion(machine, catalog)
     return Request(torch=torch, backend=backend)
 
@@ -132,17 +130,18 @@ def _torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
     """The torch to which the torchvision or torchaudio of a text belongs."""
     from gpusetup.catalog.companions import releases_with
 
-    there = installed(machine)
-    name, _, version = (machine.wanted.companion or "").partition("==")
-    held = ((one, there[one].version or "") for one in COMPANIONS if one in there)
-    for one, of in ((name, version), *held):
+    packages = installed(machine)
+    asked, _, asked_version = (machine.wanted.companion or "").partition("==")
+    companions = [(name, packages[name].version or "") for name in COMPANIONS if name in packages]
+    for name, version in ((asked, asked_version), *companions):
         with contextlib.suppress(ValueError):  # what a stranger calls a version
-            if of and (found := releases_with(catalog, [(one, f"=={of.partition('+')[0]}")])):
-                return f"=={found[-1]}"
+            pin = f"=={version.partition('+')[0]}"
+            if version and (releases := releases_with(catalog, [(name, pin)])):
+                return f"=={releases[-1]}"
     return None
 
 
-def installer_of(machine: Snapshot) -> str:
+def choose_installer(machine: Snapshot) -> str:
     """Who changes this environment: what installed torch, else what made it, else what is there."""
     manager, torch = machine.python.manager, machine.torch
     installed_by = (torch.installer or "").lower()

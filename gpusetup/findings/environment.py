@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
+from gpusetup.evidence.command_values import exactly
 from gpusetup.evidence.context import (
     RuleContext,
     asked_for_cuda,
@@ -21,7 +22,6 @@ from gpusetup.evidence.context import (
     value_evidence,
 )
 from gpusetup.evidence.places import is_beside_torch
-from gpusetup.evidence.plausible import exactly
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import gpu_naming, paste
 from gpusetup.model.finding import Evidence, Findings, Fix, Severity

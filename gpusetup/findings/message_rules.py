@@ -12,6 +12,7 @@ from typing import Any
 
 from gpusetup.causes.record import RECORDS, Message
 from gpusetup.causes.table import CAUSES
+from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -21,7 +22,6 @@ from gpusetup.evidence.context import (
     on,
     source_of,
 )
-from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.fixes import gpu_naming, paste, system_packages
 from gpusetup.model.finding import Finding, Findings, Fix, Severity
 from gpusetup.model.frozen import replace

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.facts import driver_branch, generation_of
+from gpusetup.evidence.command_values import is_a_kernel
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -15,7 +16,6 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     on,
 )
-from gpusetup.evidence.plausible import is_a_kernel
 from gpusetup.fixes import gpu_naming
 from gpusetup.fixes.driver_packages import (
     ONLY_OPEN_FROM,

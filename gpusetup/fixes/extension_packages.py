@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from gpusetup.catalog.facts import extension, extension_modules
 from gpusetup.catalog.jetpack import undeclared
+from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, events, on
-from gpusetup.evidence.plausible import is_a_version
 from gpusetup.fixes import paste
 from gpusetup.model.shell import Lines, filled
 

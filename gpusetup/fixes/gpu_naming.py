@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from gpusetup.catalog.facts import pci_name
+from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import (
     RuleContext,
     gpu_in_full,
@@ -16,7 +17,6 @@ from gpusetup.evidence.context import (
     smi_index,
     value_evidence,
 )
-from gpusetup.evidence.plausible import is_an_identifier
 from gpusetup.model.finding import Evidence
 from gpusetup.model.machine import Event, Gpu, PciDevice
 from gpusetup.readings.sources import bus_key

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.jetpack import board_of
+from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, gpus, is_report, on
-from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.model import shell
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.resolution import Request, TorchBuild

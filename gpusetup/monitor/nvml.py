@@ -16,7 +16,7 @@ from gpusetup.model.frozen import fields, replace
 from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.probe.deadline import Deadline
 from gpusetup.readings.measures import LIMITS, implausible
-from gpusetup.system.processes import Lines, no_answer_in
+from gpusetup.system.processes import StreamingChild, no_answer_in
 
 PATIENCE_SECONDS = 10.0
 """How long a sample may be late before NVML is given up, where nobody says."""
@@ -38,7 +38,7 @@ class SourceEnded(Exception):
 class Nvml:
     """The child `child_scripts/read_nvml.py`, which prints one line a sample."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: StreamingChild) -> None:
         self._lines = lines
         self.first: Sample | None = None
         """What was read to see whether there is a GPU; it is the first answer of `next`."""
@@ -85,7 +85,7 @@ def measured(gpu: GpuSample) -> GpuSample:
 SAMPLED = tuple(part.name for part in fields(GpuSample) if part.name in LIMITS)
 
 
-def opened(lines: Lines, patience: Deadline) -> Nvml:
+def opened(lines: StreamingChild, patience: Deadline) -> Nvml:
     """NVML by the child that `start_nvml` started. Raises SourceEnded if it does not answer."""
     source = Nvml(lines)
     try:

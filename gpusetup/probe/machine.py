@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.errors import Blocked
-from gpusetup.model.machine import Conda, Event, Reading, Snapshot, Wanted
+from gpusetup.model.machine import Conda, Event, Snapshot, Wanted
 from gpusetup.probe.container import read_container
 from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify
 from gpusetup.probe.host import read_cpu, read_disks, read_memory, read_os, read_toolkit
@@ -15,14 +15,13 @@ from gpusetup.probe.own_files import guard_events, unfinished_events
 from gpusetup.probe.target import Target, choose_target, read_python
 from gpusetup.probe.torch import library_events, read_torch
 from gpusetup.readings.environment import allowed_variables
-from gpusetup.readings.sources import merged_snapshots
+from gpusetup.readings.sources import merged_snapshots, missing
 from gpusetup.system.system import System
 
 
 def read_machine(
     system: System,
     *,
-    target: Target | None = None,
     named: str | None = None,
     need_target: bool = False,
     notify: Notify | None = None,
@@ -30,26 +29,23 @@ def read_machine(
 ) -> Snapshot:
     """Everything that the sources of this machine tell.
 
-    Without `target` the contract's order chooses one, from `named` (`--python`) on; where there
-    is none, `need_target` raises `Blocked`, else Python and torch are unknown and a reading says
-    why.
+    The contract's order chooses the target, from `named` (`--python`) on. If there is none,
+    `need_target` raises `Blocked`, else Python and torch are unknown and a reading says why.
     `notify` hears of slow answers; `limit` is how long the driver may take, in seconds.
     """
     from gpusetup.probe.gpu import read_gpu_side
 
-    chosen = Snapshot()
-    if target is None:
-        try:
-            target = choose_target(system, named)
-        except Blocked as problem:
-            if need_target:
-                raise
-            none = Reading(subject="python", source="target", problem=problem.message)
-            chosen = Snapshot(readings=(none,))
+    target, no_target = None, Snapshot()
+    try:
+        target = choose_target(system, named)
+    except Blocked as problem:
+        if need_target:
+            raise
+        no_target = missing("python", "target", problem.message)
     gpu_call = BackgroundCall(lambda: read_gpu_side(system, notify=notify, limit=limit))
     toolkit_call = BackgroundCall(read_toolkit, system)
     torch_call = BackgroundCall(read_torch, system, target)
-    found_os, container = read_os(system), read_container(system)
+    host_os, container = read_os(system), read_container(system)
     python = read_python(system, target)
     environment = allowed_variables(system.environ())
     torch, gpu = torch_call.result(), gpu_call.result()
@@ -68,7 +64,7 @@ def read_machine(
         ),
     )
     toolkit = toolkit_call.result()
-    return merged_snapshots((gpu, chosen, python, torch, found_os, container, toolkit, own))
+    return merged_snapshots((gpu, no_target, python, torch, host_os, container, toolkit, own))
 
 
 def _conda_prefix(system: System, target: Target | None) -> str | None:

@@ -76,8 +76,8 @@ def only_gpu_named(text: Text) -> Gpu | None:
 
 NEEDLES = ("which is of cuda capability", "which is of compute capability", "is not compatible", "supports cuda capabilities")  # fmt: skip
 WARNING = lazy(
-    r"(?:Found GPU ?(?P<index>\d{1,3}|%d) (?P<found>%s|[\w .()/+-]{2,56}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(?P<cc>\d{1,2}\.\d|%d\.%d)\.?"
-    r"|(?P<said>(?:[\w()/+.-]{1,24} ){1,8})with CUDA capability (?P<sm>sm_\d{2,3}a?) is not compatible(?: with the current PyTorch|$|[^\w ])"
+    r"(?:Found GPU ?(?P<index>\d{1,3}|%d) (?P<model>%s|[\w .()/+-]{2,56}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(?P<capability>\d{1,2}\.\d|%d\.%d)\.?"
+    r"|(?P<words>(?:[\w()/+.-]{1,24} ){1,8})with CUDA capability (?P<sm>sm_\d{2,3}a?) is not compatible(?: with the current PyTorch|$|[^\w ])"
     r"|PyTorch install (?=supports CUDA capabilities))(?=(?P<rest>.{0,800}))"
 )
 KERNELS = lazy(r"^.{0,90}?supports CUDA capabilities((?: (?:sm|compute)_\d{2,3}[af]?){1,20})")
@@ -91,33 +91,43 @@ BRAND = r"(?:NVIDIA|GeForce|Quadro|Tesla|TITAN|GRID).*"
 
 def capability_warnings(text: Text) -> Facts:
     """Warnings about the compute capability, as events and as GPUs."""
-    found: dict[tuple[str | None, str], Gpu] = {}
-    for start, window in text.near(*NEEDLES):
-        for hit in WARNING.finditer(window):
-            rest, number = hit["rest"].split("Found GPU")[0], hit["cc"] or hit["sm"]
-            place, end = start + hit.start(), start + hit.start("rest")
-            named = KERNELS.search(rest)
-            listed = (f"sm_{one.replace('.', '')}" for one in re.findall(CAPABILITIES, rest))
-            kernels = named[1].split() if named else [*listed]
-            if kernels:
-                value, source = " ".join(kernels), text.source(place)
-                yield Claim("torch.kernels", value, source, SURE)
-            if "%" in (number or ""):
-                yield event(text, "gpu-not-in-wheel", place, end, {"side": "old"})
-            elif number:
-                brand = re.search(BRAND, hit["said"] or "")
-                name = brand[0] if brand else hit["found"] or hit["said"].split()[-1]
-                index = None if hit["index"] is None else int(hit["index"])
-                gpu = Gpu(
-                    name=name.strip(), cuda_index=index, compute_capability=Capability.parse(number)
-                )
-                found[hit["index"], gpu.name] = gpu
-                kind, values = _warning_event(gpu, kernels, rest, by_name=hit["sm"] is not None)
+    warned: dict[tuple[str | None, str], Gpu] = {}
+    for offset, window in text.near(*NEEDLES):
+        for warning in WARNING.finditer(window):
+            rest = warning["rest"].split("Found GPU")[0]
+            start, end = offset + warning.start(), offset + warning.start("rest")
+            if kernels := _kernels(rest):
+                yield Claim("torch.kernels", " ".join(kernels), text.source(start), SURE)
+            capability = warning["capability"] or warning["sm"] or ""
+            if "%" in capability:
+                yield event(text, "gpu-not-in-wheel", start, end, {"side": "old"})
+            elif capability:
+                gpu = _warned_gpu(warning, capability)
+                warned[warning["index"], gpu.name] = gpu
+                by_name = warning["sm"] is not None
+                kind, values = _warning_event(gpu, kernels, rest, by_name=by_name)
                 if kind:
-                    yield event(text, kind, place, end, values)
-    numbered = {name for index, name in found if index}
-    if kept := tuple(gpu for (at, name), gpu in found.items() if at or name not in numbered):
-        yield Gpus(kept, "torch's warning", HINT)
+                    yield event(text, kind, start, end, values)
+    numbered = {name for index, name in warned if index}
+    gpus = (gpu for (index, name), gpu in warned.items() if index or name not in numbered)
+    if different := tuple(gpus):
+        yield Gpus(different, "torch's warning", HINT)
+
+
+def _kernels(warning: str) -> list[str]:
+    if named := KERNELS.search(warning):
+        return named[1].split()
+    return [f"sm_{one.replace('.', '')}" for one in re.findall(CAPABILITIES, warning)]
+
+
+def _warned_gpu(warning: re.Match[str], capability: str) -> Gpu:
+    brand = re.search(BRAND, warning["words"] or "")
+    name = brand[0] if brand else warning["model"] or warning["words"].split()[-1]
+    return Gpu(
+        name=name.strip(),
+        cuda_index=None if warning["index"] is None else int(warning["index"]),
+        compute_capability=Capability.parse(capability),
+    )
 
 
 def _warning_event(

@@ -226,7 +226,7 @@ def _interrupt_and_wait(child: Child, seconds: float) -> None:
         child.communicate(timeout=seconds)
 
 
-class Lines:
+class StreamingChild:
     """A child that goes on telling lines, until it ends or is ended; it is never waited for.
 
     What it says on standard error comes among the lines, or goes into the file `errors`. Raises
@@ -254,26 +254,26 @@ class Lines:
             **OWN_GROUP,
         )
         RUNNING.add(self._child)
-        self._told: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
     def _listen(self) -> None:
         assert self._child.stdout is not None
         for line in self._child.stdout:
-            self._told.put(line.decode("utf-8", "replace").rstrip("\r\n"))
-        self._told.put(None)
+            self._lines.put(line.decode("utf-8", "replace").rstrip("\r\n"))
+        self._lines.put(None)
 
     def next(self, timeout: float) -> str:
         """The next line. Raises TimeoutError where none came, EOFError where none will come."""
         import queue
 
         try:
-            line = self._told.get(timeout=max(0.0, timeout))
+            line = self._lines.get(timeout=max(0.0, timeout))
         except queue.Empty:
             raise TimeoutError(no_answer_in(timeout)) from None
         if line is None:
-            self._told.put(None)
+            self._lines.put(None)
             raise EOFError(self.how_it_ended())
         return line
 

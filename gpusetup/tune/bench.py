@@ -19,7 +19,7 @@ from typing import Any, Literal
 from gpusetup.errors import BadInput, Blocked, ToolFailed
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.probe.host import free_memory
-from gpusetup.system.processes import Lines, no_answer_in
+from gpusetup.system.processes import StreamingChild, no_answer_in
 from gpusetup.system.system import System
 from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
 from gpusetup.tune.search import Goal, Trial, hopeless, next_batch, next_for_speed
@@ -97,7 +97,7 @@ class Bench:
     def __init__(self, job: Job, folder: str = ".") -> None:
         self.job = job
         self._argv, self._folder = (job.python or sys.executable, str(SCRIPT)), folder
-        self._lines: Lines | None = None
+        self._lines: StreamingChild | None = None
         self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - `__exit__` closes it
 
     def __enter__(self) -> Bench:
@@ -126,7 +126,7 @@ class Bench:
         try:
             if self._lines is None:
                 around = {**os.environ, **CHILD}
-                self._lines = Lines(
+                self._lines = StreamingChild(
                     self._argv, environment=around, cwd=self._folder, errors=self._errors
                 )
             self._lines.tell(json.dumps({**to_plain(job), "mode": mode, "batch": batch}))

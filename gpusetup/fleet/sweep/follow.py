@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpusetup.system.processes import Lines
+from gpusetup.system.processes import StreamingChild
 from gpusetup.verify.ranks.gathering import Spoke
 
 SCRIPT = Path(__file__).resolve().parents[2] / "child_scripts" / "exchange.py"
@@ -34,7 +34,7 @@ class Follower:
 
     def __init__(self, worker: Sequence[str], tell: Callable[[Message], None]) -> None:
         self.tell = tell
-        self.lines = Lines(worker, environment={**os.environ, **UNBUFFERED})
+        self.lines = StreamingChild(worker, environment={**os.environ, **UNBUFFERED})
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:

@@ -17,7 +17,7 @@ from gpusetup.errors import Blocked
 from gpusetup.fleet.sweep.course import Sweep
 from gpusetup.fleet.sweep.follow import Follower, Message, parsed
 from gpusetup.fleet.sweep.judge import Result, Round, Unit
-from gpusetup.system.processes import Lines
+from gpusetup.system.processes import StreamingChild
 from gpusetup.verify.ranks.gathering import Heard, Hub, send
 from gpusetup.verify.ranks.launch import Rank
 
@@ -50,7 +50,7 @@ class Leader:
 
     def __init__(self, rank: Rank, worker: Sequence[str], store: Sequence[str]) -> None:
         """`store`: the command of the store where pairs meet."""
-        self.rank, self.store = rank, Lines(store)
+        self.rank, self.store = rank, StreamingChild(store)
         self.inbox: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
         self.others = Gathering(rank, self.inbox)
         self.known: dict[int, Unit] = {}
@@ -146,7 +146,7 @@ class Leader:
         self.others.settle(code)
 
 
-def store_port(store: Lines, seconds: float) -> int:
+def store_port(store: StreamingChild, seconds: float) -> int:
     """Where the store listens. Raises Blocked if it does not come up."""
     end, said = time.monotonic() + seconds, ""
     try:
