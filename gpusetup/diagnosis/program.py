@@ -86,9 +86,9 @@ def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
     def installs(lines: Lines) -> bool:
         return any(re.search("gpusetup install|torch==", line) for line in lines)
 
-    kept = tuple(one for one in fix.alternatives if not installs(one.commands))
+    others = tuple(one for one in fix.alternatives if not installs(one.commands))
     if not installs(fix.commands):
-        return replace(fix, alternatives=kept)
+        return replace(fix, alternatives=others)
     text = (
         f"{engine} requires one torch exactly: take the release of it that fits GPU and driver, "
         "together with its torch (in a container an image of another release), and change no torch "
@@ -96,7 +96,7 @@ def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
     )
     bare = not (in_container(context) or on(context, "windows") or engine in IMAGE_ONLY)
     own = (paste.gpusetup(context, engine),) if bare else ()
-    return Fix(text=text, commands=own, alternatives=kept)
+    return Fix(text=text, commands=own, alternatives=others)
 
 
 def _way_of_program(context: RuleContext, program: Program, finding: Finding, fix: Fix) -> Fix:

@@ -252,8 +252,8 @@ SILENT = ("hung", "crashed")
 
 def silent_children(context: RuleContext) -> Events:
     """Our own questions to the driver that hung or crashed."""
-    asked = events(context, "child-failed")
-    return tuple(event for event in asked if event.values.get("how") in SILENT)
+    failures = events(context, "child-failed")
+    return tuple(event for event in failures if event.values.get("how") in SILENT)
 
 
 def kernel_driver_spoke(context: RuleContext) -> bool:

@@ -143,8 +143,8 @@ def cuda_repository(request: DriverRequest) -> Lines:
         return ()
     folder = f"{NVIDIA_REPOS}/{id}{release}/{'sbsa' if request.machine == 'aarch64' else 'x86_64'}"
     if by_apt:
-        wanted = ("wget {url}", "sudo apt install -y {file}", UPDATE)
-        return _filled_lines(*wanted, url=f"{folder}/{KEYRING}", file=f"./{KEYRING}")
+        patterns = ("wget {url}", "sudo apt install -y {file}", UPDATE)
+        return _filled_lines(*patterns, url=f"{folder}/{KEYRING}", file=f"./{KEYRING}")
     repo = f"{folder}/cuda-rhel{release}.repo"
     return _filled_lines("sudo dnf config-manager --add-repo {repo}", repo=repo)
 

@@ -82,6 +82,7 @@ def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:
     if row is None:
         return ()
     install = paste.pip(context, "install", "--no-deps", *row.by_pip(major))
-    there, below = context.snapshot.python.site_packages, row.below(major)
-    known = there and (paste.first_on(context, "LD_LIBRARY_PATH", f"{there}/{below}"),)
-    return install, *(known or folders_first(context, below))
+    site_packages, folder = context.snapshot.python.site_packages, row.below(major)
+    if not site_packages:
+        return install, *folders_first(context, folder)
+    return install, paste.first_on(context, "LD_LIBRARY_PATH", f"{site_packages}/{folder}")

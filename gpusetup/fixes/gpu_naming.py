@@ -38,9 +38,9 @@ def value_evidence_of(
 ) -> tuple[Evidence, ...]:
     """These values of GPUs as evidence, as far as a source told them."""
     return tuple(
-        value_evidence(context, "gpus", f"{gpu_label(gpu)}: {', '.join(told)}")
+        value_evidence(context, "gpus", f"{gpu_label(gpu)}: {', '.join(texts)}")
         for gpu in concerned[:MAX_NAMED]
-        if (told := [text for name in fields if (text := _value_text(name, getattr(gpu, name)))])
+        if (texts := [text for name in fields if (text := _value_text(name, getattr(gpu, name)))])
     )
 
 

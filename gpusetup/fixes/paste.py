@@ -71,10 +71,10 @@ def without_folders(context: RuleContext, unwanted: str) -> Lines:
     read, else a line that filters it. Windows and macOS have no such variable."""
     if context.os.family in ("windows", "macos"):
         return ()
-    named = context.snapshot.environment.get(LIBRARIES, "")
-    kept = [one for one in named.split(":") if one and not re.search(unwanted, one)]
-    if named and all(map(is_a_path, kept)):
-        return (setting(context, LIBRARIES, ":".join(kept)),)
+    value = context.snapshot.environment.get(LIBRARIES, "")
+    folders = [folder for folder in value.split(":") if folder and not re.search(unwanted, folder)]
+    if value and all(map(is_a_path, folders)):
+        return (setting(context, LIBRARIES, ":".join(folders)),)
     return (shell.filled(FILTER_FOLDERS, unwanted=unwanted),)
 
 
@@ -180,16 +180,16 @@ def _host_options(context: RuleContext) -> tuple[str, ...]:
     return tuple(word for r in named if r.value for word in (r.source, r.value))
 
 
-def gpusetup(context: RuleContext, *more: str) -> Line:
+def gpusetup(context: RuleContext, *options: str) -> Line:
     """`gpusetup install` with some options of its own, into this target if it may be changed."""
     executable = python(context)
     if target_refuses(context):
         where: tuple[str, ...] = ("--venv", new_folder(context.snapshot))
-    elif in_a_project(context) and all(word.startswith("--") for word in more[:1]):
+    elif in_a_project(context) and all(word.startswith("--") for word in options[:1]):
         where = ("--project",)
     else:
         where = ("--python", executable) if executable != "python" else ()
-    return command(context, "gpusetup", "install", *where, *more)
+    return command(context, "gpusetup", "install", *where, *options)
 
 
 def new_environment(context: RuleContext, python: str) -> str:

@@ -48,8 +48,8 @@ def _kind_and_source(system: System) -> tuple[str, str]:
     `container`), a file, or a cgroup."""
     first = (read_or_none(system, "/proc/1/environ") or "").replace("\0", "\n")
     own = "\n".join(f"{name}={value}" for name, value in system.environ().items())
-    there = "\n".join(path for path in MARKER_FILES if exists(system, path))
-    lines = "\n".join(("", own, first, there))
+    markers = "\n".join(path for path in MARKER_FILES if exists(system, path))
+    lines = "\n".join(("", own, first, markers))
     ways = read_or_none(system, "/proc/1/cgroup") or ""
     found = [(kind, mark.strip()) for mark, kind in MARKERS.items() if mark in lines]
     found += [(kind, mark) for mark, kind in CGROUPS.items() if mark in ways]

@@ -88,17 +88,17 @@ def _interpreter_named(system: System, named: str, path: str) -> str:
     if inside := python_in(system, path):
         return inside
     try:
-        there = system.stat(path).mode
+        mode = system.stat(path).mode
     except PermissionError as problem:
         raise Blocked(f"{path} cannot be reached: permission denied") from problem
     except OSError:
-        there = None
-    if there and not there.startswith("d"):
+        mode = None
+    if mode and not mode.startswith("d"):
         return path
     if not re.search(r"[/\\]", named) and (found := system.which(named)):
         return found
     usual = INTERPRETERS[system.family][0]
-    what = "is no Python interpreter or environment" if there else "is not there"
+    what = "is no Python interpreter or environment" if mode else "is not there"
     raise BadInput(
         f"`--python {named}` {what}.",
         hint=f"name an interpreter (`.venv{separator(usual)}{usual}`) or the folder of an "
@@ -151,9 +151,11 @@ def _refuse_what_is_no_environment(system: System, target: Target, *, is_folder:
     marked = {"pyvenv.cfg", "conda-meta"} & set(list_or_empty(system, folder))
     if target.problem or marked or not (is_folder or has_packages):
         return
-    kept = str.lower if system.family == "windows" else str
-    its_own = {kept(one) for one in (target.prefix, target.site_packages or "", *target.path)}
-    if not its_own & {kept(folder), kept(site or folder)}:
+    plain = str.lower if system.family == "windows" else str
+    install_folders = {
+        plain(one) for one in (target.prefix, target.site_packages or "", *target.path)
+    }
+    if not install_folders & {plain(folder), plain(site or folder)}:
         raise BadInput(
             f"{folder} is no environment any more: it has no pyvenv.cfg, so its interpreter would "
             f"install into {target.prefix}",

@@ -121,23 +121,23 @@ def memory(text: str | None) -> int | None:
     return int(float(found.group(1)) * UNITS[(found.group(2) or "MiB").lower()])
 
 
-def word(known: Mapping[str, T]) -> Callable[[str | None], T | None]:
+def word_reader(known: Mapping[str, T]) -> Callable[[str | None], T | None]:
     """A reader of cells that hold one of a few words, a remark or a star behind it left out.
 
-    >>> [word({"on": True, "off": False})(text) for text in ("On", "[Off]", "Off*", "N/A")]
+    >>> [word_reader({"on": True, "off": False})(text) for text in ("On", "[Off]", "Off*", "N/A")]
     [True, False, False, None]
     """
     return lambda text: known.get((text or "").partition(" (")[0].strip(" []*").lower())
 
 
-flag = word(
+flag = word_reader(
     {
         **dict.fromkeys(("enabled", "on", "yes", "active"), True),
         **dict.fromkeys(("disabled", "off", "no", "not active"), False),
     }
 )
 EXCLUSIVE = "Exclusive_Process"
-compute_mode = word(
+compute_mode = word_reader(
     {
         "default": "Default",
         **dict.fromkeys(("exclusive_process", "e. process", "exclusive process"), EXCLUSIVE),
@@ -146,7 +146,7 @@ compute_mode = word(
     }
 )
 """One spelling for the table's and the query's words."""
-driver_model = word({"wddm": "WDDM", "tcc": "TCC", "wdm": "TCC", "mcdm": "MCDM"})
+driver_model = word_reader({"wddm": "WDDM", "tcc": "TCC", "wdm": "TCC", "mcdm": "MCDM"})
 
 
 # NVML's bits for what holds the clocks down (nvml.h, nvmlClocksEventReason*).
@@ -231,11 +231,11 @@ def parse_table(text: str) -> Smi:
     ('11.0', 'Tesla K20m', 23)
     """
     rows = gpu_rows(text)
-    kept = [row.pop("persistence", None) for row in rows]
+    persistence = [row.pop("persistence", None) for row in rows]
     return replace(
         parse_banner(text),
         gpus=tuple(Gpu(**row) for row in rows) if rows else None,
-        persistence=all(kept) if kept and None not in kept else None,
+        persistence=all(persistence) if persistence and None not in persistence else None,
     )
 
 
@@ -245,8 +245,8 @@ def cells_of(line: str) -> list[str]:
 
 def row_of(line: str) -> re.Match[str] | None:
     """The first line of a GPU."""
-    first, *more = cells_of(line)
-    return FIRST_LINE.match(first) if more else None
+    first, *others = cells_of(line)
+    return FIRST_LINE.match(first) if others else None
 
 
 def gpu_rows(text: str) -> list[dict[str, Any]]:
@@ -343,7 +343,7 @@ QUERY_FIELDS = {
     "mig_enabled": (flag, r"MIG Mode\n\s+Current"),
     "remap_failed": (flag, "Remapping Failure Occurred"),
     "retired_pending": (flag, "Pending(?: Page Blacklist)?"),
-    "licensed": (word({"licensed": True, "unlicensed": False}), "License Status"),
+    "licensed": (word_reader({"licensed": True, "unlicensed": False}), "License Status"),
     "recovery_action": (recovery_action, "GPU Recovery Action"),
 }  # fmt: skip
 """Field -> how its text is read, its label below that of its section."""
@@ -370,22 +370,24 @@ def parse_query(text: str) -> Smi:
     """
     head, *parts = GPU_HEAD.split(text)
     return Smi(
-        driver_version=dotted(said(head, "(?:KMD|Driver) Version")),
-        cuda_version=dotted(said(head, "CUDA (?:UMD )?Version")),
+        driver_version=dotted(labelled_value(head, "(?:KMD|Driver) Version")),
+        cuda_version=dotted(labelled_value(head, "CUDA (?:UMD )?Version")),
         gpus=tuple(map(gpu_of, parts[::2], parts[1::2])),
     )
 
 
-def said(page: str, label: str) -> str | None:
+def labelled_value(page: str, label: str) -> str | None:
     found = re.search(rf"(?m)^\s*{label}\s*:\s(.*)$", page)
     return found[1] if found else None
 
 
 def gpu_of(bus: str, page: str) -> Gpu:
-    read = {name: reads(said(page, label)) for name, (reads, label) in QUERY_FIELDS.items()}
+    read = {
+        name: reads(labelled_value(page, label)) for name, (reads, label) in QUERY_FIELDS.items()
+    }
     known: dict[str, Any] = {**read, "pci_bus_id": bus, "name": read["name"] or "unknown"}
-    states = {name: flag(said(page, label)) for label, name in THROTTLE_LABELS.items()}
-    told = set(states.values()) != {None}
-    known["throttle_reasons"] = tuple(name for name in states if states[name]) if told else None
+    states = {name: flag(labelled_value(page, label)) for label, name in THROTTLE_LABELS.items()}
+    if set(states.values()) != {None}:
+        known["throttle_reasons"] = tuple(name for name in states if states[name])
     known["lost"] = says_lost(page) or None
     return Gpu(**known)

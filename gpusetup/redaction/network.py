@@ -58,12 +58,12 @@ def _hide_url(match: Found) -> str:
     known = is_public(host)
     if not (known and host.lower().endswith(OPEN_HOSTS)) and not _is_of_a_project(host, path):
         path = "/".join(map(_hide_segment, path.split("/")))
-    kept = host + (match["port"] or "") if known else HOST
+    server = host + (match["port"] or "") if known else HOST
     query = "?<query>" if match["query"] and len(match["query"]) > 1 else match["query"] or ""
     mark = match["mark"] or ""
     if mark and not re.fullmatch(r"#(?:sha256=)?[\w.-]{0,64}", mark):
         mark = "#<mark>"
-    return f"{scheme}{kept}{path}{query}{mark}"
+    return f"{scheme}{server}{path}{query}{mark}"
 
 
 def _is_of_a_project(host: str, path: str) -> bool:
@@ -165,11 +165,11 @@ _MACHINE = rf"{_NOT_A_MACHINE}(?=[a-z][\w.-]*-?\d|[a-z]+-[a-z0-9-]+)[a-z][\w.-]*
 """A word that looks like a machine's: `curie-11`, `node042`, `gke-pool-1`; not a program's."""
 
 
-def _hide_named_host(said: Found) -> str:
-    value = said[5]
-    if is_public(value) or (said[1].lower() == "server" and not re.search(r"[\d.-]", value)):
-        return said[0]
-    return f"{said[1]}{said[2] or ''}{said[3] or said[4]}{HOST}"
+def _hide_named_host(match: Found) -> str:
+    word, quote, sign, blank, name = match.groups()
+    if is_public(name) or (word.lower() == "server" and not re.search(r"[\d.-]", name)):
+        return match[0]
+    return f"{word}{quote or ''}{sign or blank}{HOST}"
 
 
 def _hide_host(match: Found) -> str:

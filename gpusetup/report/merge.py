@@ -246,9 +246,9 @@ def _gpus_in_messages(events: Events) -> list[Gpu]:
         if {"gpu", "capability"} <= e.values.keys()
     ]
     for event in events if not named else ():
-        asked = event.values.get("capability") or event.values.get("arch", "")
-        listed = event.values.get("compiler") == "nvcc" and asked.startswith("compute_")
+        arch = event.values.get("capability") or event.values.get("arch", "")
+        listed = event.values.get("compiler") == "nvcc" and arch.startswith("compute_")
         if event.kind in ("jit-arch-rejected", "gpu-not-in-wheel") and not listed:
             with suppress(ValueError):
-                return [Gpu(name="unknown", compute_capability=Capability.parse(asked))]
+                return [Gpu(name="unknown", compute_capability=Capability.parse(arch))]
     return named

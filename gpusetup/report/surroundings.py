@@ -92,8 +92,8 @@ def containers(text: Text) -> Facts:
     if shown := given or (
         STARTS_CONTAINER.search(flat) if " run" in low or "services:" in low else None
     ):
-        source, asked = text.source(shown.start()), given is not None
-        yield Claim("container.nvidia_requested", asked, source, GUESS)
+        source = text.source(shown.start())
+        yield Claim("container.nvidia_requested", given is not None, source, GUESS)
 
 
 PYTHON = lazy(
@@ -216,6 +216,6 @@ def interpreter(flat: str) -> Facts:
         return
     root = known[0].replace("\\\\", "\\")
     is_venv = re.search(r"\\[\w.-]*env[\w.-]*$", root) is not None
-    beside = r"\Scripts\python.exe" if is_venv else r"\python.exe"
-    value = f"{root}/bin/python" if root.startswith("/") else root + beside
+    in_windows = r"\Scripts\python.exe" if is_venv else r"\python.exe"
+    value = f"{root}/bin/python" if root.startswith("/") else root + in_windows
     yield Claim("python.executable", value, "paths", GUESS)

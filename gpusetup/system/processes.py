@@ -88,8 +88,8 @@ def run(
             return Output(argv=words, exit=None, problem=problem.strerror or str(problem))
         RUNNING.add(child)
         try:
-            asked = None if stdin is None else stdin.encode()
-            trouble = _wait(child, asked, timeout, (out, err))
+            pending_input = None if stdin is None else stdin.encode()
+            trouble = _wait(child, pending_input, timeout, (out, err))
         except BaseException:
             try:
                 _interrupt_and_wait(child, gently_seconds)
@@ -100,12 +100,12 @@ def run(
             RUNNING.discard(child)
         out.seek(0)
         err.seek(0)
-        said = [file.read(MAX_OUTPUT_BYTES).decode("utf-8", "replace") for file in (out, err)]
+        texts = [file.read(MAX_OUTPUT_BYTES).decode("utf-8", "replace") for file in (out, err)]
     return Output(
         argv=words,
         exit=None if trouble else child.returncode,
-        stdout=said[0],
-        stderr=said[1],
+        stdout=texts[0],
+        stderr=texts[1],
         problem=trouble,
         seconds=time.monotonic() - began,
     )
@@ -119,33 +119,31 @@ def _output_file() -> IO[bytes]:
     """What a child writes into, which no child of its own can keep us waiting for: in memory where
     the system can, since a disk may be full."""
     with contextlib.suppress(AttributeError, OSError):
-        return os.fdopen(os.memfd_create("said"), "w+b")  # type: ignore[attr-defined,unused-ignore]
+        return os.fdopen(os.memfd_create("output"), "w+b")  # type: ignore[attr-defined,unused-ignore]
     import tempfile
 
     return tempfile.TemporaryFile()
 
 
 def _wait(
-    child: Child, asked: bytes | None, timeout: float, files: Sequence[IO[bytes]]
+    child: Child, pending_input: bytes | None, timeout: float, files: Sequence[IO[bytes]]
 ) -> str | None:
     """Wait for a child, and say what is wrong if it does not end in time or floods us."""
     until = time.monotonic() + timeout
     while True:
         left = max(0.0, until - time.monotonic())
         try:
-            child.communicate(asked, timeout=min(left, POLL_SECONDS))
+            child.communicate(pending_input, timeout=min(left, POLL_SECONDS))
             return None
         except subprocess.TimeoutExpired:
-            asked = None
-            much = any(os.fstat(file.fileno()).st_size > MAX_OUTPUT_BYTES for file in files)
-            if much or left <= POLL_SECONDS:
+            pending_input = None
+            floods = any(os.fstat(file.fileno()).st_size > MAX_OUTPUT_BYTES for file in files)
+            if floods or left <= POLL_SECONDS:
                 kill_group(child)
                 _give_up(child)
-                return (
-                    f"said more than {MAX_OUTPUT_BYTES >> 20} MiB"
-                    if much
-                    else no_answer_in(timeout)
-                )
+                if floods:
+                    return f"said more than {MAX_OUTPUT_BYTES >> 20} MiB"
+                return no_answer_in(timeout)
 
 
 def _give_up(child: Child) -> None:

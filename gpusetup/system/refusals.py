@@ -1,4 +1,4 @@
-"""What the system refuses, as an answer: which file, and on Windows which program holds it."""
+"""An `OSError` as an answer: which file was refused, and on Windows which program holds it."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ READ_ONLY = "nothing was changed; make it writable, or use another environment: 
 
 
 @contextmanager
-def blocked_by_files(said: str, hint: str | None = None) -> Iterator[None]:
-    """An `OSError` of the block as `Blocked`. `said`: what could not be done."""
+def blocked_by_files(failure: str, hint: str | None = None) -> Iterator[None]:
+    """An `OSError` of the block as `Blocked`. `failure`: what could not be done."""
     try:
         yield
     except OSError as problem:
-        raise blocked_by(problem, said, hint) from problem
+        raise blocked_by(problem, failure, hint) from problem
 
 
-def blocked_by(problem: OSError, said: str, hint: str | None = None) -> Blocked:
+def blocked_by(problem: OSError, failure: str, hint: str | None = None) -> Blocked:
     name = str(problem.filename or "")
-    place = "" if name in said else name
-    told = ": ".join(filter(None, (said, place, problem.strerror or str(problem))))
+    path = "" if name in failure else name
+    message = ": ".join(filter(None, (failure, path, problem.strerror or str(problem))))
     if getattr(problem, "winerror", None) in HELD_CODES:
         who = holders_of(name) if name else ""
-        told += f"; {who or 'perhaps another program (Python, a notebook, an editor)'} holds it"
+        message += f"; {who or 'perhaps another program (Python, a notebook, an editor)'} holds it"
         hint = "; ".join(filter(None, (hint, "close that, then run this again")))
-    return Blocked(told, hint=hint)
+    return Blocked(message, hint=hint)
 
 
-def holders_of(place: str) -> str:
+def holders_of(folder: str) -> str:
     """The programs that have files loaded whose paths begin so, as far as psutil may tell."""
     import psutil
 
-    found, start = {}, os.path.normcase(place)
-    for one in psutil.process_iter():
+    names, start = {}, os.path.normcase(folder)
+    for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if any(os.path.normcase(row.path).startswith(start) for row in one.memory_maps()):
-                found[one.pid] = "a program"  # Wine tells no names
-                found[one.pid] = one.name()
-    return ", ".join(f"{name} (process {pid})" for pid, name in found.items())
+            if any(os.path.normcase(row.path).startswith(start) for row in process.memory_maps()):
+                names[process.pid] = "a program"  # Wine tells no names
+                names[process.pid] = process.name()
+    return ", ".join(f"{name} (process {pid})" for pid, name in names.items())

@@ -130,7 +130,7 @@ def is_writable(system: System, path: str | None) -> bool | None:
     return found.writable if found else None
 
 
-def answer_of(said: Output) -> dict[str, Any]:
+def answer_of(output: Output) -> dict[str, Any]:
     """The last line that a child script printed, or why it has none, and how far it came.
 
     The lines before it say each `step` before it is tried, and each `part` of the answer.
@@ -141,22 +141,22 @@ def answer_of(said: Output) -> dict[str, Any]:
     import json
 
     lines: list[dict[str, Any]] = []
-    for line in said.stdout.splitlines():  # a library may print between them
+    for line in output.stdout.splitlines():  # a library may print between them
         with suppress(ValueError):
             if line.startswith("{"):
                 lines.append(json.loads(line))
     if lines and not lines[-1].keys() & {"step", "part"}:
         return lines[-1]
-    died = "ended without an answer"
-    if said.exit:
-        last = said.stderr.strip().rpartition("\n")[2][:200]
-        died = how_it_ended(said.exit) + (f": {last}" if said.exit > 0 else "")
-    more = {
+    ended = "ended without an answer"
+    if output.exit:
+        last = output.stderr.strip().rpartition("\n")[2][:200]
+        ended = how_it_ended(output.exit) + (f": {last}" if output.exit > 0 else "")
+    progress = {
+        "problem": output.problem or ended,
         "step": next((line for line in reversed(lines) if "step" in line), None),
         "parts": [line["part"] for line in lines if isinstance(line.get("part"), dict)],
     }
-    known = {key: value for key, value in more.items() if value}
-    return {"problem": said.problem or died, **known}
+    return {key: value for key, value in progress.items() if value}
 
 
 def _facts() -> dict[str, Any]:
