@@ -98,7 +98,7 @@ def likely_cause(context: RuleContext, symptom: Finding) -> Finding | None:
 
 ON_A_PC = "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion"
 ON_A_MAC = "system_profiler SPDisplaysDataType"
-INSTALLS = "python -V  # and the installer's command, with its whole output"
+INSTALLER_OUTPUT = "python -V  # and the installer's command, with its whole output"
 ON_WINDOWS = {
     "OLLAMA_DEBUG=1 ollama serve": "$env:OLLAMA_DEBUG=1; ollama serve",
     ON_THE_BUS: ON_A_PC,
@@ -159,7 +159,7 @@ def reading_of_unknown(context: RuleContext) -> str | None:
         if name or program or not failing.program:
             options = () if program and not program.on_torch else ("--no-build-isolation",)
             return paste.pip(context, "install", "-v", *options, name or ".")
-        return INSTALLS
+        return INSTALLER_OUTPUT
     if program and program.reading:
         return program.reading
     torch = context.torch.version

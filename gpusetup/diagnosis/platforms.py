@@ -108,7 +108,7 @@ def clauses_without(text: str, foreign: str) -> str:
     return first if first == whole else first[:1].upper() + first[1:]
 
 
-INSTALLS = ("pip install ", "pip uninstall ", "gpusetup install")
+INSTALL_COMMANDS = ("pip install ", "pip uninstall ", "gpusetup install")
 ON_A_CLUSTER = Fix(
     text="Ask Slurm for a GPU (`#SBATCH --gres=gpu:1`) and look inside such a job. If it lists "
     "none either, report the node to the cluster's administrators",
@@ -147,6 +147,6 @@ def _way_at_lender(context: RuleContext, lender: Lender, finding: Finding, fix: 
             text=f"{why}: take another machine "
             f"({lender.anew}; files on this one are lost), and install no driver packages on it"
         )
-    if any(word in line for line in fix.commands for word in INSTALLS):
+    if any(word in line for line in fix.commands for word in INSTALL_COMMANDS):
         return replace(fix, text=f"{fix.text}. Then restart the session ({lender.restart})")
     return fix

@@ -79,14 +79,6 @@ def value_evidence(context: RuleContext, subject: str, text: str) -> Evidence:
     return Evidence(source=source_of(context, subject), text=text)
 
 
-def with_cuda(what: str, cuda: str | None) -> str:
-    """
-    >>> with_cuda("torch 2.5.1", "12.4"), with_cuda("torch 2.5.1", None)
-    ('torch 2.5.1, CUDA 12.4', 'torch 2.5.1')
-    """
-    return f"{what}, CUDA {cuda}" if cuda else what
-
-
 def source_of(context: RuleContext, subject: str) -> str:
     """Who gave a value: the sources of its readings, or the subject itself where none is kept."""
     for about in (subject, subject.partition(".")[0]):
@@ -102,15 +94,6 @@ def event_evidence(events: Events) -> tuple[Evidence, ...]:
         Evidence(source=event.source or "event", text=event.text or event.kind) for event in events
     )
     return tuple(dict.fromkeys(lines))[:3]
-
-
-def problems(context: RuleContext, *subjects: str) -> tuple[Evidence, ...]:
-    """What sources said instead of an answer about these subjects, as evidence."""
-    return tuple(
-        Evidence(source=reading.source, text=reading.problem)
-        for reading in context.snapshot.readings
-        if reading.problem and reading.subject in subjects
-    )[:3]
 
 
 # --- questions about a machine ------------------------------------------------------------------
@@ -337,41 +320,3 @@ def gib(size_bytes: int) -> str:
     if 0 < size_bytes < GIB / 2:
         return f"{size_bytes >> 20} MiB"
     return f"{size_bytes / GIB:.1f} GiB"
-
-
-def gpu_label(gpu: Gpu) -> str:
-    """A GPU by what its source says of it: its number, else its bus address.
-
-    >>> [gpu_label(Gpu(name="T4", nvml_index=n, pci_bus_id="0000:41:00.0")) for n in (1, None)]
-    ['GPU 1', 'GPU 0000:41:00.0']
-    """
-    return f"GPU {smi_index(gpu) or gpu.name}"
-
-
-def gpu_in_full(gpu: Gpu) -> str:
-    """A GPU by number, address and name, as far as they are known.
-
-    >>> gpu_in_full(Gpu(name="NVIDIA L4", nvml_index=1, pci_bus_id="00000000:0F:00.0"))
-    'GPU 1 (00000000:0F:00.0, NVIDIA L4)'
-    >>> gpu_in_full(Gpu(name="unknown", nvml_index=1))
-    'GPU 1'
-    """
-    index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
-    known = (gpu.pci_bus_id, gpu.name if gpu.name.lower() not in ("", "unknown") else None)
-    details = ", ".join(part for part in known if part)
-    number = "GPU" if index is None else f"GPU {index}"
-    return f"{number} ({details})" if details else number
-
-
-def smi_index(gpu: Gpu) -> str | None:
-    """What `nvidia-smi -i` takes for one GPU."""
-    return gpu.pci_bus_id if gpu.nvml_index is None else str(gpu.nvml_index)
-
-
-def comma_list(names: tuple[str, ...]) -> str:
-    """A short list for a sentence, each name once.
-
-    >>> comma_list(("A100", "A100", "T4"))
-    'A100, T4'
-    """
-    return ", ".join(dict.fromkeys(names))

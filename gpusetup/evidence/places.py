@@ -12,7 +12,6 @@ from gpusetup.evidence.context import (
     events,
     gpus,
     in_container,
-    is_report,
     on,
 )
 from gpusetup.model.machine import Events
@@ -88,14 +87,9 @@ def message_matches(kind: str, form: str) -> Question:
     )
 
 
-def by_conda(context: RuleContext) -> bool:
-    """The environment is conda's."""
-    return context.installer == "conda"
-
-
 ON_LINUX, ON_WINDOWS, ON_MACOS = map(of_system, ("linux", "windows", "macos"))
 IN_DOCKER, IN_PODMAN, IN_KUBERNETES = map(in_a, ("docker", "podman", "kubernetes"))
-IN_A_CONTAINER, IN_A_TEXT = in_container, is_report
+IN_A_CONTAINER = in_container
 
 
 def is_beside_torch(context: RuleContext) -> bool:

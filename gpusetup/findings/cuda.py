@@ -12,7 +12,6 @@ from gpusetup.evidence.context import (
     RuleContext,
     driver_answers,
     events,
-    gpu_in_full,
     gpus,
     has_nvidia,
     in_container,
@@ -30,6 +29,7 @@ from gpusetup.findings.message_rules import (
     seen,
     shown,
 )
+from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events
@@ -141,7 +141,7 @@ def named_gpu(context: RuleContext, event: Event) -> str:
     number, by_cuda = event.values.get("gpu"), event.values.get("asked") == "libcuda"
     for gpu in gpus(context):
         if number == str(gpu.cuda_index if by_cuda else gpu.nvml_index):
-            return gpu_in_full(gpu)
+            return gpu_naming.gpu_in_full(gpu)
     return f"GPU {number} {event.values.get('bus', '')}"
 
 

@@ -8,7 +8,6 @@ from gpusetup.catalog.facts import nvlinks_of
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
-    comma_list,
     cuda_errors,
     events,
     gib,
@@ -199,7 +198,7 @@ def device_faults(context: RuleContext) -> Findings:
             if concerned or len(listed) < 2
             else "The GPU"
         )
-        what = comma_list(tuple(xids)) or "the driver recommends a reset"
+        what = ", ".join(dict.fromkeys(xids)) or "the driver recommends a reset"
         have = gpu_naming.has_or_have(concerned)
         yield finding(context, cause, evidence, fix=fix, who=who, have=have, what=what)
 

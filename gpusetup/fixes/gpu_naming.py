@@ -10,11 +10,8 @@ from gpusetup.catalog.facts import pci_name
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import (
     RuleContext,
-    gpu_in_full,
-    gpu_label,
     gpus,
     nvidia_on_pci,
-    smi_index,
     value_evidence,
 )
 from gpusetup.model.finding import Evidence
@@ -23,6 +20,35 @@ from gpusetup.readings.sources import bus_key
 
 MAX_NAMED = 8
 """How many GPUs a sentence lists."""
+
+
+def gpu_label(gpu: Gpu) -> str:
+    """A GPU by what its source says of it: its number, else its bus address.
+
+    >>> [gpu_label(Gpu(name="T4", nvml_index=n, pci_bus_id="0000:41:00.0")) for n in (1, None)]
+    ['GPU 1', 'GPU 0000:41:00.0']
+    """
+    return f"GPU {smi_index(gpu) or gpu.name}"
+
+
+def gpu_in_full(gpu: Gpu) -> str:
+    """A GPU by number, address and name, as far as they are known.
+
+    >>> gpu_in_full(Gpu(name="NVIDIA L4", nvml_index=1, pci_bus_id="00000000:0F:00.0"))
+    'GPU 1 (00000000:0F:00.0, NVIDIA L4)'
+    >>> gpu_in_full(Gpu(name="unknown", nvml_index=1))
+    'GPU 1'
+    """
+    index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
+    known = (gpu.pci_bus_id, gpu.name if gpu.name.lower() not in ("", "unknown") else None)
+    details = ", ".join(part for part in known if part)
+    number = "GPU" if index is None else f"GPU {index}"
+    return f"{number} ({details})" if details else number
+
+
+def smi_index(gpu: Gpu) -> str | None:
+    """What `nvidia-smi -i` takes for one GPU."""
+    return gpu.pci_bus_id if gpu.nvml_index is None else str(gpu.nvml_index)
 
 
 def gpus_in_title(context: RuleContext, concerned: Sequence[Gpu]) -> str:
