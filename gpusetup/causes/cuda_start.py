@@ -85,7 +85,7 @@ def without_folder(context: RuleContext, folder: str) -> Lines:
     if on(context, "windows") or not is_a_path(folder):
         return ()
     if folder in named:
-        return paste.without_folders(context, paste.literally(folder))
+        return paste.without_folders(context, paste.escaped_for_grep(folder))
     line = rf"\#{folder.rstrip('/')}/*$#d"
     return (
         filled("sudo sed -i {line} /etc/ld.so.conf.d/*.conf", line=line),

@@ -357,7 +357,7 @@ CAUSES = (
         not_when="cuda-toolkit-missing: the build finds no nvcc",
         # Source: messages of torch/utils/cpp_extension.py, _get_cuda_arch_flags.
         stage="build",
-        commands=paste.build_for,
+        commands=paste.architectures_for_build,
         says=(
             r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
             r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",

@@ -242,7 +242,7 @@ CAUSES = (
         # Source: messages of torch/utils/cpp_extension.py.
         stage="first-kernel",
         commands=lambda context: (
-            *paste.build_for(context),
+            *paste.architectures_for_build(context),
             *rebuild_commands(context, extension_of(kernel_messages(context))),
         ),
         cases=(

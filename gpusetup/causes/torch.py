@@ -35,7 +35,7 @@ def _anew(context: RuleContext, _: str) -> Fix:
     an installed torch, and what conda or pip leaves hides the other's."""
     way, build, conda = (
         paste.install_torch(context),
-        paste.chosen(context),
+        paste.chosen_build(context),
         conda_and_pip(context)[0],
     )
     machine, beside = context.snapshot, ("torchvision", "torchaudio")
@@ -48,7 +48,7 @@ def _anew(context: RuleContext, _: str) -> Fix:
     by_pip = paste.pip(context, "uninstall", "-y", "torch", *(beside if both else ()))
     times = max(1, len({p.version for p in packages(context, "torch")}))
     remove: Lines = (*((by_conda,) if conda else ()), *((by_pip,) * times))
-    install = paste.install_commands(context, removed=True) if build else way.commands
+    install = paste.install_commands(context, torch_removed=True) if build else way.commands
     return replace(
         way,
         text=f"Remove every torch that is there. {way.text}",

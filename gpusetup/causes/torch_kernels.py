@@ -20,7 +20,7 @@ NOT_BUILT_FOR = (
 
 def _other_wheel(context: RuleContext, _: str) -> Fix:
     """The torch that serves the GPU; where none does, what can be done without."""
-    build = paste.chosen(context)
+    build = paste.chosen_build(context)
     if build.backend != "cpu" if build else context.resolution.advice or board_of(context.snapshot):
         return paste.install_torch(context)
     return Fix(

@@ -74,8 +74,8 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
         return ""
     titles = (other.title for other in fix.alternatives)
     backends = re.findall(INSTALLED, "\n".join((fix.text, *titles, *lines)))
-    build = paste.chosen(context)
-    if build is not None and any(map(paste.INSTALL.search, lines)):
+    build = paste.chosen_build(context)
+    if build is not None and any(map(paste.INSTALL_LINE.search, lines)):
         backends.append(build.backend)
     family = "windows" if machine.os.wsl else machine.os.family or "linux"
     first_of_gpus = [first for _, first in first_drivers(machine, context.catalog)]

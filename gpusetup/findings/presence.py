@@ -264,7 +264,7 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
     if maker == "intel" or events(context, "no-xpu") or re.search(other_makers.ARC, named):
         return "intel-gpu", other_makers.intel(context)
     torch, said = context.torch, events(context, "cuda-error")
-    build = context.snapshot.wanted.torch and paste.chosen(context)
+    build = context.snapshot.wanted.torch and paste.chosen_build(context)
     asked = ("--torch", build.torch) if build else ()
     cpu = paste.gpusetup(context, *asked, "--backend", "cpu")
     return "no-nvidia-gpu", Fix(

@@ -63,7 +63,7 @@ def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix:
             text=f"Take a release of {asked} that has a wheel for this system, torch and CUDA, use "
             "WSL, or do without it where the program allows; else build it from source"
         )
-    if board_of(context.snapshot) and paste.chosen(context) is None:
+    if board_of(context.snapshot) and paste.chosen_build(context) is None:
         return jetson_fix(context)
     tags = re.search(r"-cp(\d)(\d+)t?-", asked)
     if cause == "python-no-wheel" and tags:
@@ -72,7 +72,7 @@ def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix:
         return paste.with_python(context, python, text + "the installer choose the file for yours")
     if cause == "python-no-wheel":
         return _other_python(context, asked)
-    if cause == "no-wheel-for-platform" and paste.chosen(context) is None:
+    if cause == "no-wheel-for-platform" and paste.chosen_build(context) is None:
         return Fix(text=no_platform_way(context))
     return paste.install_torch(context, "Ask for what exists. ")
 
@@ -81,7 +81,7 @@ def _other_python(context: RuleContext, asked: str) -> Fix:
     """A Python that this torch has wheels for; or the torch that this Python has."""
     name, exact, _ = requirement(asked)
     version = _torch_of(context, name, exact)
-    if version is None and context.snapshot.python.version and paste.chosen(context):
+    if version is None and context.snapshot.python.version and paste.chosen_build(context):
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
     rows = _here(context, version) if version else []
     tags = {tag for row in rows for tag in row.pythons if not tag.endswith("t")}

@@ -85,4 +85,4 @@ def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:
     site_packages, folder = context.snapshot.python.site_packages, row.below(major)
     if not site_packages:
         return install, *folders_first(context, folder)
-    return install, paste.first_on(context, "LD_LIBRARY_PATH", f"{site_packages}/{folder}")
+    return install, paste.prepending(context, "LD_LIBRARY_PATH", f"{site_packages}/{folder}")

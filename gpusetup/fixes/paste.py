@@ -43,7 +43,7 @@ def unset(context: RuleContext, name: str) -> Lines:
     return (shell.unsetting(name, _shell(context)),)
 
 
-INSTALL = re.compile(r"gpusetup install\b")
+INSTALL_LINE = re.compile(r"gpusetup install\b")
 """A line that installs the build that was chosen."""
 LIBRARIES = "LD_LIBRARY_PATH"
 FILTER_FOLDERS = (
@@ -58,10 +58,10 @@ def folder_pattern(*folders: str) -> str:
     >>> folder_pattern("/opt/cuda-12.4/lib64")
     '^(/opt/cuda-12\\\\.4/lib64)/*$'
     """
-    return f"^({'|'.join(literally(one.rstrip('/')) for one in folders)})/*$"
+    return f"^({'|'.join(escaped_for_grep(one.rstrip('/')) for one in folders)})/*$"
 
 
-def literally(text: str) -> str:
+def escaped_for_grep(text: str) -> str:
     """The pattern that finds a text; `re.escape` writes what `grep -E` warns of."""
     return re.sub(r"([.+*?^$()\[\]{}|\\])", r"\\\1", text)
 
@@ -78,7 +78,7 @@ def without_folders(context: RuleContext, unwanted: str) -> Lines:
     return (shell.filled(FILTER_FOLDERS, unwanted=unwanted),)
 
 
-def first_on(context: RuleContext, name: str, folder: str) -> Line:
+def prepending(context: RuleContext, name: str, folder: str) -> Line:
     """How a folder is put before the others of a list like PATH."""
     return shell.prepending(name, folder, _shell(context))
 
@@ -91,11 +91,11 @@ def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:
     on_windows = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{minor}"
     windows = on(context, "windows")
     home = on_windows if windows else f"/usr/local/cuda-{minor}"
-    first = first_on(context, "PATH", home + (r"\bin" if windows else "/bin"))
+    first = prepending(context, "PATH", home + (r"\bin" if windows else "/bin"))
     return (setting(context, "CUDA_HOME", home), first)
 
 
-def build_for(context: RuleContext) -> Lines:
+def architectures_for_build(context: RuleContext) -> Lines:
     """The line that names the GPUs' architectures to an extension build; none of unknown GPUs."""
     listed = sorted({g.compute_capability for g in gpus(context) if g.compute_capability})
     arches = ";".join(map(str, listed))
@@ -111,14 +111,15 @@ def python(context: RuleContext) -> str:
 # --- torch --------------------------------------------------------------------------------------
 
 
-def install_commands(context: RuleContext, *, removed: bool = False) -> Lines:
-    """`gpusetup install` for this target; into an environment of its own where it may not be.
+def install_commands(context: RuleContext, *, torch_removed: bool = False) -> Lines:
+    """`gpusetup install` for this target; into a new environment if it may not be changed.
 
-    `removed`: what shows which torch was there is taken away before it.
+    `torch_removed`: an earlier command takes away what shows which torch was there.
     """
     if target_refuses(context):
         return (into_new_environment(context),)
-    return (gpusetup_install(context, removed=removed),)
+    build = _build_options(context, torch_removed=torch_removed)
+    return (gpusetup(context, *build, *_host_options(context)),)
 
 
 def into_new_environment(context: RuleContext) -> Line:
@@ -156,20 +157,16 @@ def target_refuses(context: RuleContext) -> bool:
     return bool(python.externally_managed) or python.site_writable is False
 
 
-def gpusetup_install(context: RuleContext, *, removed: bool = False) -> Line:
-    return gpusetup(context, *_named_build(context, removed=removed), *_host_options(context))
-
-
-def _named_build(context: RuleContext, *, removed: bool = False) -> tuple[str, ...]:
-    """The build, where `install` by itself would take another one: it was asked for, it is for
+def _build_options(context: RuleContext, *, torch_removed: bool) -> tuple[str, ...]:
+    """The build, if `install` by itself would take another one: it was asked for, it is for
     another maker's GPUs than the installed one, or that one is removed first."""
-    build = chosen(context)
+    build = chosen_build(context)
     if build is None:
         return ()
     how = context.decision.how if context.decision else "first"
     if context.request != Request() or how == "refused":
         return ("--torch", build.torch, "--backend", build.backend)
-    return ("--torch", build.torch) if removed and how not in ("first", "newest") else ()
+    return ("--torch", build.torch) if torch_removed and how not in ("first", "newest") else ()
 
 
 def _host_options(context: RuleContext) -> tuple[str, ...]:
@@ -192,7 +189,7 @@ def gpusetup(context: RuleContext, *options: str) -> Line:
     return command(context, "gpusetup", "install", *where, *options)
 
 
-def new_environment(context: RuleContext, python: str) -> str:
+def new_environment_folder(context: RuleContext, python: str) -> str:
     """A folder for a new environment with that Python: not the one that the target is."""
     named = f".venv-{python}"
     # No order: which folders are taken is known of a live machine only.
@@ -214,7 +211,7 @@ other = look
 """Another way to the same end; none where there is nothing to type."""
 
 
-def chosen(context: RuleContext) -> TorchBuild | None:
+def chosen_build(context: RuleContext) -> TorchBuild | None:
     """The build that fits, of the kind that this environment's installer installs."""
     if context.installer == "conda":
         return context.resolution.conda or context.resolution.build
@@ -223,9 +220,9 @@ def chosen(context: RuleContext) -> TorchBuild | None:
 
 def install_torch(context: RuleContext, why: str = "") -> Fix:
     """Install the build that the resolver chose; what to change first where none fits."""
-    build = chosen(context)
+    build = chosen_build(context)
     if build is None:
-        return _nothing_fits(context)
+        return _no_build_fix(context)
     where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
     how = "`gpusetup install` installs and tests it"
     if target_refuses(context):
@@ -240,7 +237,7 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     return Fix(text=". ".join(text), commands=commands, alternatives=others)
 
 
-def _nothing_fits(context: RuleContext) -> Fix:
+def _no_build_fix(context: RuleContext) -> Fix:
     """What to change first."""
     advice = context.resolution.advice
     if board := board_of(context.snapshot):
@@ -264,7 +261,7 @@ def _nothing_fits(context: RuleContext) -> Fix:
 
 def with_python(context: RuleContext, version: str, text: str) -> Fix:
     """A new environment of another Python, with the torch that fits or that is asked for."""
-    folder, asked = new_environment(context, version), context.snapshot.wanted.torch or ""
+    folder, asked = new_environment_folder(context, version), context.snapshot.wanted.torch or ""
     built = (row.torch for row in context.catalog.builds if version in row.pythons)
     torch = ("--torch", asked[2:]) if asked.startswith("==") and asked[2:] in built else ()
     return Fix(
@@ -282,12 +279,12 @@ def pip(context: RuleContext, *words: str) -> Line:
     if context.installer == "uv":
         verb, *rest = words
         # `uv pip uninstall` asks nothing and knows no -y.
-        rest = [IN_UV.get(word, word) for word in rest if (verb, word) != ("uninstall", "-y")]
+        rest = [UV_NAMES.get(word, word) for word in rest if (verb, word) != ("uninstall", "-y")]
         return command(context, "uv", "pip", verb, "--python", python(context), *rest)
     from gpusetup.installers.options import started
 
     return command(context, *started(python(context)), "-m", "pip", *words)
 
 
-IN_UV = {"--force-reinstall": "--reinstall"}
+UV_NAMES = {"--force-reinstall": "--reinstall"}
 """What is called otherwise there."""

@@ -65,13 +65,15 @@ def choose_target(system: System, named: str | None = None) -> Target:
     environ, facts = system.environ(), system.facts()
     if named:
         path = _absolute(system, named)
-        return _ask_interpreter(system, _interpreter_named(system, named, path), "--python", path)
+        return _target_of_interpreter(
+            system, _interpreter_named(system, named, path), "--python", path
+        )
     places = {name: environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
     places[".venv"] = join(facts["cwd"], ".venv") if facts.get("cwd") else None
     for by, prefix in places.items():
         if prefix and (python := python_in(system, prefix)):
-            return _ask_interpreter(system, python, by, prefix)
-    target = _from_facts(system, str(facts.get("executable") or ""), "self", facts)
+            return _target_of_interpreter(system, python, by, prefix)
+    target = _target_from_facts(system, str(facts.get("executable") or ""), "self", facts)
     if not target.python:
         raise Blocked("There is no target environment.", hint=CHOOSE_HINT)
     if target.manager in ("pipx", "uv tool"):
@@ -127,22 +129,22 @@ INTERPRETERS: dict[Family, tuple[str, ...]] = {
 """Where an environment keeps its interpreter."""
 
 
-def _ask_interpreter(system: System, python: str, chosen_by: str, folder: str) -> Target:
+def _target_of_interpreter(system: System, python: str, chosen_by: str, folder: str) -> Target:
     """Ask an interpreter; where it cannot run, read its folder."""
     facts = system.facts()
     own = str(facts.get("executable") or "")
     in_environment = own and facts.get("prefix") != facts.get("base_prefix")
     if python == own or (in_environment and parent(python) == parent(own)):
-        return _from_facts(system, python, chosen_by, facts)
+        return _target_from_facts(system, python, chosen_by, facts)
     answer = system.ask("read_python", python=python, timeout=ASK_SECONDS)
     if "problem" in answer:
-        answer = {**from_folder(system, python), "problem": answer["problem"]}
-    target = _from_facts(system, python, chosen_by, answer)
-    _refuse_what_is_no_environment(system, target, is_folder=python != folder)
+        answer = {**facts_from_files(system, python), "problem": answer["problem"]}
+    target = _target_from_facts(system, python, chosen_by, answer)
+    _refuse_broken_environment(system, target, is_folder=python != folder)
     return target
 
 
-def _refuse_what_is_no_environment(system: System, target: Target, *, is_folder: bool) -> None:
+def _refuse_broken_environment(system: System, target: Target, *, is_folder: bool) -> None:
     """`BadInput` where a folder was named, or packages lie beside an interpreter, that installs
     elsewhere: a `pyvenv.cfg` was lost, and what is asked would be done to its base."""
     folder = prefix_of(target.python)
@@ -163,7 +165,9 @@ def _refuse_what_is_no_environment(system: System, target: Target, *, is_folder:
         )
 
 
-def _from_facts(system: System, python: str, chosen_by: str, facts: Mapping[str, Any]) -> Target:
+def _target_from_facts(
+    system: System, python: str, chosen_by: str, facts: Mapping[str, Any]
+) -> Target:
     prefix = str(facts.get("prefix") or parent(parent(python)))
     return Target(
         python=python,
@@ -209,7 +213,7 @@ PYTHON_FIELDS = (
 # --- an environment from its files ---------------------------------------------------------------
 
 
-def from_folder(system: System, python: str) -> dict[str, Any]:
+def facts_from_files(system: System, python: str) -> dict[str, Any]:
     """What an environment's files tell of its interpreter, without running it."""
     prefix = prefix_of(python)
     settings = parse_pyvenv(read_or_none(system, join(prefix, "pyvenv.cfg")) or "")
