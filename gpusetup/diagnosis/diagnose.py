@@ -77,13 +77,15 @@ def diagnose(
     """Judge one machine. `request` is what the person asked for; else what the machine shows."""
     context, answer = build_case(snapshot, catalog, request, other_host=other_host)
     seen = findings_of(context, rules_of(RULE_FILES) if rules is None else rules)
-    findings = with_explanations(one_per_id(with_fitting_fix(context, one) for one in seen))
+    findings = with_explanations(one_per_id(with_fitting_fix(context, finding) for finding in seen))
     main = root_of(findings) or failure_without_cause(context, findings)
     # A live machine was asked all there is to ask: its answer names where that ended.
     symptom = main if main and is_report(context) and RECORDS[main.id].symptom else None
     if symptom and (likely := likely_cause(context, symptom)):
         likely = fit_to_lent_machine(context, fit_to_system(context, likely))
-        others = (one for one in findings if one is not symptom and one.id != likely.id)
+        others = (
+            finding for finding in findings if finding is not symptom and finding.id != likely.id
+        )
         findings = (likely, replace(symptom, explained_by=likely.id), *others)
     root = root_of(findings)
     cause = cause_of(context, root or main, symptom)
@@ -94,10 +96,10 @@ def diagnose(
     undecided = inferred or cause == UNKNOWN or unproven
     next_reading = reading_command(context, reading, undecided=undecided)
     marked = (
-        with_reading_first(context, replace(one, root=one is root), next_reading)
-        if one in (root, symptom)
-        else one
-        for one in findings
+        with_reading_first(context, replace(finding, root=finding is root), next_reading)
+        if finding in (root, symptom)
+        else finding
+        for finding in findings
     )
     has_root = root is not None and cause != UNKNOWN
     return Diagnosis(

@@ -53,8 +53,8 @@ def may_be_ok(context: RuleContext) -> bool:
 
 def torch_said_false(machine: Snapshot) -> bool:
     """Whether torch answered a text `False` somewhere, whatever it answered elsewhere."""
-    answers = (one for one in machine.readings if one.subject == "torch.cuda_available")
-    return machine.origin == "report" and any(one.value == "False" for one in answers)
+    answers = (reading for reading in machine.readings if reading.subject == "torch.cuda_available")
+    return machine.origin == "report" and any(answer.value == "False" for answer in answers)
 
 
 def _report_is_healthy(context: RuleContext) -> bool:

@@ -126,7 +126,7 @@ IN_A_NOTEBOOK = dict.fromkeys(
 )
 """A lent machine: its bus and its kernel's log are its lender's."""
 IN_A_CONTAINER: dict[str, str] = {
-    one: f"{one}  # on the host" for one in (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)
+    command: f"{command}  # on the host" for command in (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)
 }
 """What a container's image lacks, or may not read."""
 

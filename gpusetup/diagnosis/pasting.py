@@ -156,7 +156,7 @@ PROFILES = {
 
 def _how_long_it_holds(context: RuleContext, fix: Fix) -> str:
     """How long a changed variable holds, and what makes it last."""
-    lasting = (one for one in fix.commands if not re.search(FOR_ONE_RUN, one))
+    lasting = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
     if fix.needs_reboot or not any(map(sets_a_variable, lasting)):
         return ""
     if lender_of(context):

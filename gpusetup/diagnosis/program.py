@@ -86,7 +86,7 @@ def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
     def installs(lines: Lines) -> bool:
         return any(re.search("gpusetup install|torch==", line) for line in lines)
 
-    others = tuple(one for one in fix.alternatives if not installs(one.commands))
+    others = tuple(way for way in fix.alternatives if not installs(way.commands))
     if not installs(fix.commands):
         return replace(fix, alternatives=others)
     text = (
@@ -114,8 +114,12 @@ def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -
     """The finding that is the answer to a text where no error is: what a program failed at."""
     if not is_report(context):
         return None
-    failed = (one for one in findings if RECORDS[one.id].failure and _names_failure(context, one))
-    return min(failed, key=lambda one: RECORDS[one.id].failure, default=None)
+    failed = (
+        finding
+        for finding in findings
+        if RECORDS[finding.id].failure and _names_failure(context, finding)
+    )
+    return min(failed, key=lambda finding: RECORDS[finding.id].failure, default=None)
 
 
 def _names_failure(context: RuleContext, finding: Finding) -> bool:

@@ -65,15 +65,17 @@ def choose_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Decisi
     asked = _request_shown(machine, catalog)
     requests = [asked]
     if machine.origin == "report":
-        near = [replace(asked, backend=one) for one in _backends_for_extension(machine, catalog)]
-        newest = [replace(one, torch=None) for one in near]
+        near = [
+            replace(asked, backend=backend) for backend in _backends_for_extension(machine, catalog)
+        ]
+        newest = [replace(request, torch=None) for request in near]
         own = Request(torch=_installed_torch(machine))
         requests = [*(near or requests), *newest, replace(asked, backend="auto"), own, Request()]
         pair = ((asked.torch or "").removeprefix("=="), asked.backend)
         refused = any(map(_index_refuses, machine.events))
         if refused and all((row.torch, row.backend) != pair for row in catalog.builds):
             # The index that the text asks for is at fault.
-            requests = [one for one in requests if one.backend == "auto"]
+            requests = [request for request in requests if request.backend == "auto"]
     for request in dict.fromkeys(requests):
         decision = decision_for(machine, catalog, request)
         if decision.resolution.build is not None:

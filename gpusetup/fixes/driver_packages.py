@@ -80,7 +80,7 @@ UPDATE = "sudo apt update"
 
 def _filled_lines(*patterns: str, **values: str) -> Lines:
     """The lines of a way, with these words in their places; "" is no line."""
-    return tuple(filled(one, **values) for one in patterns if one)
+    return tuple(filled(pattern, **values) for pattern in patterns if pattern)
 
 
 def ubuntu(request: DriverRequest) -> Lines:

@@ -57,7 +57,7 @@ def _capabilities(gpus_here: tuple[Gpu, ...]) -> tuple[Capability, ...]:
 
 def _last_branch(context: RuleContext, gpus_here: tuple[Gpu, ...]) -> int | None:
     """The last branch that drives all of these; None while drivers still support them."""
-    ends = (context.catalog.last_branch(one) for one in _capabilities(gpus_here))
+    ends = (context.catalog.last_branch(capability) for capability in _capabilities(gpus_here))
     return min((last for last in ends if last), default=None)
 
 
@@ -241,8 +241,8 @@ ENROLL_KEY = (
 
 def rebuild_with_headers(context: RuleContext) -> Lines:
     values = [e.values for e in events(context, "driver-build-failed")]
-    kernel = next((one["kernel"] for one in values if one.get("kernel")), context.os.kernel)
-    no_compiler = any(one.get("why") == "compiler" for one in values)
+    kernel = next((value["kernel"] for value in values if value.get("kernel")), context.os.kernel)
+    no_compiler = any(value.get("why") == "compiler" for value in values)
     return (
         *_headers(kernel or ""),
         *(compiler(context) if no_compiler else ()),
@@ -272,7 +272,7 @@ def _headers(kernel: str) -> Lines:
     (('sudo apt install -y linux-headers-6.17.0-8-generic',), ())
     """
     known = (command for pattern, command in HEADERS if re.search(pattern, kernel))
-    return tuple(filled(one, kernel=kernel) for one in known if is_a_kernel(kernel))[:1]
+    return tuple(filled(command, kernel=kernel) for command in known if is_a_kernel(kernel))[:1]
 
 
 KEYS = {

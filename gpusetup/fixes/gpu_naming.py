@@ -81,7 +81,7 @@ def _value_text(name: str, value: object) -> str:
 def smi_indices(concerned: Iterable[Gpu]) -> tuple[str, ...]:
     """What `nvidia-smi -i` takes for each of them, where it can be named."""
     named = dict.fromkeys(smi_index(gpu) for gpu in concerned)
-    return tuple(one for one in named if one and is_an_identifier(one))
+    return tuple(index for index in named if index and is_an_identifier(index))
 
 
 def smi_list(concerned: Iterable[Gpu]) -> str:

@@ -58,7 +58,7 @@ def folder_pattern(*folders: str) -> str:
     >>> folder_pattern("/opt/cuda-12.4/lib64")
     '^(/opt/cuda-12\\\\.4/lib64)/*$'
     """
-    return f"^({'|'.join(escaped_for_grep(one.rstrip('/')) for one in folders)})/*$"
+    return f"^({'|'.join(escaped_for_grep(folder.rstrip('/')) for folder in folders)})/*$"
 
 
 def escaped_for_grep(text: str) -> str:

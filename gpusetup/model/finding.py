@@ -58,7 +58,7 @@ def map_blocks(fix: Fix, change: Callable[[Alternative], Alternative | None]) ->
     """The fix with each of its blocks changed; one that becomes None is left out."""
     way = change(Alternative(title="", commands=fix.commands))
     others, looks = (
-        tuple(new for one in blocks if (new := change(one)) is not None)
+        tuple(new for block in blocks if (new := change(block)) is not None)
         for blocks in (fix.alternatives, fix.looks)
     )
     return replace(fix, commands=way.commands if way else (), alternatives=others, looks=looks)
@@ -109,8 +109,8 @@ def unique_evidence(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     1
     """
     kept: dict[str, Evidence] = {}
-    for one in evidence:
-        kept.setdefault(one.source.partition("line ")[2] or one.text, one)
+    for quote in evidence:
+        kept.setdefault(quote.source.partition("line ")[2] or quote.text, quote)
     return tuple(kept.values())
 
 

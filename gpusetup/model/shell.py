@@ -52,7 +52,7 @@ def own_word(text: str) -> str:
 
 def line(argv: Sequence[str], shell: Shell) -> Line:
     """An argument list as one line of a shell."""
-    words = [word(one, shell) for one in argv]
+    words = [word(argument, shell) for argument in argv]
     if words and shell == "powershell" and not re.fullmatch(A_COMMAND, words[0]):
         words.insert(0, "&")
     if words and shell == "bash" and is_shell_syntax(words[0]):
@@ -121,7 +121,7 @@ def with_words(before: Line, words: Sequence[str], family: str | None) -> Line:
     >>> with_words(lines("gpusetup install")[0], ("--yes",), "linux")
     'gpusetup install --yes'
     """
-    return Line(" ".join((before, *(word(one, shell_for(family)) for one in words))))
+    return Line(" ".join((before, *(word(argument, shell_for(family)) for argument in words))))
 
 
 ASSIGNED = r"""(\w+)=((?:'[^']*'|"(?:[^"\\]|\\.)*"|[^\s'"])*)"""

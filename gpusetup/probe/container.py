@@ -74,4 +74,4 @@ def compat_path(system: System) -> str | None:
     texts = (read_or_none(system, f"{conf}/{name}") or "" for name in names)
     listed = system.environ().get("LD_LIBRARY_PATH", "").replace(":", "\n")
     found = re.findall(COMPAT, "\n".join((listed, *texts)))
-    return next((one for one in found if exists(system, f"{one}/libcuda.so.1")), None)
+    return next((folder for folder in found if exists(system, f"{folder}/libcuda.so.1")), None)

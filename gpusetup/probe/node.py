@@ -134,8 +134,8 @@ def parse_kernel_log(text: str) -> tuple[Event, ...]:
     {'bus_id': '0000:65:00', 'number': '119'}
     """
     log = text_of(bare_lines(text))
-    found = sorted(events_of(log, KERNEL_LOG), key=lambda one: log.flat.find(one.text or ""))
-    events = (replace(one, source="kernel log") for one in found)
+    found = sorted(events_of(log, KERNEL_LOG), key=lambda event: log.flat.find(event.text or ""))
+    events = (replace(event, source="kernel log") for event in found)
     each = {(event.kind, *sorted(event.values.items())): event for event in events}
     return tuple(each.values())[-MAX_EVENTS:]
 

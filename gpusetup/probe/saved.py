@@ -113,5 +113,5 @@ def machine_named(name_or_path: str) -> Snapshot:
         return load_snapshot(name_or_path)
     raise UsageError(
         f"`--from {name_or_path}` is neither a file nor an example machine",
-        hint=f"the example machines: {', '.join(f'`{one}`' for one in example_machines())}",
+        hint=f"the example machines: {', '.join(f'`{name}`' for name in example_machines())}",
     )

@@ -155,7 +155,7 @@ def _refuse_broken_environment(system: System, target: Target, *, is_folder: boo
         return
     plain = str.lower if system.family == "windows" else str
     install_folders = {
-        plain(one) for one in (target.prefix, target.site_packages or "", *target.path)
+        plain(path) for path in (target.prefix, target.site_packages or "", *target.path)
     }
     if not install_folders & {plain(folder), plain(site or folder)}:
         raise BadInput(

@@ -49,8 +49,8 @@ def merged_snapshots(parts: Snapshots) -> Snapshot:
 
 
 def _first(known: Sequence[Any], name: str, default: object) -> Any:
-    for one in known:
-        value = getattr(one, name)
+    for answer in known:
+        value = getattr(answer, name)
         if value not in (None, UNNAMED, default, {}):
             return value
     return None

@@ -205,7 +205,7 @@ def hide_servers(value: str) -> str:
     >>> hide_servers("localhost,127.0.0.1,.corp.example,10.0.0.0/8,git.corp")
     'localhost,127.0.0.1,<host>,<host>,<host>'
     """
-    return ",".join(_hide_server(one) for one in re.split(r"\s*,\s*", value))
+    return ",".join(_hide_server(name) for name in re.split(r"\s*,\s*", value))
 
 
 def _hide_server(name: str) -> str:

@@ -83,7 +83,7 @@ def _hide_random_words(match: Found) -> str:
         return match[0]
     parts = match[0].split("/")
     return "/".join(
-        SECRET if any(map(looks_random, re.findall(_PIECE, one))) else one for one in parts
+        SECRET if any(map(looks_random, re.findall(_PIECE, part))) else part for part in parts
     )
 
 

@@ -59,7 +59,9 @@ def _hide_word(word: str, alias: Alias) -> str:
         return re.sub(_FILE, lambda found: _hide_stem(found["stem"], alias) + found["kind"], word)
     parts = re.split(r"([\\/]+)", word)
     if len(parts) > 1:
-        return "".join(one if is_known(one) or _is_known_word(one) else alias(one) for one in parts)
+        return "".join(
+            part if is_known(part) or _is_known_word(part) else alias(part) for part in parts
+        )
     return word if _is_known_word(word) else alias(word)
 
 

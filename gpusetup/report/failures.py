@@ -93,7 +93,9 @@ def failures(text: Text) -> Facts:
         if not (found or releases or SAYS_MISSING.search(line)) or OF_OTHERS.search(line):
             continue
         before = text.lines[max(number - LINES_BEFORE, first) : number]
-        needed = next((one for one in (line, *reversed(before)) if SAYS_MISSING.search(one)), None)
+        needed = next(
+            (text for text in (line, *reversed(before)) if SAYS_MISSING.search(text)), None
+        )
         values = {"exception": (found and found["name"]) or "error"}
         if needed:
             values["needs"] = "yes"

@@ -42,12 +42,14 @@ CHARACTERS_READ, MAX_GPUS = 200_000, 16
 def gpus(text: Text) -> Facts:
     listed = {
         int(number): Gpu(
-            name=one["name"],
+            name=listing["name"],
             cuda_index=int(number),
-            compute_capability=Capability.parse(one["capability"]) if one["capability"] else None,
+            compute_capability=Capability.parse(listing["capability"])
+            if listing["capability"]
+            else None,
         )
-        for one in reversed(list(NUMBERED_GPU.finditer(text.flat, 0, CHARACTERS_READ)))
-        for number in one["numbers"].split(",")
+        for listing in reversed(list(NUMBERED_GPU.finditer(text.flat, 0, CHARACTERS_READ)))
+        for number in listing["numbers"].split(",")
     }
     if listed:
         numbered = tuple(gpu for _, gpu in sorted(listed.items()))[:MAX_GPUS]
@@ -59,8 +61,8 @@ def gpus(text: Text) -> Facts:
 def only_gpu_named(text: Text) -> Gpu | None:
     """The GPU that people name in a sentence, if the whole text speaks of one only."""
     named = {
-        tokens(one["name"]) - SERIES_WORDS: one["name"]
-        for one in GPU_NAME.finditer(text.flat, 0, CHARACTERS_READ)
+        tokens(match["name"]) - SERIES_WORDS: match["name"]
+        for match in GPU_NAME.finditer(text.flat, 0, CHARACTERS_READ)
     }
     if named:
         name = named.popitem()[1].replace("DGX Spark", "GB10")
@@ -117,7 +119,7 @@ def capability_warnings(text: Text) -> Facts:
 def _kernels(warning: str) -> list[str]:
     if named := KERNELS.search(warning):
         return named[1].split()
-    return [f"sm_{one.replace('.', '')}" for one in re.findall(CAPABILITIES, warning)]
+    return [f"sm_{capability.replace('.', '')}" for capability in re.findall(CAPABILITIES, warning)]
 
 
 def _warned_gpu(warning: re.Match[str], capability: str) -> Gpu:
@@ -138,12 +140,12 @@ def _warning_event(
     own = gpu.compute_capability or Capability(0, 0)
     values = {"gpu": gpu.name, "capability": str(own)}
     limits = LIMITS.search(rest)
-    known = [Capability.parse(one) for one in limits.groups() if one] if limits else []
+    known = [Capability.parse(text) for text in limits.groups() if text] if limits else []
     if len(known) == 2 and known[0] <= own and own.major <= known[1].major:
         return "capability-warning", values
     known = known or [*map(Capability.parse, kernels)]
     if not (known or by_name or "too old" in rest):
         return "", {}
     old = own < max(known) if known else own <= Capability(7, 5)
-    listed = {"kernels": " ".join(one.sm for one in known)} if known else {}
+    listed = {"kernels": " ".join(capability.sm for capability in known)} if known else {}
     return "gpu-not-in-wheel", {**values, "side": "old" if old else "new", **listed}

@@ -85,7 +85,7 @@ MODEL_ALONE = r"(?!dispatch)(?:Intel|Arc|rx|\d)"
 def other_makers_gpu_events(text: Text) -> Facts:
     """Graphics that are not NVIDIA's, by the words of programs that list them."""
     for vendor, needles, pattern in OTHER_MAKERS:
-        found = pattern.search(text.flat) if any(one in text.low for one in needles) else None
+        found = pattern.search(text.flat) if any(needle in text.low for needle in needles) else None
         if found is None:
             continue
         near = text.flat[max(found.start() - CHARACTERS_NEAR, 0) : found.end() + CHARACTERS_NEAR]

@@ -142,7 +142,7 @@ def refused_requirements(text: Text) -> Iterator[tuple[str, int, re.Match[str]]]
     for needle in ("satisfies the requirement torch", "no matching distribution found for torch"):
         for start, window in text.near(needle):
             messages = REQUIREMENT.finditer(window)
-            for found in sorted(messages, key=lambda one: one["versions"] is None):
+            for found in sorted(messages, key=lambda message: message["versions"] is None):
                 requirement = (found["requirement"] or found["only"]).rstrip(".,'\"")
                 if requirement not in seen:
                     seen.add(requirement)

@@ -93,14 +93,16 @@ def without_followers(events: Events) -> Events:
 def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading]]:
     """The most trusted list with GPUs in it, each GPU with what other lists know of it."""
     readings = [
-        reading for one in lists[:MAX_READINGS] for reading in gpu_readings(one.source, one.gpus)
+        reading
+        for listed in lists[:MAX_READINGS]
+        for reading in gpu_readings(listed.source, listed.gpus)
     ]
-    full = sorted((one for one in lists if one.gpus), key=lambda one: -one.trust)
-    others = [gpu for one in full[1:] for gpu in one.gpus]
-    listed = full[0].gpus[:MAX_GPUS] if full else ()
+    ranked = sorted((found for found in lists if found.gpus), key=lambda found: -found.trust)
+    best = ranked[0].gpus[:MAX_GPUS] if ranked else ()
+    others = [gpu for found in ranked[1:] for gpu in found.gpus]
     whole = (
         first_known([gpu, *(one for one in others if same_gpu(gpu, one) or one.name == gpu.name)])
-        for gpu in listed
+        for gpu in best
     )
     return (tuple(whole) if lists else None), readings
 

@@ -47,7 +47,7 @@ def variables(text: Text) -> Facts:
         ASSIGNED.finditer(text.flat, 0, CHARACTERS_READ) if VARIABLES.search(text.flat) else ()
     )
     for found in assigned:
-        form = next(one for one in "abcde" if found[one])
+        form = next(group for group in "abcde" if found[group])
         name, value = found[form], found[f"{form}v"]
         if name in seen or not VARIABLES.fullmatch(name):
             continue
@@ -159,7 +159,7 @@ def python_version(flat: str) -> Facts:
     >>> fact.value
     '3.12'
     """
-    found = Counter(one["dotted"] or f"3.{one['minor']}" for one in PYTHON.finditer(flat))
+    found = Counter(path["dotted"] or f"3.{path['minor']}" for path in PYTHON.finditer(flat))
     for version, _ in found.most_common(1):
         yield Claim("python.version", version, "paths", HINT)
 
@@ -210,7 +210,7 @@ def interpreter(flat: str) -> Facts:
     """
     if "site-packages" not in flat:
         return
-    roots = Counter(one["root"] or one["windows"] for one in SITE.finditer(flat))
+    roots = Counter(path["root"] or path["windows"] for path in SITE.finditer(flat))
     known = [root for root, _ in roots.most_common() if not NOT_A_TARGET.search(root)]
     if len(known) != 1:
         return

@@ -40,5 +40,6 @@ def interruptible() -> AbstractContextManager[None]:
 def endings_as_interrupt() -> AbstractContextManager[None]:
     """SIGTERM, and Windows' Ctrl-Break, end us and every child as Ctrl-C does."""
     return handle_signals(
-        signal.default_int_handler, *(one for one in ENDING_SIGNALS if one.name != "SIGHUP")
+        signal.default_int_handler,
+        *(number for number in ENDING_SIGNALS if number.name != "SIGHUP"),
     )
