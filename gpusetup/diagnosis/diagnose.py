@@ -1,4 +1,4 @@
-"""The judgement: all findings about one machine, which is the root, and the build that fits."""
+"""All findings about one machine, which one is the root, and the build that fits."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Diagnosis(Frozen):
     proof: str | None = None
     """What `ok` rests on: what was seen, in one line."""
     confidence: Sureness | None = None
-    """`likely` where an error stands beside the root that it does not explain."""
+    """`likely` if there is another error that the root does not explain."""
     certainty: Sureness | None = None
-    """`likely` where another cause is left open; None without a root."""
+    """`likely` if another cause is left open; None without a root."""
     other_causes: tuple[str, ...] = ()
     """What is left open beside the root, the likelier first."""
     next_reading: str | None = None

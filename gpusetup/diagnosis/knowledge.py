@@ -39,7 +39,7 @@ VERDICTS = (
         text="`gpusetup doctor` on the machine itself, or the output of `gpusetup snapshot`",
     ),
 )
-"""What the judgement answers where no finding is the root."""
+"""What the judgement answers if no finding is the root."""
 
 
 def records() -> tuple[Cause, ...]:

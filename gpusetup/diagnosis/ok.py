@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from gpusetup.model.machine import Snapshot
 
 CUDA_NOT_REACHED = ("no-nvidia-driver", "cuda-unavailable", "cuda-error", "driver-check-failed")
-"""What a program says that looked for the driver or for CUDA: a driver that answers elsewhere in
-the text, on the host say, shows nothing of where it looked."""
+"""What a program says that looked for the driver or for CUDA in vain. A driver that answers
+elsewhere in the text, for example on the host, does not prove that the program reaches it."""
 PROGRAM_XIDS = frozenset({"13", "31", "43", "45"})
-"""The same in the kernel's log: a fault in the engine or the memory of one program's own work."""
+"""Xids of a fault in one program's own work: it computed on the GPU."""
 
 
 def _cuda_library_fails(context: RuleContext) -> bool:
@@ -58,8 +58,8 @@ def torch_said_false(machine: Snapshot) -> bool:
 
 
 def _report_is_healthy(context: RuleContext) -> bool:
-    """Whether a text shows it: something computed, or all that it shows is in order. That a build
-    fits a driver is no proof of a torch that nobody saw computing."""
+    """Whether something computed, or all that a text shows is in order. A build that fits the
+    driver proves nothing of a torch that computed nowhere."""
     if computed(context) or _only_warned_of_capability(context):
         return True
     torch = context.torch
@@ -86,7 +86,7 @@ def _only_warned_of_capability(context: RuleContext) -> bool:
 
 
 def _driver_listed_a_gpu(context: RuleContext) -> bool:
-    """Whether a driver listed a GPU; what is only mentioned has no place."""
+    """Whether a driver listed a GPU; one that is only mentioned has no index, UUID or address."""
     return any(gpu.nvml_index is not None or gpu.uuid or gpu.pci_bus_id for gpu in gpus(context))
 
 

@@ -83,7 +83,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
 
 
 def likely_cause(context: RuleContext, symptom: Finding) -> Finding | None:
-    """The likely cause of what a text shows, with the symptom's evidence; None where none is."""
+    """The likely cause of what a text shows, with the symptom's evidence; None if none is."""
     rows = RECORDS[symptom.id].likelier
     row = next((row for row in rows if row.shown(context)), None)
     if row is None:
@@ -149,7 +149,7 @@ def reading_command(context: RuleContext, reading: str | None, *, undecided: boo
 
 
 def reading_of_unknown(context: RuleContext) -> str | None:
-    """The command whose answer shows most of the stage that failed; None where only the program's
+    """The command whose answer shows most of the stage that failed; None if only the program's
     whole error does."""
     program, failing = program_of(context), context.snapshot.failing
     if failing.stage == "build":

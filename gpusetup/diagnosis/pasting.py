@@ -101,7 +101,7 @@ ACTS_ON_THE_HOST = (
 
 
 def _with_host_commands_apart(fix: Fix) -> Fix:
-    """The fix of a container, where what acts on its host says so and is no way in here."""
+    """The fix in a container: commands that act on the host say so, and are alternatives only."""
 
     def titled(block: Alternative) -> Alternative:
         if "on the host" in block.title or not any(map(_acts_on_the_host, block.commands)):

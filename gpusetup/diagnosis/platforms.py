@@ -1,6 +1,6 @@
 """A fix for the platform that it is for: Windows, macOS, WSL, a notebook, a cluster's job.
 
-What a system lacks, no command of an answer types there, and no sentence speaks of it.
+No command and no sentence of an answer names what the system does not have.
 
 The rules write for Linux with its own driver. A line or a clause that names a part of Linux is
 taken out on Windows and macOS; one that names a kernel module or a device node, in WSL, whose
@@ -40,7 +40,7 @@ KERNEL_MODULES = (
 )
 """What WSL has none of: the GPU's driver, its modules and its services are Windows'."""
 LIBRARY_PATHS = {"windows": "PATH", "macos": "DYLD_LIBRARY_PATH"}
-"""The variable that names folders of libraries, where it is not LD_LIBRARY_PATH."""
+"""The variable that names folders of libraries, if it is not LD_LIBRARY_PATH."""
 IN_ITS_LINUX = "In the Linux that prints this (WSL, a container, another machine): "
 RESTART_WINDOWS = "Restart Windows, which holds the GPU. If it comes back: "
 
@@ -68,7 +68,7 @@ def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
 
 
 def _in_wsl(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
-    """Without kernel modules; by Windows' driver where the way out was one of the driver's."""
+    """Without kernel modules; if the way out was one of the driver's, by Windows' driver."""
     from gpusetup.causes.windows import driver_of_windows
 
     layer = (RECORDS[finding.id].place or (None,))[0]

@@ -15,12 +15,12 @@ from gpusetup.model.frozen import replace
 
 
 def order_of(finding: Finding) -> tuple[int, int, str]:
-    """Where a finding stands in the order; after every layer where it is never a root."""
+    """A finding's layer and rank; after every layer if it is never a root."""
     return RECORDS[finding.id].order
 
 
 def consequences(cause: Cause) -> tuple[str, ...]:
-    """What a cause explains where both are there: of its layer, and of its own.
+    """The findings that a cause explains: those of its layer, and those that its record names.
 
     >>> from gpusetup.causes import table
     >>> consequences(RECORDS["cuda-sees-no-device"])
@@ -34,8 +34,8 @@ def consequences(cause: Cause) -> tuple[str, ...]:
 
 
 def with_explanations(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Each finding with the first other one, in the order of precedence, that explains it: then
-    its own commands are not what mends it."""
+    """Each finding with the first other one, in the order of precedence, that explains it. An
+    explained finding loses its commands: they do not mend it."""
     errors = sorted((f for f in findings if f.severity is Severity.ERROR), key=order_of)
     explained: dict[str, str] = {}
     for error in errors:

@@ -1,4 +1,4 @@
-"""What a report's program adds to the answer: the stage at which it failed, its own way out.
+"""The program that a report is about: the stage at which it failed, its own way out.
 
 torch's commands cure torch. A program that does not stand on torch (`Program.on_torch`) has its own
 way to the GPU; driver, container and hardware are mended alike for all.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def program_of(context: RuleContext) -> Program | None:
-    """The program of a text; its table is loaded only where a text names one."""
+    """The program of a text; its table is loaded only if a text names one."""
     name = context.snapshot.failing.program
     if name is None:
         return None
@@ -53,7 +53,7 @@ IMAGE_ONLY = ("text-generation-inference",)
 
 
 def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with the way out of the program that failed, where torch's is not its own."""
+    """The finding with the failed program's own way out, if torch's does not help it."""
     program, fix = program_of(context), finding.fix
     if fix is None or not is_report(context):
         return finding
@@ -111,7 +111,7 @@ def _way_of_program(context: RuleContext, program: Program, finding: Finding, fi
 
 
 def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
-    """The finding that is the answer to a text where no error is: what a program failed at."""
+    """In a report without an error finding: the finding of what a program failed at."""
     if not is_report(context):
         return None
     failed = (
@@ -123,7 +123,7 @@ def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -
 
 
 def _names_failure(context: RuleContext, finding: Finding) -> bool:
-    """Whether the text says at what the program failed, and not while a picture was drawn."""
+    """Whether the text says what failed, and it was not the drawing of a picture."""
     if any("Graphics Exception: " in evidence.text for evidence in finding.evidence):
         return False
     own = any(event.values.get("own") for event in events(context, finding.id))

@@ -106,7 +106,7 @@ def _request_shown(machine: Snapshot, catalog: Catalog) -> Request:
     wanted, in_report = machine.wanted, machine.origin == "report"
     backend = wanted.backend or (f"cu{wanted.cuda.replace('.', '')}" if wanted.cuda else "auto")
     if in_report and backend == "auto" and machine.torch.backend in (None, "cpu"):
-        # The index that torchvision or torchaudio comes from, where torch shows none.
+        # The index that torchvision or torchaudio comes from, if torch shows none.
         packages = installed(machine)
         companions = (packages[name] for name in COMPANIONS if name in packages)
         labels = ((companion.version or "").partition("+")[2] for companion in companions)

@@ -164,7 +164,7 @@ NO_FAILURES = (
 def says_nothing_else(context: RuleContext, *but: str) -> bool:
     """Whether no message of a failure stands in a text, but these kinds.
 
-    This asks for evidence, and is no precedence: values alone prove a cause only where no message
+    This asks for evidence, and is no precedence: values alone prove a cause only if no message
     says what failed, and that message may lead to a cause of any layer, also of a later one.
     """
     return all(event.kind in (*NO_FAILURES, *but) for event in context.snapshot.events)
@@ -196,7 +196,7 @@ NO_KERNEL_DRIVER = (9, 12, 13)
 
 
 def has_nvidia(context: RuleContext) -> bool | None:
-    """Whether an NVIDIA GPU is there; None where no source could tell.
+    """Whether an NVIDIA GPU is there; None if no source could tell.
 
     A driver that answers with an empty list does not prove its absence (the GPU may have failed to
     start); a PCI bus without one does, outside of WSL and of boards whose GPU is not on PCI.
@@ -275,7 +275,7 @@ def readings(context: RuleContext, subject: str) -> tuple[Reading, ...]:
 
 
 def serving(context: RuleContext, gpu: Gpu) -> str | None:
-    """The kernel or PTX of the installed torch that a GPU would run; None where there is none.
+    """The kernel or PTX of the installed torch that a GPU would run; None if there is none.
 
     A driver that is not known is taken to compile this build's PTX.
     """
@@ -301,7 +301,7 @@ def is_cuda_build(torch: Torch) -> bool:
 
 
 def whole_number(text: str | None) -> int | None:
-    """A number that a text gave; None where it is none, or has more digits than anything counted.
+    """A number that a text gave; None if it is none, or has more digits than anything counted.
 
     >>> whole_number("4096"), whole_number("4 GiB"), whole_number("9" * 400)
     (4096, None, None)

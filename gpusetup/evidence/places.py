@@ -61,7 +61,7 @@ def lists_none_in_wsl(context: RuleContext) -> bool:
 
 
 def torch_was_not_shown_on_windows(context: RuleContext) -> bool:
-    """A driver that answers on Windows, where pip's own torch is the one without CUDA."""
+    """A driver that answers on Windows, where pip's own torch has no CUDA."""
     torch = context.torch
     return ON_WINDOWS(context) and not (torch.version or torch.cuda) and driver_answers(context)
 

@@ -38,7 +38,7 @@ class DriverRequest(Frozen):
 
     branch: int
     capability: Capability | None
-    """The lowest of the GPUs; None where it is not known."""
+    """The lowest of the GPUs; None if it is not known."""
     newest: Capability | None
     """The highest of them."""
     id: str
@@ -134,7 +134,7 @@ KEYRING = "cuda-keyring_1.1-1_all.deb"
 
 
 def cuda_repository(request: DriverRequest) -> Lines:
-    """NVIDIA's own repository, for drivers and toolkits (its CUDA Installation Guide); () where it
+    """NVIDIA's own repository, for drivers and toolkits (its CUDA Installation Guide); () if it
     has none for this system."""
     by_apt = request.id in ("ubuntu", "debian")
     id = "rhel" if request.id in LIKE_RHEL else request.id

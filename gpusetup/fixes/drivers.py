@@ -86,7 +86,7 @@ def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequ
 
 
 def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
-    """How this distribution installs a driver; () where only a download page does it, and where
+    """How this distribution installs a driver; () if only a download page does it, and where
     the driver lives elsewhere: the distribution of a container is not its host's."""
     if where_driver_lives(context) or is_unsupported_release(context):
         return ()
@@ -285,7 +285,7 @@ DKMS = "/var/lib/dkms/mok.pub"
 
 
 def mok_command(context: RuleContext) -> Lines:
-    """The key goes to the firmware; where the distribution is not known, the one that is there."""
+    """The key goes to the firmware; if the distribution is not known, the one that is there."""
     family = linux_family(context)
     found = f'"$(ls {" ".join(sorted({*KEYS.values(), DKMS}))} 2>/dev/null | head -n 1)"'
     return lines(f"sudo mokutil --import {KEYS.get(family, DKMS) if family else found}")

@@ -25,7 +25,7 @@ one is not installed: a folder's or a program's name may belong to somebody else
 
 
 def distribution_of(module: str) -> str | None:
-    """The distribution that a compiled module belongs to; None where it is not known.
+    """The distribution that a compiled module belongs to; None if it is not known.
 
     >>> [distribution_of(name) for name in ("flash_attn_2_cuda", "torch_scatter", "ggml-cuda")]
     ['flash-attn', 'torch-scatter', None]
@@ -38,7 +38,7 @@ def distribution_of(module: str) -> str | None:
 
 
 def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
-    """How a compiled module is built beside this torch; none where its distribution is unknown."""
+    """How a compiled module is built beside this torch; none if its distribution is unknown."""
     words = ("--no-build-isolation", "--no-deps", "--force-reinstall", "--no-cache-dir")
     source = distribution_of(module or "_")
     if source == "xformers" or (source and extension(source).pins_torch):

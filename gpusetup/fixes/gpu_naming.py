@@ -52,7 +52,7 @@ def smi_index(gpu: Gpu) -> str | None:
 
 
 def gpus_in_title(context: RuleContext, concerned: Sequence[Gpu]) -> str:
-    """The GPUs in a sentence: by name where there is one GPU, else with number and slot too."""
+    """The GPUs in a sentence: by name if there is one GPU, else with number and slot too."""
     if not concerned or len(gpus(context)) < 2:
         return gpu_names(context)
     more = f" and {len(concerned) - MAX_NAMED} more" if len(concerned) > MAX_NAMED else ""
@@ -79,13 +79,13 @@ def _value_text(name: str, value: object) -> str:
 
 
 def smi_indices(concerned: Iterable[Gpu]) -> tuple[str, ...]:
-    """What `nvidia-smi -i` takes for each of them, where it can be named."""
+    """What `nvidia-smi -i` takes for each of them, if it can be named."""
     named = dict.fromkeys(smi_index(gpu) for gpu in concerned)
     return tuple(index for index in named if index and is_an_identifier(index))
 
 
 def smi_list(concerned: Iterable[Gpu]) -> str:
-    """The same for all of them together (its manual page); "" where none can be named."""
+    """The same for all of them together (its manual page); "" if none can be named."""
     return ",".join(smi_indices(concerned))
 
 

@@ -103,7 +103,7 @@ def architectures_for_build(context: RuleContext) -> Lines:
 
 
 def python(context: RuleContext) -> str:
-    """The target interpreter, where what was read can be one; else the one on PATH."""
+    """The target interpreter, if what was read can be one; else the one on PATH."""
     named = context.snapshot.python.executable
     return named if named and is_a_path(named) else "python"
 
@@ -203,12 +203,12 @@ def ask_torch(context: RuleContext) -> Line:
 
 
 def look(title: str, *commands: Line) -> tuple[Alternative, ...]:
-    """What shows more and changes nothing; none where there is nothing to type."""
+    """What shows more and changes nothing; none if there is nothing to type."""
     return (Alternative(title=title, commands=commands),) if commands else ()
 
 
 other = look
-"""Another way to the same end; none where there is nothing to type."""
+"""Another way to the same end; none if there is nothing to type."""
 
 
 def chosen_build(context: RuleContext) -> TorchBuild | None:

@@ -70,7 +70,7 @@ def is_unsupported_release(context: RuleContext) -> bool:
 
 
 def system_package(context: RuleContext, name: str) -> Lines:
-    """The command that installs a system package; () where the package tool is not known."""
+    """The command that installs a system package; () if the package tool is not known."""
     return package_of(linux_family(context) or "", name)
 
 

@@ -16,7 +16,7 @@ from gpusetup.model.versions import Capability
 T = TypeVar("T")
 
 _READING_TYPES = Lock()
-"""msgspec 0.22 crashes where two threads read the fields of one class for the first time."""
+"""msgspec 0.22 crashes if two threads read the fields of one class for the first time."""
 
 
 def to_json(value: object, *, indent: int = 0) -> str:

@@ -118,7 +118,7 @@ Stage = Literal["install", "build", "import", "start", "first-kernel", "running"
 
 
 class Failing(Frozen):
-    """Which program failed, at what, and the line that shows it; None where none shows it."""
+    """Which program failed, at what, and the line that shows it; None if none shows it."""
 
     program: str | None = None
     stage: Stage | None = None

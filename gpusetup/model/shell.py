@@ -181,7 +181,7 @@ RESERVED = frozenset(
 
 
 def is_shell_syntax(quoted: str) -> bool:
-    """Whether bash takes an unquoted word, where a program stands, for something else.
+    """Whether bash takes an unquoted word in a program's place for something else.
 
     >>> is_shell_syntax("A=b"), is_shell_syntax("time"), is_shell_syntax("ls")
     (True, True, False)

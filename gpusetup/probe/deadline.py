@@ -53,12 +53,12 @@ class Deadline:
         self._pending: list[str] = []
 
     def left(self) -> float:
-        """The seconds that are left; 0 where it is over."""
+        """The seconds that are left; 0 if it is over."""
         return max(0.0, self._until - time.monotonic())
 
     @contextmanager
     def waiting_for(self, source: str) -> Iterator[None]:
-        """Say so where what is asked within takes more than some seconds."""
+        """Say so if what is asked within takes more than some seconds."""
         self._pending.append(source)
         timer = Timer(NOTICE_SECONDS, self._notify_once)
         timer.daemon = True

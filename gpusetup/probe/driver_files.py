@@ -55,7 +55,7 @@ def read_modules(system: System) -> Snapshot:
 
 
 def read_modinfo(system: System) -> Snapshot:
-    """The module that is installed for the running kernel, where none is loaded."""
+    """The module that is installed for the running kernel, if none is loaded."""
     output = system.run(("modinfo", "-F", "version", "nvidia"), MODINFO_SECONDS)
     if not output.ok:
         problem = output.problem or "no nvidia module is installed for the running kernel"

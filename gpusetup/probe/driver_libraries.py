@@ -186,7 +186,7 @@ def only_plausible(values: Answer) -> dict[str, Any]:
 
 
 def _missing_values(library: Library, values: Answer, devices: Sequence[Answer]) -> Iterator[Event]:
-    """Events for what every GPU has, and where the driver has started, how many there are."""
+    """Events for values that every GPU has, and if the driver has started, for their number."""
     source = library.source
     for device in devices:
         bus = device.get("pci_bus_id") or ""

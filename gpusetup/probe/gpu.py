@@ -135,8 +135,8 @@ def _listed_gpus(
     on_bus: tuple[PciDevice, ...] | None,
     family: str,
 ) -> tuple[tuple[Gpu, ...] | None, tuple[Reading, ...]]:
-    """The GPUs of the first source that lists some; where no driver answered, () only if a list of
-    the hardware was read and shows none. Then a reading says why."""
+    """The GPUs of the first source that lists some. If no driver answered: () if a list of the
+    hardware was read and shows none, else None; a reading says why."""
     by_driver = [part.gpus for part in answers if part.gpus is not None]
     by_kernel = next((part.gpus for part in files if part.gpus), None)
     listed = next(filter(None, by_driver), () if by_driver else by_kernel)
@@ -152,7 +152,7 @@ def _listed_gpus(
 def with_visibility(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Sequence[Gpu]:
-    """`visible`, from CUDA's own list; where its variable hides all of them, CUDA has no device."""
+    """`visible`, from CUDA's own list; if its variable hides all of them, CUDA has no device."""
     codes = {part.cuda_api.init_code for part in answers if part.gpus is not None}
     if 0 in codes:
         return [replace(gpu, visible=is_listed_by_cuda(gpu)) for gpu in gpus]

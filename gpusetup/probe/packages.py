@@ -29,7 +29,7 @@ _LIBRARY = r'(?m)^"?([^,"\n]+\.(?:so|dll|dylib|pyd)(?:\.[\d.]+)?|torch/version\.
 def installed_packages(system: System, target: Target) -> tuple[Package, ...] | None:
     """What is installed of the watched distributions, in the import order of their folders.
 
-    None where no folder of the target could be listed. The same name may stand there twice.
+    None if no folder of the target could be listed. The same name may stand there twice.
     """
     folders = {folder: unless_refused(system.list, folder) for folder in target.path}
     conda = tuple(conda_packages(system, target.prefix))
@@ -74,7 +74,7 @@ def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Pa
 
 
 def is_whole(system: System, folder: str, record: str) -> bool:
-    """Whether the libraries of a RECORD are there, and torch's own `version.py`; where an install
+    """Whether the libraries of a RECORD are there, and torch's own `version.py`; if an install
     was cut, or overwritten, they are not."""
     paths = re.findall(_LIBRARY, record)
     return all(exists(system, join(folder, *path.split("/"))) for path in paths)

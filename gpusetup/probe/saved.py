@@ -84,7 +84,7 @@ def _check_schema(schema: str, what: str) -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """A record's file; `BadInput` where it cannot be one."""
+    """A record's file; `BadInput` if it cannot be one."""
     try:
         if named_file.is_folder(path):
             raise BadInput(f"{path} is a folder, not a snapshot file")

@@ -54,13 +54,13 @@ class Target(Frozen):
     path: tuple[str, ...] = ()
     """The folders it imports from, in their order, without the script's own."""
     problem: str | None = None
-    """Why the interpreter itself could not be asked, where it could not."""
+    """Why the interpreter itself did not answer; None if it did."""
 
 
 def choose_target(system: System, named: str | None = None) -> Target:
     """The target by the contract's order. `named` is `--python`'s value.
 
-    Raises `BadInput` where the named one is none, `Blocked` where there is no target.
+    Raises `BadInput` if the named one is no interpreter, `Blocked` if there is no target.
     """
     environ, facts = system.environ(), system.facts()
     if named:
@@ -115,7 +115,7 @@ def _absolute(system: System, named: str) -> str:
 
 
 def python_in(system: System, prefix: str) -> str | None:
-    """The interpreter of an environment's folder; None where there is none."""
+    """The interpreter of an environment's folder; None if there is none."""
     folder = prefix.replace("/", "\\") if system.family == "windows" else prefix
     paths = (join(folder, place) for place in INTERPRETERS[system.family])
     return next((path for path in paths if exists(system, path)), None)
@@ -130,7 +130,7 @@ INTERPRETERS: dict[Family, tuple[str, ...]] = {
 
 
 def _target_of_interpreter(system: System, python: str, chosen_by: str, folder: str) -> Target:
-    """Ask an interpreter; where it cannot run, read its folder."""
+    """Ask an interpreter; if it cannot run, read its folder."""
     facts = system.facts()
     own = str(facts.get("executable") or "")
     in_environment = own and facts.get("prefix") != facts.get("base_prefix")
@@ -145,8 +145,8 @@ def _target_of_interpreter(system: System, python: str, chosen_by: str, folder: 
 
 
 def _refuse_broken_environment(system: System, target: Target, *, is_folder: bool) -> None:
-    """`BadInput` where a folder was named, or packages lie beside an interpreter, that installs
-    elsewhere: a `pyvenv.cfg` was lost, and what is asked would be done to its base."""
+    """`BadInput` if a folder was named, or packages lie beside the interpreter, and it installs
+    elsewhere: the `pyvenv.cfg` was lost, and an install would change the base Python."""
     folder = prefix_of(target.python)
     site = site_packages(system, folder)
     has_packages = bool(site and base_name(folder) and exists(system, site))

@@ -1,4 +1,4 @@
-"""GPUs that one source has and another lacks: the kernel's driver, NVML, CUDA, /dev."""
+"""GPUs that one source lists and another misses: the kernel's driver, NVML, CUDA, /dev."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 def missed_by_nvml(
     gpus: Sequence[Gpu], answers: Snapshots, files: Snapshots, environ: Mapping[str, str]
 ) -> Iterator[Event]:
-    """Of the GPUs of all sources, one that should be in NVML's list: the kernel's driver holds
-    it, and a node of its own is there. A container or a job that was given a part has fewer nodes;
-    on a whole machine that is what is wrong.
+    """GPUs that should be in NVML's list: the kernel's driver holds them, and each has a node. A
+    container or a job that was given some GPUs has fewer nodes; on a whole machine that is a fault.
     """
     listed = [gpu for gpu in gpus if gpu.nvml_index is not None]
     bound, nodes = _bound_gpus(gpus, files), _node_numbers(files)
@@ -45,7 +44,7 @@ def missed_by_nvml(
 def missed_by_cuda(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Iterator[Event]:
-    """GPUs that NVML lists and CUDA does not, where nothing hides them. A GPU in MIG mode without
+    """GPUs that NVML lists and CUDA does not, if nothing hides them. A GPU in MIG mode without
     an instance has a finding of its own; beside an instance CUDA shows no whole GPU.
     """
     complete = any(
@@ -71,8 +70,8 @@ def _event(kind: str, missed: Gpu, text: str, *, source: str, **values: str) -> 
 
 
 def is_listed_by_cuda(gpu: Gpu) -> bool | None:
-    """Whether CUDA, which answered, lists it; None where it has no name to be recognised by (a
-    Jetson's, to NVML)."""
+    """Whether CUDA, which answered, lists it; None if it has neither UUID nor address (a
+    Jetson's in NVML's list)."""
     if gpu.uuid is None and gpu.pci_bus_id is None:
         return None
     return gpu.cuda_index is not None

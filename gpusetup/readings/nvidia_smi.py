@@ -76,7 +76,7 @@ BLANKS = ("", "n/a", "not supported", "not found", "unknown error", "err!", "non
 
 
 def cell(text: str | None) -> str | None:
-    """A cell's text; None where it says that there is no value.
+    """A cell's text; None if it says that there is no value.
 
     >>> cell(" 40960 MiB "), cell("[N/A]"), cell("[Unknown Error]"), cell("ERR!")
     ('40960 MiB', None, None, None)
@@ -176,7 +176,7 @@ def throttle_mask(text: str | None) -> tuple[str, ...] | None:
 
 
 def dotted(text: str | None) -> str | None:
-    """A version, or None where the cell holds words.
+    """A version, or None if the cell holds words.
 
     >>> dotted("13.3"), dotted("ERR!"), dotted("580.95.05")
     ('13.3', None, '580.95.05')

@@ -57,7 +57,7 @@ def _first(known: Sequence[Any], name: str, default: object) -> Any:
 
 
 def readings_of(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
-    """One reading for each field that a source knows, and none for what it leaves out.
+    """One reading for each field that a source knows.
 
     >>> from gpusetup.model.machine import Driver
     >>> readings_of("driver", "/proc", Driver(version="580.95.05"))[0].subject

@@ -49,7 +49,7 @@ class Private(Frozen):
     names: tuple[str, ...] = ()
     """Users and hosts."""
     homes: tuple[str, ...] = ()
-    """Home folders, where they are not where one expects them."""
+    """Home folders, if they are not where one expects them."""
 
 
 def private_here() -> Private:

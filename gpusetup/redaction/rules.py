@@ -1,4 +1,4 @@
-"""A rule: a pattern, and what stands there instead; and the words of a record that no rule hides."""
+"""Rules of redaction, a pattern and its replacement; and the words that no rule hides."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpusetup.model.frozen import fields
 Found = re.Match[str]
 Rule = tuple[str, str | Callable[[Found], str]]
 compiled = cache(re.compile)
-"""When it is first tried."""
+"""Each pattern is compiled when it is first tried."""
 
 
 def apply(rules: Iterable[Rule], text: str) -> str:
-    """What is left of a text after the rules, in their order.
+    """The text after all rules, in their order.
 
     >>> apply((("a+", "b"), ("bb", lambda found: found[0].upper())), "caab")
     'cBB'

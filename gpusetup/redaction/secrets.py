@@ -2,7 +2,7 @@
 
 Rows of patterns: tokens as their issuers print them (looked up in the issuers' documentation and in
 secret scanners' public rules, as of 2026-11), values behind a telling word, and last, any long word
-that looks drawn by lot. The tails are open on purpose: a token of another length is a token.
+that looks random. The tails are open on purpose: a token of another length is a token.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _WEAK = r"(?:sn|pass|pw|pin|auth|authorization|cookie|signature|sig|sessid|webho
 _WORDS = rf"(?:{_STRONG}|{_WEAK})"
 _QUOTED = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
 _NO_VALUE = r"(?!(?:\(?(?:None|null|nil|unset|empty|not set|str|bool|int|True|False|yes|no|N/A|missing|required|invalid|expired|Disabled|Enabled)\)?)(?![\w-])|''|\"\"|\[N/A)"
-"""What stands there where there is none: often the cause that is looked for."""
+"""A word in the place of a value that says that there is none: often the cause."""
 _VALUE = rf"{_NO_VALUE}(?:{_QUOTED}|[^\s\"',;&<>]+)"
 _KEY = rf"(?:(?<![\w.-])[\w.-]{{0,60}}?{_STRONG}(?:[._-](?:value|text|data|key|id))?|(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{1,30}}[_.-]){{0,4}}{_WEAK})"
 _LOGS_IN = r"\b(?:curl|wget|docker|podman|skopeo|buildah|mysql|smbclient|http|svn)\b[^\n]*"
@@ -74,7 +74,7 @@ _MANGLED = r"_*Z[A-Z]"
 _NOT_RANDOM = r"(?:(?:cuda|cpu|gpu|mkl|generic|np|cu)\d*)*py\d+\w*|0x[0-9a-fA-F]+|[0-9a-f]{32,}"
 """A build of conda, an address, a hash: the rule of `<hex>` has looked at it."""
 MIN_CHANGES = 6
-"""So often does the class of a letter change in a word that was drawn by lot, at the least."""
+"""In a random word the class of the letters changes at least so often."""
 
 
 def _hide_random_words(match: Found) -> str:
@@ -88,7 +88,7 @@ def _hide_random_words(match: Found) -> str:
 
 
 def looks_random(piece: str) -> bool:
-    """Whether letters and digits alternate as in no word.
+    """Whether letters and digits alternate as in no real word.
 
     >>> looks_random("q7Rt2mXa9LpZ4kVe8s"), looks_random("NvidiaGeForceRtx4090"), looks_random("cuda124py311h5aa0d8f")
     (True, False, False)
@@ -123,7 +123,7 @@ SECRETS: tuple[Rule, ...] = (
     (r"(?<!sha256[:=])(?<!sha256 )(?<!sha256 is )(?<!Got {8})(?<!commit )(?<!/store/)(?<!#sha256=)\b(?!0x)[0-9a-fA-F]{20,}\b", "<hex>"),
     (_WORD, _hide_random_words),
 )  # fmt: skip
-"""In this order; last, long words that look drawn by lot."""
+"""In this order; last, long words that look random."""
 
 
 _BLOCK = r"(?s)-----BEGIN [A-Z0-9 ]{1,60}-----.*?(?:-----END [A-Z0-9 ]{1,60}-----|\Z)"

@@ -1,4 +1,4 @@
-"""What variables say: of a value only words of known form stay, each other word has an alias.
+"""Values of variables: only words of known form stay, each other word gets an alias.
 
 Whoever sets a variable may write anything into it: a customer's name in a folder, a network, an
 option. Known are numbers and versions, GPUs, capabilities, networks as systems name them, and the

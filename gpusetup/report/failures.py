@@ -159,7 +159,7 @@ BUILT_PACKAGE = lazy(
 
 
 def failing_program(text: Text) -> Iterator[Failing]:
-    """The program that failed; nothing where no mark of one is there."""
+    """The program that failed; nothing if no mark of one is there."""
     first = max(len(text.flat) - CHARACTERS_READ, 0)
     shown = max(_program_marks(text, first), default=None)
     if shown:

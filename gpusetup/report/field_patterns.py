@@ -29,7 +29,7 @@ class FieldPattern(NamedTuple):
     pattern: str
     trust: int = USUAL
     value: str | bool | int | None = None
-    """What is claimed where the pattern has no group."""
+    """What is claimed if the pattern has no group."""
 
     @property
     def needles(self) -> tuple[str, ...]:

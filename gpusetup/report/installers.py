@@ -137,7 +137,7 @@ def refusals(text: Text) -> Facts:
 
 
 def refused_requirements(text: Text) -> Iterator[tuple[str, int, re.Match[str]]]:
-    """Each requirement once, where it stands, and its message: rather one that lists versions."""
+    """Each requirement once, its place, and its message: if there are several, one with versions."""
     seen: set[str] = set()
     for needle in ("satisfies the requirement torch", "no matching distribution found for torch"):
         for start, window in text.near(needle):

@@ -1,7 +1,7 @@
 """Machines that a sentence names beside the one that failed.
 
 "My laptop is a MacBook, I run this on Colab", "it works on the Jetson, on the desktop it fails": the
-name of a machine proves nothing where the failure is told of another one.
+name of a machine proves nothing if another one failed.
 """
 
 from __future__ import annotations

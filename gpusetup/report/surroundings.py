@@ -148,7 +148,7 @@ FIELDS_IN_PATHS = (
     ("python.manager", "uv tool", ("tools",), lazy(r"[/\\]uv[/\\]tools[/\\]", re.I)),
     ("python.manager", "venv", ("venv",), lazy(r"[/\\]\.?venv[/\\]", re.I)),
 )  # fmt: skip
-"""A torch in the system's own place, where a maker puts it; the Python of a portable package for
+"""A torch in the system's own folder, where a maker puts it; the Python of a portable package for
 Windows; and who made the environment."""
 
 

@@ -31,14 +31,14 @@ OWN_GROUP: dict[str, Any] = (
     if os.name == "posix"
     else {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
 )
-"""How a child is started that a Ctrl-C in our terminal must not reach."""
+"""Options for a child that a Ctrl-C in our terminal must not reach."""
 
 RUNNING: set[Child] = set()
 """The children that somebody waits for, in whatever thread."""
 
 
 class Output(Frozen):
-    """What a child said. `exit` is None where it did not end in time or could not start."""
+    """What a child said. `exit` is None if it did not end in time or could not start."""
 
     argv: tuple[str, ...]
     exit: int | None
@@ -116,8 +116,8 @@ POLL_SECONDS = 0.25
 
 
 def _output_file() -> IO[bytes]:
-    """What a child writes into, which no child of its own can keep us waiting for: in memory where
-    the system can, since a disk may be full."""
+    """The file for a child's output. A pipe would keep us waiting for the child's own children; in
+    memory if the system can, because a disk may be full."""
     with contextlib.suppress(AttributeError, OSError):
         return os.fdopen(os.memfd_create("output"), "w+b")  # type: ignore[attr-defined,unused-ignore]
     import tempfile
@@ -155,7 +155,7 @@ def _give_up(child: Child) -> None:
 
 
 def _working_folder(cwd: str | None) -> str | None:
-    """The folder of a child: ours, or the root where ours has been deleted (uv starts in none)."""
+    """The folder of a child: ours, or the root if ours was deleted (uv does not start in one)."""
     if cwd is None and os.name == "posix":
         try:
             Path.cwd()
@@ -165,7 +165,7 @@ def _working_folder(cwd: str | None) -> str | None:
 
 
 def no_answer_in(seconds: float) -> str:
-    """What is said of a child that ran into its limit.
+    """The problem of a child that ran into its limit.
 
     >>> no_answer_in(29.97)
     'no answer in 30 s'
@@ -228,7 +228,7 @@ class StreamingChild:
     """A child that goes on telling lines, until it ends or is ended; it is never waited for.
 
     What it says on standard error comes among the lines, or goes into the file `errors`. Raises
-    OSError where it cannot start.
+    OSError if it cannot start.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class StreamingChild:
         self._lines.put(None)
 
     def next(self, timeout: float) -> str:
-        """The next line. Raises TimeoutError where none came, EOFError where none will come."""
+        """The next line. Raises TimeoutError if none came, EOFError if none will come."""
         import queue
 
         try:
@@ -287,7 +287,7 @@ class StreamingChild:
         return "closed its output" if code is None else how_it_ended(code)
 
     def exit(self) -> int | None:
-        """Its exit code; None where it has only closed its output."""
+        """Its exit code; None if it has only closed its output."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._child.wait(GIVE_UP_SECONDS)
         return None
@@ -310,7 +310,7 @@ def foreground(argv: Sequence[str], *, stdout: int | None = None) -> Child:
     """Start somebody's command with our terminal, in our process group; the caller waits for it.
     It is the only child that can ask there: nothing of ours may be drawn meanwhile.
 
-    `stdout` None is ours, PIPE one that the caller reads. Raises OSError where it cannot start.
+    `stdout` None is ours, PIPE one that the caller reads. Raises OSError if it cannot start.
     """
     return subprocess.Popen(tuple(argv), stdout=stdout)
 

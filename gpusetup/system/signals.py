@@ -15,7 +15,7 @@ ENDING_SIGNALS = tuple(getattr(signal, name) for name in ENDS if hasattr(signal,
 
 @contextmanager
 def handle_signals(handler: Any, *signals: signal.Signals) -> Iterator[None]:
-    """These signals are handled so inside the block, where we may say so (the main thread)."""
+    """These signals are handled so inside the block, if we may say so (the main thread)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -102,7 +102,7 @@ class System:
 
 
 def unless_refused(question: Callable[[str], T], path: str) -> T | None:
-    """What a question about a path is answered; None where the path cannot be reached."""
+    """What a question about a path is answered; None if the path cannot be reached."""
     try:
         return question(path)
     except OSError:
@@ -115,17 +115,17 @@ def exists(system: System, path: str) -> bool:
 
 
 def read_or_none(system: System, path: str) -> str | None:
-    """A file's text, or None where it cannot be read."""
+    """A file's text, or None if it cannot be read."""
     return unless_refused(system.read, path)
 
 
 def list_or_empty(system: System, path: str) -> tuple[str, ...]:
-    """A folder's names, sorted; () where it cannot be listed."""
+    """A folder's names, sorted; () if it cannot be listed."""
     return unless_refused(system.list, path) or ()
 
 
 def is_writable(system: System, path: str | None) -> bool | None:
-    """Whether we may write there; None where it is not there."""
+    """Whether we may write there; None if it is not there."""
     found = unless_refused(system.stat, path) if path else None
     return found.writable if found else None
 
@@ -161,7 +161,7 @@ def answer_of(output: Output) -> dict[str, Any]:
 
 def _facts() -> dict[str, Any]:
     """Of this interpreter, as a target's are (`child_scripts/read_python.py`), and of its system;
-    None where the system does not say."""
+    None if the system does not say."""
     import platform
 
     from gpusetup.child_scripts import read_python
@@ -190,7 +190,7 @@ def _or_none(question: Callable[[], T]) -> T | None:
 
 
 def _memlock() -> int | None:
-    """What a process may pin, in bytes; None where there is no limit."""
+    """What a process may pin, in bytes; None if there is no limit."""
     import resource
 
     soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
@@ -198,7 +198,7 @@ def _memlock() -> int | None:
 
 
 def _memory_total() -> int | None:
-    """The physical memory in bytes, where no /proc/meminfo tells it."""
+    """The physical memory in bytes, if no /proc/meminfo tells it."""
     if sys.platform == "linux":
         return None
     import psutil
