@@ -12,8 +12,8 @@ from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.settings import in_image_build, uv_program
 from gpusetup.install.switching.lock import launched
 from gpusetup.model.documents import DoneStep
-from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen, Record, replace
+from gpusetup.model.resolution import Step
 from gpusetup.system.processes import Output, run
 
 Progress = Callable[[Sequence[Wheel], Path], AbstractContextManager[None]]

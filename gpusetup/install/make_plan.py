@@ -16,9 +16,8 @@ from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
 from gpusetup.install.switching.unpack import switch_step, venv_step
 from gpusetup.install.target.find import Target, check_importable, check_leaving, users_of
-from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import FAMILY, Choice
+from gpusetup.model.resolution import FAMILY, Choice, Step
 from gpusetup.resolver.joint import Asked, limits_beside
 
 

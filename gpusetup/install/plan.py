@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.target.find import User
-from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.resolution import Choice
+from gpusetup.model.resolution import Choice, Step
 
 
 class Plan(Frozen):

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from gpusetup.installers.conda import conda
 from gpusetup.installers.options import InstallerOptions
 from gpusetup.installers.wheels import pip, uv
-from gpusetup.model.finding import Step
-from gpusetup.model.resolution import Resolution
+from gpusetup.model.resolution import Resolution, Step
 
 Installer = Callable[[Resolution, InstallerOptions], tuple[Step, ...]]
 

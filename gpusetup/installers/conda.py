@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from gpusetup.errors import Unsatisfiable
 from gpusetup.installers.options import InstallerOptions, others
-from gpusetup.model.finding import Step
-from gpusetup.model.resolution import FAMILY, Resolution, TorchBuild
+from gpusetup.model.resolution import FAMILY, Resolution, Step, TorchBuild
 
 CHANNELS = {
     "conda-pytorch": ("pytorch", "nvidia", "conda-forge"),

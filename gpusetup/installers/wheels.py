@@ -11,8 +11,7 @@ from gpusetup.installers.options import (
     started,
     to_reinstall,
 )
-from gpusetup.model.finding import Step
-from gpusetup.model.resolution import Resolution
+from gpusetup.model.resolution import Resolution, Step
 
 
 def uv(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:

@@ -1,9 +1,9 @@
-"""A finding: what is wrong, what shows it, what to do. A step: one command of an installation."""
+"""A finding: what is wrong, what shows it, what to do."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from gpusetup.model.frozen import Frozen, replace
@@ -78,15 +78,6 @@ class Finding(Frozen):
 
 
 Findings = Iterator[Finding]
-
-
-class Step(Frozen):
-    """One command to run, as data: shown, tested and run from the same value."""
-
-    argv: tuple[str, ...]
-    title: str = ""
-    environment: Mapping[str, str] = {}
-    timeout_seconds: float = 3600.0
 
 
 FIRST_WORDS = ("the ", "a ", "an ", "this ")

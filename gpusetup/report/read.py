@@ -9,13 +9,14 @@ from gpusetup.messages.search import Text, events_of
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report import (
     cuda_errors,
+    environment,
     failures,
     field_patterns,
     gpus,
     hardware,
     installers,
     nvidia_smi,
-    surroundings,
+    paths,
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
 from gpusetup.report.facts import Facts, Reader
@@ -34,8 +35,8 @@ READERS: tuple[Reader, ...] = (
     hardware.pci_devices_and_nodes,
     installers.packages,
     installers.request_claims,
-    surroundings.paths,
-    surroundings.surroundings,
+    paths.paths,
+    environment.environment,
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,

@@ -27,7 +27,7 @@ from gpusetup.install.switching.files import remove
 from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target.layout import LIBRARIES, Layout
 from gpusetup.install.target.owned import record_rows
-from gpusetup.model.finding import Step
+from gpusetup.model.resolution import Step
 
 CHUNK = 1 << 20
 UV_LOCK = ".lock"
