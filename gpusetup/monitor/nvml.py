@@ -85,17 +85,17 @@ def measured(gpu: GpuSample) -> GpuSample:
 SAMPLED = tuple(part.name for part in fields(GpuSample) if part.name in LIMITS)
 
 
-def opened(lines: StreamingChild, patience: Deadline) -> Nvml:
+def opened(lines: StreamingChild, deadline: Deadline) -> Nvml:
     """NVML by the child that `start_nvml` started. Raises SourceEnded if it does not answer."""
     source = Nvml(lines)
     try:
-        with patience.waiting_for("NVML"):
-            source.first = source.next(patience.left())
+        with deadline.waiting_for("NVML"):
+            source.first = source.next(deadline.left())
         if not source.first.gpus:
             raise SourceEnded("lists no GPU")
     except TimeoutError as problem:
         source.close()
-        raise SourceEnded(no_answer_in(patience.limit), blocked=True) from problem
+        raise SourceEnded(no_answer_in(deadline.limit), blocked=True) from problem
     except BaseException:
         source.close()
         raise

@@ -47,21 +47,22 @@ def cuda_errors(text: Text) -> Facts:
     for code, (first, last) in seen.items():
         name = NAMES.get(code, "")
         yield event(text, "cuda-error", first, last, {"code": str(code), "name": name})
-        started = AT_START.search(
-            text.flat[max(first - CHARACTERS_BEFORE, 0) : last + CHARACTERS_AFTER]
-        )
-        if code in STARTING and (code != 2 or started):
-            trust, source = SURE if started else USUAL, text.source(first)
+        at_start = AT_START.search(_around(text.flat, first, last))
+        if code in STARTING and (code != 2 or at_start):
+            trust, source = SURE if at_start else USUAL, text.source(first)
             for subject, value in (("cuda_api.init_code", code), ("cuda_api.init_name", name)):
                 yield Claim(subject, value, source, trust)
         if code == 2:
-            kind = "cuda-init-out-of-memory" if started else "out-of-memory"
+            kind = "cuda-init-out-of-memory" if at_start else "out-of-memory"
             yield event(text, kind, first, last, {})
         if code == 209:
-            near = text.flat[max(first - CHARACTERS_BEFORE, 0) : first + CHARACTERS_AFTER]
-            found = EXTENSION.search(near)
+            found = EXTENSION.search(_around(text.flat, first, first))
             module = found and found[found.lastindex or 0].lower()
             yield event(text, "no-kernel-image", first, last, {"module": module} if module else {})
+
+
+def _around(text: str, start: int, end: int) -> str:
+    return text[max(start - CHARACTERS_BEFORE, 0) : end + CHARACTERS_AFTER]
 
 
 def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
@@ -88,8 +89,8 @@ def by_number(text: Text) -> Iterator[tuple[int, int, int]]:
     for found in ERROR_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
         number, place = int(found[1]), found.start()
         code = OLD_CODES.get(number, number)
-        near = text.low[max(place - CHARACTERS_BEFORE, 0) : place + CHARACTERS_AFTER]
-        if code in NAMES and (
-            "cuda" in near or (number > 99 and code not in BY_PROGRAMS and "cu" in found[0])
-        ):
+        names_cuda = "cuda" in _around(text.low, place, place) or (
+            number > 99 and code not in BY_PROGRAMS and "cu" in found[0]
+        )
+        if code in NAMES and names_cuda:
             yield code, place, found.end()

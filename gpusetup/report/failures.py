@@ -8,7 +8,7 @@ own; of the rest the text does not say why.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpusetup.messages.programs import PROGRAMS, of_package
 from gpusetup.messages.search import Text
@@ -86,28 +86,32 @@ def failures(text: Text) -> Facts:
     >>> [event.values for event in failures(text_of("RuntimeError: CUDA does not start"))]
     [{'exception': 'RuntimeError'}]
     """
-    first = max(len(text.lines) - LINES_READ, 0)
-    for number in range(len(text.lines) - 1, first - 1, -1):
-        line = text.lines[number].strip()
-        found, releases = FAILURE.search(line), SAYS_MISMATCH.search(line)
-        if not (found or releases or SAYS_MISSING.search(line)) or OF_OTHERS.search(line):
-            continue
-        before = text.lines[max(number - LINES_BEFORE, first) : number]
-        needed = next(
-            (text for text in (line, *reversed(before)) if SAYS_MISSING.search(text)), None
-        )
-        values = {"exception": (found and found["name"]) or "error"}
-        if needed:
-            values["needs"] = "yes"
-        if releases and not releases["object"]:
-            values["releases"] = "yes"
-        near = "\n".join((*before, *text.lines[number : number + LINES_AFTER]))
-        if needed or releases or (found and _is_of_the_program(found, near)):
-            values["own"] = "yes"
-        source = f"report, line {number + 1}"
-        shown = (needed or line).strip()[:SHOWN_CHARACTERS]
-        yield Event(kind="program-failed", values=values, source=source, text=shown)
-        return
+    lines = text.lines[-LINES_READ:]
+    for number, line in reversed([*enumerate(lines)]):
+        words = line.strip()
+        if any(form.search(words) for form in FAILURE_FORMS) and not OF_OTHERS.search(words):
+            place = len(text.lines) - len(lines) + number + 1
+            yield _failure_event(lines, number, f"report, line {place}")
+            return
+
+
+FAILURE_FORMS = (FAILURE, SAYS_MISMATCH, SAYS_MISSING)
+
+
+def _failure_event(lines: Sequence[str], number: int, source: str) -> Event:
+    line, before = lines[number].strip(), lines[max(number - LINES_BEFORE, 0) : number]
+    found, mismatch = FAILURE.search(line), SAYS_MISMATCH.search(line)
+    missing = next((one for one in (line, *reversed(before)) if SAYS_MISSING.search(one)), None)
+    values = {"exception": (found and found["name"]) or "error"}
+    if missing:
+        values["needs"] = "yes"
+    if mismatch and not mismatch["object"]:
+        values["releases"] = "yes"
+    near = "\n".join((*before, *lines[number : number + LINES_AFTER]))
+    if missing or mismatch or (found and _is_of_the_program(found, near)):
+        values["own"] = "yes"
+    shown = (missing or line).strip()[:SHOWN_CHARACTERS]
+    return Event(kind="program-failed", values=values, source=source, text=shown)
 
 
 def _is_of_the_program(found: re.Match[str], near: str) -> bool:
