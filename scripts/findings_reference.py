@@ -24,7 +24,7 @@ a text shows only that, the `cause` is `unknown`. A *case of* another finding ha
 
 def pages() -> Iterator[tuple[str, str]]:
     """Each page below `docs/findings`: its name, its text."""
-    from gpusetup.diagnosis.knowledge import records
+    from gpusetup.diagnosis.explanations import records
 
     rows = tuple(records())
     yield "index.md", HEAD + "".join(f"- [`{row.id}`]({row.id}.md)\n" for row in rows)

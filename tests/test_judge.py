@@ -21,7 +21,7 @@ from judging import (
 )
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.knowledge import records
+from gpusetup.diagnosis.explanations import records
 from gpusetup.model.finding import Fix, Severity, command_lines
 from gpusetup.model.frozen import fields as fields_of
 from gpusetup.model.frozen import replace

@@ -22,11 +22,11 @@ from machines_named import machine_named
 from scripts_loaded import script
 
 from gpusetup.cli import main
-from gpusetup.diagnosis.knowledge import record, records
+from gpusetup.diagnosis.explanations import record, records
 from gpusetup.model.frozen import replace
 from gpusetup.model.hidden_marks import HIDDEN
 from gpusetup.model.machine import Event
-from gpusetup.probe.saved import dump_snapshot, parse_snapshot
+from gpusetup.probe.snapshot_files import dump_snapshot, parse_snapshot
 from gpusetup.redaction import redact
 
 ROOT = Path(__file__).resolve().parent.parent

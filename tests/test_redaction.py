@@ -26,7 +26,7 @@ from gpusetup.model.machine import (
     Torch,
     Wanted,
 )
-from gpusetup.probe.saved import dump_snapshot
+from gpusetup.probe.snapshot_files import dump_snapshot
 from gpusetup.redaction import CLOSED_FIELDS, Private, redact, redact_document
 
 NOBODY = Private()

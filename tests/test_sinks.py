@@ -13,7 +13,7 @@ import pytest
 from gpusetup.cli import main
 from gpusetup.model.hidden_marks import without_hidden_marks
 from gpusetup.model.machine import Event, Reading, Snapshot
-from gpusetup.probe.saved import dump_snapshot
+from gpusetup.probe.snapshot_files import dump_snapshot
 
 EVIL = "\x1b]0;owned\x07\x9b2J\u202e\n::error::owned\n  ::set-output name=x::y\n##[command]owned"
 

@@ -17,7 +17,7 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.hidden_marks import map_texts, without_hidden_marks
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.versions import Capability
-from gpusetup.probe.saved import (
+from gpusetup.probe.snapshot_files import (
     MOST_BYTES,
     dump_snapshot,
     load_snapshot,

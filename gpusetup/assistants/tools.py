@@ -19,7 +19,7 @@ from gpusetup.commands.calling import answered, kind_of, option_of, options_of
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
-from gpusetup.probe.saved import example_machines
+from gpusetup.probe.snapshot_files import example_machines
 from gpusetup.redaction import redact, redact_answer, redact_document
 
 LIMIT = 24_000

@@ -111,7 +111,7 @@ def gather(options: argparse.Namespace, out: Console, *, need_target: bool = Fal
     if isinstance(named, Snapshot):
         return named
     if named:
-        from gpusetup.probe.saved import machine_named
+        from gpusetup.probe.snapshot_files import machine_named
 
         machine = machine_named(named)
     else:

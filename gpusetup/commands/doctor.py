@@ -49,7 +49,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace, out: Console) -> int:
     if options.explain:
-        from gpusetup.diagnosis.knowledge import known_finding, record
+        from gpusetup.diagnosis.explanations import known_finding, record
         from gpusetup.model.documents import FindingAnswer
         from gpusetup.render.doctor import explained
 

@@ -30,7 +30,7 @@ def run(options: Namespace, out: Console) -> int:
     if options.diff:
         return _diff(options.diff, out)
     from gpusetup.model.codec import to_json
-    from gpusetup.probe.saved import dump_snapshot
+    from gpusetup.probe.snapshot_files import dump_snapshot
     from gpusetup.redaction import redact
 
     snapshot = gather(options, out)

@@ -1,4 +1,4 @@
-"""The last look at a fix before it is shown: what can be pasted here, and what then holds.
+"""The last change of a fix before it is shown: what can be pasted here, and how long it holds.
 
 A block is shown whole or not at all: without the one command whose value is no plausible one, the
 others would do something else.

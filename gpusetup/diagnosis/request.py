@@ -1,5 +1,5 @@
-"""Which torch is asked for, by a person, by what a machine shows, by what a text is about; the
-build that fits it, and what the rules are given."""
+"""The request for a torch, of a person, a machine or a text; the build that fits it, and the
+context that the rules are given."""
 
 from __future__ import annotations
 

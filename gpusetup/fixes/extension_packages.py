@@ -1,4 +1,4 @@
-"""Which distribution a compiled module belongs to, and how it is built anew."""
+"""Which distribution a compiled module belongs to, and how it is rebuilt."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def distribution_of(module: str) -> str | None:
 
 
 def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
-    """How a compiled module is built beside this torch; none if its distribution is unknown."""
+    """The commands that build a compiled module for this torch; none if its distribution is unknown."""
     words = ("--no-build-isolation", "--no-deps", "--force-reinstall", "--no-cache-dir")
     source = distribution_of(module or "_")
     if source == "xformers" or (source and extension(source).pins_torch):
@@ -53,7 +53,7 @@ def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
 
 
 def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
-    """The module of the event that says most, built anew."""
+    """A way: the module of the event with most values is rebuilt."""
 
     def way(context: RuleContext) -> Lines:
         event = max(events(context, kind), key=lambda one: len(one.values))

@@ -26,7 +26,7 @@ from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.named_file import text_of
-from gpusetup.probe.saved import parse_snapshot, read_bytes
+from gpusetup.probe.snapshot_files import parse_snapshot, read_bytes
 from gpusetup.redaction import redact
 
 KIND = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run)$")

@@ -15,7 +15,7 @@ from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import fields, replace
 from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.probe.deadline import Deadline
-from gpusetup.readings.measures import LIMITS, implausible
+from gpusetup.readings.plausibility import LIMITS, implausible
 from gpusetup.system.processes import StreamingChild, no_answer_in
 
 PATIENCE_SECONDS = 10.0

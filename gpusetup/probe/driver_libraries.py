@@ -10,7 +10,7 @@ from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, Reading, Snapshot
 from gpusetup.probe.deadline import step_in_words
-from gpusetup.readings.measures import NOT_PLAUSIBLE, implausible
+from gpusetup.readings.plausibility import NOT_PLAUSIBLE, implausible
 from gpusetup.readings.sources import UNNAMED, gpu_readings, readings_of
 from gpusetup.system.system import System
 

@@ -23,8 +23,8 @@ from gpusetup.probe.driver_files import (
     read_proc_gpus,
     read_proc_version,
 )
+from gpusetup.probe.missed_gpus import is_listed_by_cuda, missed_by_cuda, missed_by_nvml
 from gpusetup.probe.pci import read_pci, read_wmi
-from gpusetup.probe.unlisted import is_listed_by_cuda, missed_by_cuda, missed_by_nvml
 from gpusetup.readings.sources import Snapshots, bus_key, first_known, merged_gpus, missing
 from gpusetup.system.system import System
 

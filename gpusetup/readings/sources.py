@@ -1,4 +1,4 @@
-"""What one source says about a machine, and how several of them are put together.
+"""The answers of sources about a machine, and how several of them are merged.
 
 Every source answers with the part of a `Snapshot` that it knows. Merging takes each field from the
 first source that has it; the readings of all sources are kept, so a disagreement stays visible.

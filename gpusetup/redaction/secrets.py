@@ -1,4 +1,4 @@
-"""What is a secret by its shape or by the word before it, whoever's it is.
+"""Secrets, by their shape or by the word before them.
 
 Rows of patterns: tokens as their issuers print them (looked up in the issuers' documentation and in
 secret scanners' public rules, as of 2026-11), values behind a telling word, and last, any long word

@@ -1,4 +1,4 @@
-"""Takes away what the way into a thread adds to a text: quotes, prefixes, colours, entities, wraps.
+"""Removes what forums, mail and logs add to a text: quotes, prefixes, colours, entities, tags.
 
 Nothing of what a program printed is judged here. Each pattern is anchored or has bounded
 repetition, so that a line costs time in proportion to its length.

@@ -1,4 +1,4 @@
-"""Somebody's text, of whatever kind, becomes a snapshot. Pure; never raises on any input."""
+"""Reads a text of any kind as a snapshot, reader by reader. Pure; never raises on any input."""
 
 from __future__ import annotations
 

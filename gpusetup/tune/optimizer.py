@@ -154,7 +154,7 @@ def auto_optimize_config(
 
 def _machine(name: str | None) -> Any:
     if name is not None:
-        from gpusetup.probe.saved import machine_named
+        from gpusetup.probe.snapshot_files import machine_named
 
         return machine_named(name)
     from gpusetup.probe.machine import read_machine

@@ -1,4 +1,4 @@
-"""Which values can be: far beyond what any GPU has, a value is no measurement."""
+"""Which values are plausible: one far beyond what any GPU has is no measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each finding means, what proves it, what speaks against it, and where that is known from.
+"""The explanation of each finding: what it means, what proves it, what looks alike.
 
 `gpusetup doctor --explain ID` prints one of these rows; the reference page is made of them.
 """
@@ -39,7 +39,7 @@ VERDICTS = (
         text="`gpusetup doctor` on the machine itself, or the output of `gpusetup snapshot`",
     ),
 )
-"""What the judgement answers if no finding is the root."""
+"""The answers if no finding is the root."""
 
 
 def records() -> tuple[Cause, ...]:
