@@ -38,7 +38,7 @@ def distribution_of(module: str) -> str | None:
 
 
 def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
-    """The commands that build a compiled module for this torch; none for an unknown distribution."""
+    """The commands that build a compiled module for this torch; none for an unknown package."""
     words = ("--no-build-isolation", "--no-deps", "--force-reinstall", "--no-cache-dir")
     source = distribution_of(module or "_")
     if source == "xformers" or (source and extension(source).pins_torch):
