@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause
-from gpusetup.evidence.context import RuleContext, answering, events
+from gpusetup.evidence.context import RuleContext, events, listed_gpus
 from gpusetup.evidence.places import gpu_is_listed, in_windows_itself, in_wsl
 from gpusetup.fixes.drivers import ENROLL_KEY, REBOOT, load_fix, mok_command, rebuild_with_headers
 from gpusetup.messages.fragments import IF, IF_ONLY
@@ -114,7 +114,7 @@ CAUSES = (
         proven_by="The tool's state or its configuration says so",
         not_when="driver-missing: no tool switched the GPU off",
         # Source: the tools' own documentation.
-        where=(lambda context: not answering(context),),
+        where=(lambda context: not listed_gpus(context),),
         commands=_switch_on,
         needs_root=True,
         needs_reboot=True,
@@ -247,7 +247,7 @@ CAUSES = (
         # No order: a text may list the GPU that it bought; one that answers has its driver shown too.
         where=(
             lambda context: (
-                not (answering(context) and context.driver.version)
+                not (listed_gpus(context) and context.driver.version)
                 and not context.torch.cuda_available
             ),
         ),
@@ -327,7 +327,7 @@ CAUSES = (
         not_when="driver-not-loaded: no module is there at all",
         # Source: Linux kernel, module signing.
         where=(
-            lambda context: not answering(context),
+            lambda context: not listed_gpus(context),
             lambda context: any(
                 "nvidia" in event.values.get("module", "nvidia")
                 for event in events(context, "secure-boot-rejected")

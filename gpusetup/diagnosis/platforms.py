@@ -48,11 +48,8 @@ RESTART_WINDOWS = "Restart Windows, which holds the GPU. If it comes back: "
 def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
     """The finding with what can be done under the system that it is about."""
     os, fix = context.os, finding.fix
-    if (
-        os.wsl
-        and fix
-        and any(map(re.compile(KERNEL_MODULES).search, (fix.text, *command_lines(fix))))
-    ):
+    texts = (fix.text, *command_lines(fix)) if fix and os.wsl else ()
+    if fix and any(re.search(KERNEL_MODULES, text) for text in texts):
         return replace(finding, fix=_in_wsl(context, finding, fix))
     if os.wsl or os.family not in LIBRARY_PATHS:
         return finding

@@ -110,11 +110,11 @@ def gpus(context: RuleContext) -> tuple[Gpu, ...]:
 
 @lru_cache(maxsize=4)
 def of_nvidia(listed: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """Forty rules ask for them, one after another."""
+    """Those of NVIDIA; kept, because forty rules ask for them one after another."""
     return tuple([gpu for gpu in listed if not other_maker(gpu.name)])
 
 
-def answering(context: RuleContext) -> tuple[Gpu, ...]:
+def listed_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     """The NVIDIA GPUs that a program listed; not those that a text only speaks of."""
     # No order: a text may name a GPU that no program listed; a live snapshot cannot.
     return tuple(
@@ -135,7 +135,7 @@ def cuda_errors(context: RuleContext, *codes: int) -> Events:
     return tuple(e for e in events(context, "cuda-error") if e.values.get("code") in texts)
 
 
-def asked_for_cuda(context: RuleContext) -> bool:
+def cuda_was_refused(context: RuleContext) -> bool:
     """Whether a program looked for CUDA and did not get it."""
     in_vain = context.torch.cuda_available is False or context.snapshot.cuda_api.init_code
     built_for_cuda = context.torch.backend == "cpu" and any(
@@ -214,7 +214,7 @@ def has_nvidia(context: RuleContext) -> bool | None:
         return False
     if machine.driver.version or machine.driver.module_loaded:
         return None
-    if machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER) or silent_children(context):
+    if machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER) or failed_children(context):
         return None
     if (machine.pci_devices is not None or machine.gpus) and not machine.os.wsl:
         return False
@@ -225,25 +225,25 @@ def driver_answers(context: RuleContext) -> bool:
     """Whether a kernel driver is there and talks: it gave a version or listed GPUs."""
     driver = context.driver
     return driver.module_loaded is not False and (
-        driver.version is not None or bool(answering(context))
+        driver.version is not None or bool(listed_gpus(context))
     )
 
 
-SILENT = ("hung", "crashed")
+HUNG_OR_CRASHED = ("hung", "crashed")
 """How a question to the driver ends when the driver is at fault; `failed` is a missing binding."""
 
 
-def silent_children(context: RuleContext) -> Events:
+def failed_children(context: RuleContext) -> Events:
     """Our own questions to the driver that hung or crashed."""
     failures = events(context, "child-failed")
-    return tuple(event for event in failures if event.values.get("how") in SILENT)
+    return tuple(event for event in failures if event.values.get("how") in HUNG_OR_CRASHED)
 
 
 def kernel_driver_spoke(context: RuleContext) -> bool:
     """Whether NVML or CUDA reached a kernel driver, or hung in it, whatever /proc lists."""
     machine = context.snapshot
     nvml = machine.driver.nvml_code
-    silent = silent_children(context)
+    silent = failed_children(context)
     return bool(nvml not in (None, *NO_KERNEL_DRIVER) or machine.cuda_api.init_code == 0 or silent)
 
 

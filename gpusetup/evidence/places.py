@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from gpusetup.evidence.context import (
     RuleContext,
-    answering,
     driver_answers,
     events,
     gpus,
     in_container,
+    listed_gpus,
     on,
 )
 from gpusetup.model.machine import Events
@@ -44,7 +44,7 @@ def in_windows_itself(context: RuleContext) -> bool:
 
 def gpu_is_listed(context: RuleContext) -> bool:
     """By the driver."""
-    return bool(answering(context))
+    return bool(listed_gpus(context))
 
 
 def in_a_hosted_notebook(context: RuleContext) -> bool:
@@ -53,7 +53,7 @@ def in_a_hosted_notebook(context: RuleContext) -> bool:
 
 def lists_none_in_wsl(context: RuleContext) -> bool:
     """A text from WSL in which no program lists a GPU, and torch may be any."""
-    seen = answering(context) or events(context, "smi-sees-it", "gpu-computes")
+    seen = listed_gpus(context) or events(context, "smi-sees-it", "gpu-computes")
     machine = context.snapshot
     return (
         in_wsl(context) and machine.torch.backend != "cpu" and not (seen or in_container(context))

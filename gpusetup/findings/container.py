@@ -7,7 +7,7 @@ import re
 from gpusetup.causes.windows import WSL_LIBRARIES
 from gpusetup.evidence.context import (
     RuleContext,
-    asked_for_cuda,
+    cuda_was_refused,
     driver_answers,
     events,
     gpus,
@@ -44,7 +44,7 @@ NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "c
 
 def _text_without_driver(context: RuleContext) -> bool:
     """A text in which a CUDA build of torch finds nothing."""
-    torch = is_cuda_build(context.torch) and asked_for_cuda(context)
+    torch = is_cuda_build(context.torch) and cuda_was_refused(context)
     messages = events(context, *NO_DRIVER_IN_WSL[:2]) or says_only_no_smi(context)
     return is_report(context) and bool(messages or torch)
 
@@ -94,7 +94,7 @@ def _given_none(context: RuleContext) -> bool:
     if not in_container(context) or given or at_the_host:
         return False
     # No order: a text need not list the device nodes that a live container shows.
-    in_vain = is_report(context) and (asked_for_cuda(context) or events(context, *IN_VAIN))
+    in_vain = is_report(context) and (cuda_was_refused(context) or events(context, *IN_VAIN))
     bare = machine.container.nvidia_requested is False or is_cuda_build(machine.torch)
     named = machine.environment.get("NVIDIA_VISIBLE_DEVICES", "void")
     meant = named not in NOTHING and machine.pci_devices is None
@@ -139,13 +139,13 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
         return not events(context, "out-of-memory")
     first = value.split(",")[0].strip()
     if first in NOTHING:
-        return bool(listed or has_nvidia(context) or asked_for_cuda(context))
+        return bool(listed or has_nvidia(context) or cuda_was_refused(context))
     # CUDA stops at the first entry that names no GPU; nvidia-smi lists all of them all the same.
     index = whole_number(first)
     known = [name for gpu in listed for name in (gpu.uuid or "", *gpu.mig_instances)]
     nameless = first[:4] in ("GPU-", "MIG-") and not any(name.startswith(first) for name in known)
     wrong = nameless if index is None else index >= len(listed)
-    return bool(listed and wrong and asked_for_cuda(context))
+    return bool(listed and wrong and cuda_was_refused(context))
 
 
 def container_nvml_lost(context: RuleContext) -> Findings:

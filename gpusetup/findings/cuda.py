@@ -12,13 +12,13 @@ from gpusetup.evidence.context import (
     RuleContext,
     driver_answers,
     events,
+    failed_children,
     gpus,
     has_nvidia,
     in_container,
     is_cuda_build,
     is_report,
     nvidia_on_pci,
-    silent_children,
     whole_number,
 )
 from gpusetup.evidence.places import IN_A_CONTAINER
@@ -125,7 +125,7 @@ def libcuda_missing(context: RuleContext) -> Findings:
 
 def driver_does_not_answer(context: RuleContext) -> Findings:
     """A library of the driver crashed or hung when it was asked."""
-    children = silent_children(context)
+    children = failed_children(context)
     told = [event for event in children if "gpu" in event.values]
     said = (*told, *children, *events(context, "driver-does-not-answer"))
     if said:

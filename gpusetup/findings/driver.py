@@ -6,7 +6,6 @@ from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.record import Message
 from gpusetup.evidence.context import (
     RuleContext,
-    answering,
     cuda_errors,
     cuda_needed,
     driver_answers,
@@ -15,6 +14,7 @@ from gpusetup.evidence.context import (
     has_nvidia,
     is_report,
     kernel_driver_spoke,
+    listed_gpus,
     nvidia_on_pci,
     on,
     serving,
@@ -46,7 +46,7 @@ def driver_not_loaded(context: RuleContext) -> Findings:
         on_disk = f"module nvidia is not loaded; on disk: {driver.module_version or 'unknown'}"
         said.append(shown(context, "driver.module_loaded", on_disk))
     # No order: the driver version in a text may be of a package, and no proof that it runs.
-    answers = answering(context) if is_report(context) else driver_answers(context)
+    answers = listed_gpus(context) if is_report(context) else driver_answers(context)
     proven = said or driver.nvml_code == NVML_DRIVER_NOT_LOADED
     here = absent_here(context) or said_on_the_host(said)
     if proven and here and not answers and has_nvidia(context) is not False:
@@ -206,7 +206,7 @@ def gpu_init_failed(context: RuleContext) -> Findings:
     said = events(context, "gpu-init-failed", "no-devices-found")
     bound = any(d.driver == "nvidia" for d in nvidia_on_pci(context)) and absent_here(context)
     empty = machine.gpus == () and machine.driver.module_loaded and not machine.driver.nvml_code
-    if job_without_gpu(context) or answering(context):
+    if job_without_gpu(context) or listed_gpus(context):
         said, empty = (), False
     if (said or left_out or (bound and empty)) and not context.other_host:
         places = [f"GPU {e.values.get('place')} ({e.values.get('bus')})" for e in left_out]
@@ -226,7 +226,7 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
         said = (shown(context, "driver.open_module", f"{loaded} kernel modules", driver=loaded),)
     # Beside mere words the name of a GPU is no list of the driver's.
     words = all(event.values.get("said") for event in said)
-    listed = any(not words or g.uuid or g.pci_bus_id for g in answering(context))
+    listed = any(not words or g.uuid or g.pci_bus_id for g in listed_gpus(context))
     if said and not listed:
         yield finding(
             context, "gpu-not-supported-by-driver", said, gpus=gpu_naming.gpu_names(context)

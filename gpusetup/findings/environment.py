@@ -7,7 +7,7 @@ from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
 from gpusetup.evidence.command_values import exactly
 from gpusetup.evidence.context import (
     RuleContext,
-    asked_for_cuda,
+    cuda_was_refused,
     events,
     gib,
     gpus,
@@ -101,7 +101,7 @@ def torch_cpu_build(context: RuleContext) -> Findings:
     torch = context.torch
     said = events(context, "torch-not-compiled-with-cuda")
     # No order: where no source tells the GPU, only a text about CUDA makes one likely.
-    asked = said or asked_for_cuda(context) or says_nothing_else(context)
+    asked = said or cuda_was_refused(context) or says_nothing_else(context)
     about_it = is_report(context) and asked
     there = has_nvidia(context)
     old = context.catalog.never_serves(context.snapshot.gpus or ())

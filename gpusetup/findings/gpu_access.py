@@ -9,8 +9,8 @@ from gpusetup.causes.gpu_access import HIDES
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
-    asked_for_cuda,
     cuda_errors,
+    cuda_was_refused,
     driver_answers,
     events,
     gpus,
@@ -53,7 +53,7 @@ def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
     """Closed to this user; in a text to others than its group, where CUDA was asked in vain."""
     if not node.path.startswith("/dev/nvidia") or "caps" in node.path:
         return False
-    blind = is_report(context) and asked_for_cuda(context) and not gpus(context)
+    blind = is_report(context) and cuda_was_refused(context) and not gpus(context)
     closed = blind and "uvm" not in node.path and node.mode and node.mode[7:9] != "rw"
     return False in (node.readable, node.writable) or bool(closed)
 

@@ -9,9 +9,9 @@ from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.causes.lenders import lender_of
 from gpusetup.evidence.context import (
     RuleContext,
-    asked_for_cuda,
     cuda_errors,
     cuda_needed,
+    cuda_was_refused,
     driver_answers,
     events,
     has_nvidia,
@@ -85,7 +85,7 @@ def _looked_in_vain(context: RuleContext) -> Events:
     )
     said = events(context, "program-lib-missing")
     open_ = any("or_else" in event.values for event in said)
-    asked = asked_for_cuda(context) or says_only_no_smi(context) or open_
+    asked = cuda_was_refused(context) or says_only_no_smi(context) or open_
     needs_it = asked and not events(context, *FAILS_WITHOUT_GPU)
     no_smi = events(context, "smi-not-found") if needs_it or lender_of(context) else ()
     return (*libraries, *no_smi)
