@@ -36,15 +36,12 @@ PROGRAM_XIDS = frozenset({"13", "31", "43", "45"})
 """Xids of a fault in one program's own work: it computed on the GPU."""
 
 
-def _cuda_library_fails(context: RuleContext) -> bool:
-    """Whether a library of CUDA fails: nothing that was said before counts as healthy then."""
-    return bool(events(context, "cuda-library-error", "cuda-call-not-supported"))
-
-
 def may_be_ok(context: RuleContext) -> bool:
     """Whether a working stack is shown, and a text complains of nothing."""
     complains = is_report(context) and readings(context, COMPLAINT)
-    if complains or torch_said_false(context.snapshot) or _cuda_library_fails(context):
+    # If a library of CUDA fails, what a text showed before that proves nothing.
+    library_fails = events(context, "cuda-library-error", "cuda-call-not-supported")
+    if complains or library_fails or torch_said_false(context.snapshot):
         return False
     return serves_its_maker(context) or bool(
         _report_is_healthy(context) if is_report(context) else _machine_is_healthy(context)

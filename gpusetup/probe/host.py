@@ -31,7 +31,7 @@ def read_os(system: System) -> Snapshot:
     """The system alone: what another machine that somebody describes may share with this one."""
     facts, family = system.facts(), system.family
     machine = str(facts.get("machine") or "")
-    found = Os(
+    plain = Os(
         family=family,
         id=family,
         kernel=facts.get("release"),
@@ -39,17 +39,17 @@ def read_os(system: System) -> Snapshot:
         wsl=False,
     )
     if family == "linux":
-        return _linux(system, facts, found)
+        return _linux(system, facts, plain)
     if family == "windows":
         version = facts.get("os_version") or None
-        found = replace(found, name=windows_name(version or ""), version=version, kernel=version)
+        named = replace(plain, name=windows_name(version or ""), version=version, kernel=version)
     else:
         version = facts.get("mac_version") or ""
-        found = replace(found, name=f"macOS {version}".strip(), version=version or None)
+        named = replace(plain, name=f"macOS {version}".strip(), version=version or None)
     return Snapshot(
         taken_at=facts.get("now"),
-        os=found,
-        readings=(Reading(subject="os", source="platform", value=found.name),),
+        os=named,
+        readings=(Reading(subject="os", source="platform", value=named.name),),
     )
 
 

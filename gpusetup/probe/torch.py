@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package, Reading, Snapshot, Torch
 from gpusetup.probe.packages import installed_packages
 from gpusetup.probe.target import Target
 from gpusetup.readings.packages import backend_of, parse_version_file
 from gpusetup.readings.paths import is_below, join, separator
+from gpusetup.readings.sources import missing
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 IMPORTED_BY_TORCH = (
@@ -28,36 +30,35 @@ def read_torch(system: System, target: Target | None) -> Snapshot:
     if target is None:
         return Snapshot()
     packages = installed_packages(system, target)
-    torch, readings = _torch(system, target, packages)
-    events = tuple(shadowed_modules(system, target))
-    return Snapshot(torch=torch, packages=packages, events=events, readings=readings)
+    found = _torch(system, target, packages)
+    return replace(found, packages=packages, events=tuple(shadowed_modules(system, target)))
 
 
-def _torch(
-    system: System, target: Target, packages: tuple[Package, ...] | None
-) -> tuple[Torch, tuple[Reading, ...]]:
+def _torch(system: System, target: Target, packages: tuple[Package, ...] | None) -> Snapshot:
     if packages is None:
         problem = target.problem or "the target's folders cannot be listed"
-        return Torch(), (Reading(subject="torch", source="site-packages", problem=problem),)
+        return missing("torch", "site-packages", problem)
     for folder in target.path:
         source = join(folder, "torch", "version.py")
         text = read_or_none(system, source)
         if text is not None:
             torch = from_version_file(parse_version_file(text), folder, packages)
-            return torch, (Reading(subject="torch", source=source, value=torch.version),)
+            reading = Reading(subject="torch", source=source, value=torch.version)
+            return Snapshot(torch=torch, readings=(reading,))
     # No `torch/version.py` in any folder: not installed, or an install that was cut.
     listed = next((p for p in packages if p.name in ("torch", "pytorch")), None)
-    torch, problem = Torch(installed=False), "not installed"
-    if listed:
-        problem = f"{listed.name} {listed.version} is listed but torch/version.py is not there"
-        torch = Torch(
-            installed=True,
-            version=listed.version,
-            backend=backend_of(listed.version, None, None),
-            installer=listed.installer,
-            location=listed.location,
-        )
-    return torch, (Reading(subject="torch", source="site-packages", problem=problem),)
+    if listed is None:
+        absent = missing("torch", "site-packages", "not installed")
+        return replace(absent, torch=Torch(installed=False))
+    cut = f"{listed.name} {listed.version} is listed but torch/version.py is not there"
+    torch = Torch(
+        installed=True,
+        version=listed.version,
+        backend=backend_of(listed.version, None, None),
+        installer=listed.installer,
+        location=listed.location,
+    )
+    return replace(missing("torch", "site-packages", cut), torch=torch)
 
 
 def from_version_file(
