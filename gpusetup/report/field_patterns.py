@@ -1,4 +1,4 @@
-"""What one line says of a machine: a version, a system, an answer; one row, one way to say it.
+"""Patterns for single fields of a machine, a version, a system, an answer: one row, one wording.
 
 Facts: torch's and vLLM's `collect_env`, `transformers env`, `accelerate env`, the start lines of
 ultralytics, ComfyUI, A1111 and Unsloth, the kernel's and pip's lines, Python's banner, uv's
@@ -21,15 +21,15 @@ from gpusetup.report.mentions import is_only_mentioned
 
 
 class FieldPattern(NamedTuple):
-    """A pattern whose first group is the value of a field, where certain letters are."""
+    """A pattern whose first group is the value of a field; it is tried near certain letters."""
 
     subject: str
     needle: str | tuple[str, ...]
-    """Lower case; of several, every form has one."""
+    """These letters, lower case; of several, each form of the pattern has one."""
     pattern: str
     trust: int = USUAL
     value: str | bool | int | None = None
-    """What is claimed if the pattern has no group."""
+    """The value of a pattern without a group."""
 
     @property
     def needles(self) -> tuple[str, ...]:
@@ -203,12 +203,10 @@ PARSERS: dict[str, Callable[[str], str | bool | int]] = {
     "python.bits": int,
     "python.version": lambda value: value if "." in value else f"{value[0]}.{value[1:]}",
     "wanted.torch": "=={}".format,
-    "torch.installer": lambda value: (
-        value if value == "conda" else "pip" if "pip" in value else "conda"
-    ),
+    "torch.installer": lambda value: "pip" if "pip" in value else "conda",
     "os.libc": lambda value: value.replace("-", " "),
 }
-"""How the words of a field are read."""
+"""How the words of a field become its value."""
 
 
 def field_claims(text: Text) -> Facts:
@@ -222,18 +220,17 @@ def field_claims(text: Text) -> Facts:
             yield Claim(other, implied_value, source, min(trust, most))
 
 
-NAMED_IN_A_SENTENCE = {"os.family": 0, "os.jetson": 1, "os.wsl": 2}
-"""The fields that a person's own words may claim, and how far such a claim is trusted at most
-(`GUESS`, `HINT`, `USUAL`)."""
-CLAIMS_A_PATTERN = 4
+NAMED_IN_A_SENTENCE = {"os.family": GUESS, "os.jetson": HINT, "os.wsl": USUAL}
+"""The fields that a person's own words may claim, and how far such a claim is trusted at most."""
+MAX_VALUES = 4
 
 
 def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
-    """What the text says by these patterns; each different value of a row once.
+    """What the text says by these patterns; each different value of a pattern once.
 
     >>> from gpusetup.report.cleaning import text_of
-    >>> rows = [FieldPattern("python.version", "python ", r"Python (\\d\\.\\d+\\.\\d+)")]
-    >>> next(claims(text_of("Python 3.13.5"), rows)).value
+    >>> row = FieldPattern("python.version", "python ", r"Python (\\d\\.\\d+\\.\\d+)")
+    >>> next(claims(text_of("Python 3.13.5"), [row])).value
     '3.13.5'
     """
     for row in patterns:
@@ -245,7 +242,7 @@ def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
         for offset, window in text.near(*row.needles):
             for found in in_any_case(pattern).finditer(window):
                 value = (found[1] or "").strip() if fixed is None else fixed
-                if value in seen or len(seen) > CLAIMS_A_PATTERN:
+                if value in seen or len(seen) > MAX_VALUES:
                     continue
                 start, end = (offset + place for place in found.span())
                 if in_a_sentence and is_only_mentioned(subject, text.flat, start, end):
@@ -256,7 +253,7 @@ def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
 
 
 def implied(subject: str, value: str) -> Iterator[tuple[str, str | bool, int]]:
-    """What a system's, a kernel's or a platform's name says of other fields, and how surely.
+    """What the name of a system, a kernel or a platform says of other fields: field, value, trust.
 
     >>> name = "Linux-5.10.104-tegra-aarch64-with-glibc2.31"
     >>> [value for _, value, _ in implied("platform", name)][:3]
