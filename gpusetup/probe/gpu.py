@@ -46,7 +46,7 @@ FILES: dict[str, tuple[Callable[[System], Snapshot], ...]] = {
 """The readers that start no child, by family, in order of precedence."""
 
 
-def read_gpu_side(
+def read_driver_and_gpus(
     system: System,
     *,
     notify: Notify | None = None,
@@ -57,7 +57,7 @@ def read_gpu_side(
 
     files = [read(system) for read in FILES[system.family]]
     answers: Snapshots = ()
-    if worth_asking(files):
+    if hint_at_a_driver(files):
         deadline = Deadline(limit, notify)
         calls = [
             BackgroundCall(_ask_driver, system, deadline, name, read)
@@ -70,7 +70,7 @@ def read_gpu_side(
         if system.family == "windows":
             files.append(read_wmi(system))
         files.append(NOT_ASKED)
-    return combined(system, answers, files)
+    return combine_sources(system, answers, files)
 
 
 NOT_ASKED = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
@@ -83,7 +83,7 @@ def _ask_driver(
         return read(system, deadline.left())
 
 
-def worth_asking(files: Snapshots) -> bool:
+def hint_at_a_driver(files: Snapshots) -> bool:
     """Whether any file hints at an NVIDIA driver."""
     return any(
         part.driver.library_found or part.driver.module_loaded or part.devices or part.gpus
@@ -91,7 +91,7 @@ def worth_asking(files: Snapshots) -> bool:
     )
 
 
-def combined(system: System, answers: Snapshots, files: Snapshots) -> Snapshot:
+def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Snapshot:
     """One snapshot out of all sources: the driver's answers, and what files show."""
     sources, environ = (*answers, *files), system.environ()
     on_bus = _first(part.pci_devices for part in sources)

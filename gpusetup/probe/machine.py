@@ -33,7 +33,7 @@ def read_machine(
     `need_target` raises `Blocked`, else Python and torch are unknown and a reading says why.
     `notify` hears of slow answers; `limit` is how long the driver may take, in seconds.
     """
-    from gpusetup.probe.gpu import read_gpu_side
+    from gpusetup.probe.gpu import read_driver_and_gpus
 
     target, no_target = None, Snapshot()
     try:
@@ -42,7 +42,7 @@ def read_machine(
         if need_target:
             raise
         no_target = missing("python", "target", problem.message)
-    gpu_call = BackgroundCall(lambda: read_gpu_side(system, notify=notify, limit=limit))
+    gpu_call = BackgroundCall(lambda: read_driver_and_gpus(system, notify=notify, limit=limit))
     toolkit_call = BackgroundCall(read_toolkit, system)
     torch_call = BackgroundCall(read_torch, system, target)
     host_os, container = read_os(system), read_container(system)

@@ -20,7 +20,7 @@ from gpusetup.model.machine import Event, Reading, Snapshot
 from gpusetup.model.patterns import lazy
 from gpusetup.probe.deadline import BackgroundCall
 from gpusetup.probe.driver_libraries import read_nvml
-from gpusetup.probe.gpu import FILES, NOT_ASKED, combined, worth_asking
+from gpusetup.probe.gpu import FILES, NOT_ASKED, combine_sources, hint_at_a_driver
 from gpusetup.probe.host import read_memory, read_os
 from gpusetup.readings.sources import merged_snapshots, missing
 from gpusetup.system.processes import no_answer_in
@@ -49,10 +49,10 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     log_call = BackgroundCall(read_kernel_log, system, min(LOG_SECONDS, limit / 2))
     facts_call = BackgroundCall(lambda: dict(_links_and_disks(system)))
     files = [read(system) for read in FILES[system.family]]
-    nvml = read_nvml(system, limit) if worth_asking(files) else NOT_ASKED
+    nvml = read_nvml(system, limit) if hint_at_a_driver(files) else NOT_ASKED
     if system.family == "linux":
         files.append(_result_by(until, log_call, missing("events", "log", no_answer_in(limit))))
-    gpu_side = combined(system, (nvml,), files)
+    gpu_side = combine_sources(system, (nvml,), files)
     snapshot = merged_snapshots((gpu_side, read_os(system), Snapshot(memory=read_memory(system))))
     unknown: dict[str, str] = {}
     facts = _result_by(until, facts_call, unknown)

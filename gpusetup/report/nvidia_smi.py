@@ -30,9 +30,9 @@ QUERY_PARTS = ("clocks event reasons", "clocks throttle reas")
 def nvidia_smi(text: Text) -> Facts:
     """The facts of all its outputs, and the NVML error that the text speaks of."""
     for source, smi in outputs(text):
-        yield from _facts(smi, source)
+        yield from output_facts(smi, source)
     if any(part in text.low for part in (*ERRORS, NO_DEVICES)):
-        yield from error(text)
+        yield from nvml_error(text)
 
 
 def outputs(text: Text) -> Iterator[tuple[str, Smi]]:
@@ -42,23 +42,18 @@ def outputs(text: Text) -> Iterator[tuple[str, Smi]]:
     if not tables and any("|" in line and row_of(line) for line in lines):
         tables = [0]
     logs = [n for n, line in enumerate(lines) if "NVSMI LOG" in line]
-    if not logs and (
-        any(part in text.low for part in QUERY_PARTS) or any(map(GPU_HEAD.match, lines))
-    ):
+    has_query_parts = any(part in text.low for part in QUERY_PARTS)
+    if not logs and (has_query_parts or any(map(GPU_HEAD.match, lines))):
         logs = [0]
-    for name, starts, parse in (
-        ("nvidia-smi", tables, parse_table),
-        ("nvidia-smi -q", logs, parse_query),
-    ):
+    forms = (("nvidia-smi", tables, parse_table), ("nvidia-smi -q", logs, parse_query))
+    for name, starts, parse in forms:
         for start, end in pairwise((*starts, len(lines))):
             part = lines[start : min(end, start + MAX_LINES)]
-            yield (
-                f"{name}, line {start + 1}",
-                parse("\n".join(line.lstrip(" *>`") for line in part)),
-            )
+            bare = "\n".join(line.lstrip(" *>`") for line in part)
+            yield f"{name}, line {start + 1}", parse(bare)
 
 
-def _facts(smi: Smi, source: str) -> Facts:
+def output_facts(smi: Smi, source: str) -> Facts:
     for subject, value, trust in (
         ("driver.version", smi.driver_version, SURE),
         ("driver.cuda", smi.cuda_version, SURE),
@@ -81,7 +76,7 @@ def _facts(smi: Smi, source: str) -> Facts:
         yield Claim("os.family", "windows", source)
 
 
-def error(text: Text) -> Facts:
+def nvml_error(text: Text) -> Facts:
     """The first NVML error."""
     for number, line in enumerate(text.lines, 1):
         code = 0 if NO_DEVICES in line.lower() else parse_error(line)

@@ -22,9 +22,9 @@ from gpusetup.system.processes import Output, how_it_ended, run
 
 T = TypeVar("T")
 Family = Literal["linux", "windows", "macos"]
-INSIDE = Path(__file__).resolve().parent.parent / "child_scripts"
-HOLD_BACK = str(INSIDE / "hold_back.py")
-ASK_THE_DRIVER = ("read_nvml", "read_cuda")
+CHILD_SCRIPTS = Path(__file__).resolve().parent.parent / "child_scripts"
+HOLD_BACK = str(CHILD_SCRIPTS / "hold_back.py")
+DRIVER_SCRIPTS = ("read_nvml", "read_cuda")
 """Scripts that load the driver's libraries, which could change the machine."""
 READ_LIMIT_BYTES = 4 << 20
 
@@ -95,8 +95,8 @@ class System:
         `python` None is our own interpreter. What goes wrong comes back as `{"problem": …}`.
         """
         isolated = () if python else ("-I", "-S") if script != "read_nvml" else ("-I",)
-        before = (HOLD_BACK,) if script in ASK_THE_DRIVER else ()
-        file = str(INSIDE / f"{script}.py")
+        before = (HOLD_BACK,) if script in DRIVER_SCRIPTS else ()
+        file = str(CHILD_SCRIPTS / f"{script}.py")
         argv = (python or sys.executable, *isolated, *before, file)
         return answer_of(run(argv, timeout=timeout, environment=self._environment))
 
