@@ -7,7 +7,7 @@ from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import RuleContext, events, listed_gpus
 from gpusetup.evidence.places import gpu_is_listed, in_windows_itself, in_wsl
-from gpusetup.fixes.drivers import ENROLL_KEY, REBOOT, load_fix, mok_command, rebuild_with_headers
+from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
 from gpusetup.messages.fragments import IF, IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines, lines
@@ -322,7 +322,7 @@ CAUSES = (
         "secure-boot-rejected",
         title="Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
         means="The firmware does not know the key that signed the module.",
-        text=f"{ENROLL_KEY[0].upper()}{ENROLL_KEY[1:]}; or switch Secure Boot off in the firmware",
+        text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or switch Secure Boot off in the firmware",
         proven_by="The kernel log says `Key was rejected by service`",
         not_when="driver-not-loaded: no module is there at all",
         # Source: Linux kernel, module signing.

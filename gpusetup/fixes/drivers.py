@@ -172,8 +172,9 @@ def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
 def where_driver_lives(context: RuleContext) -> str | None:
     if context.os.wsl:
         return (
-            f"Do it in Windows (from {DRIVER_SITE}), then `wsl --shutdown`; install no Linux "
-            "driver inside WSL"
+            f"Do it in Windows (from {DRIVER_SITE}), then `wsl --shutdown`; install no "
+            "Linux driver "
+            "inside WSL"
         )
     if context.os.jetson:
         return "On a Jetson the driver comes with JetPack: flash a newer JetPack with SDK Manager"
@@ -224,7 +225,7 @@ def load_fix(context: RuleContext, _: str) -> Fix:
     otherwise = "" if first else f" (where the message is `not found`, build it first: `{build}`)"
     return Fix(
         text=f"Load the module{otherwise}; `nvidia-smi` then lists the GPU. Where Secure Boot is "
-        f"on, {ENROLL_KEY}",
+        f"on, {ENROLL}",
         commands=lines(*first, *key),
         needs_root=True,
         needs_reboot=bool(signed),
@@ -233,7 +234,7 @@ def load_fix(context: RuleContext, _: str) -> Fix:
 
 REBOOT = "sudo reboot"
 
-ENROLL_KEY = (
+ENROLL = (
     "enroll the key that signed it: the firmware asks for it at the next start (Enroll MOK, with "
     "the password that mokutil asked for)"
 )

@@ -100,7 +100,7 @@ def apple(context: RuleContext) -> Fix:
         message = " ".join(event.text or "" for event in lacks)
         text = next((way for words, way in ON_MPS if re.search(words, message)), None)
         fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)
-        return Fix(text=text or MPS_LACKS_IT, commands=() if text else fallback)
+        return Fix(text=text or LACKS, commands=() if text else fallback)
     # No order: a text in which torch speaks has one; on a machine it was looked for.
     missing = events(context, "torch-missing") or context.torch.installed is False
     install = paste.pip(context, "install", "torch", "torchvision")
@@ -111,7 +111,7 @@ def apple(context: RuleContext) -> Fix:
     )
 
 
-MPS_LACKS_IT = (
+LACKS = (
     'The program is on "mps" already, which lacks this: let what is missing run on the CPU, or '
     "update torch"
 )

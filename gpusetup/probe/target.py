@@ -27,7 +27,7 @@ from gpusetup.system.system import (
 
 ASK_SECONDS = 10.0
 
-CHOOSE_HINT = (
+CHOICES = (
     "name one with `--python PATH`, activate an environment, "
     "or make one here: `uv venv` (or `python -m venv .venv`)"
 )
@@ -75,12 +75,12 @@ def choose_target(system: System, named: str | None = None) -> Target:
             return _target_of_interpreter(system, python, by, prefix)
     target = _target_from_facts(system, str(facts.get("executable") or ""), "self", facts)
     if not target.python:
-        raise Blocked("There is no target environment.", hint=CHOOSE_HINT)
+        raise Blocked("There is no target environment.", hint=CHOICES)
     if target.manager in ("pipx", "uv tool"):
         raise Blocked(
             f"There is no target environment: gpusetup itself runs in a tool environment "
             f"({target.manager}, {target.prefix}), which nothing should be installed into.",
-            hint=CHOOSE_HINT,
+            hint=CHOICES,
         )
     return target
 
