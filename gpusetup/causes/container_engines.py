@@ -5,7 +5,12 @@ from __future__ import annotations
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.evidence.context import RuleContext
-from gpusetup.evidence.places import IN_KUBERNETES, ON_WINDOWS, in_windows_itself, message_matches
+from gpusetup.evidence.places import (
+    IN_KUBERNETES,
+    ON_WINDOWS,
+    message_matches,
+    on_windows_without_container,
+)
 from gpusetup.fixes import paste, system_packages
 from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import says
@@ -138,7 +143,7 @@ CAUSES = (
         proven_by="The daemon cannot select a device driver, or knows no runtime nvidia",
         not_when="container-no-gpu: the container starts, but without GPUs",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
-        impossible=(in_windows_itself, is_lent),
+        impossible=(on_windows_without_container, is_lent),
         way=_toolkit,
         cases=(
             Message(where=(ON_WINDOWS,), text=WITH_WINDOWS, way=_toolkit),

@@ -6,7 +6,12 @@ from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.places import IN_A_CONTAINER, in_windows_itself, job_without_gpu, no
+from gpusetup.evidence.places import (
+    IN_A_CONTAINER,
+    job_without_gpu,
+    no,
+    on_windows_without_container,
+)
 from gpusetup.messages.fragments import IF_ONLY, in_any_order
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -124,7 +129,7 @@ CAUSES = (
         proven_by="NVML answers code 999 in a container",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         stage="running",
-        impossible=(in_windows_itself,),
+        impossible=(on_windows_without_container,),
         by_check=True,
         needs_root=True,
         alike={
@@ -169,7 +174,7 @@ CAUSES = (
         not_when="no-nvidia-gpu: the PCI bus shows none",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         lacks="gpu",
-        impossible=(in_windows_itself, is_lent),
+        impossible=(on_windows_without_container, is_lent),
         by_check=True,
         way=start_with_gpu,
         cases=(

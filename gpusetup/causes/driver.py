@@ -6,7 +6,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause
 from gpusetup.evidence.context import RuleContext, events, listed_gpus
-from gpusetup.evidence.places import gpu_is_listed, in_windows_itself, in_wsl
+from gpusetup.evidence.places import gpu_is_listed, in_wsl, on_windows_without_container
 from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
 from gpusetup.messages.fragments import IF, IF_ONLY
 from gpusetup.messages.row import says
@@ -195,7 +195,7 @@ CAUSES = (
         # Installation Guide".
         lacks="gpu",
         explains=("container-hook-failed",),
-        impossible=(gpu_is_listed, in_windows_itself, in_wsl, is_lent),
+        impossible=(gpu_is_listed, on_windows_without_container, in_wsl, is_lent),
         by_check=True,
         way=load_fix,
         says=(

@@ -6,7 +6,7 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import places
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import RuleContext, gpus
-from gpusetup.evidence.places import in_windows_itself, in_wsl
+from gpusetup.evidence.places import in_wsl, on_windows_without_container
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines
@@ -33,7 +33,7 @@ CAUSES = (
         text="Load nvidia_uvm and make its node",
         proven_by="The module or its node is missing, and cuInit fails",
         # Source: manual page of nvidia-modprobe.
-        impossible=(in_windows_itself, in_wsl),
+        impossible=(on_windows_without_container, in_wsl),
         by_check=True,
         commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
         cases=(

@@ -7,10 +7,10 @@ from gpusetup.causes.containers import start_with_gpu
 from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import (
-    in_a_container_without,
+    in_a_container_without_gpu,
     in_a_hosted_notebook,
-    lists_none_in_wsl,
-    torch_was_not_shown_on_windows,
+    windows_shows_no_torch,
+    wsl_lists_no_gpu,
 )
 from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
@@ -283,7 +283,7 @@ CAUSES = (
         likelier=(
             Likelier(
                 cause="wsl-driver",
-                shown=lists_none_in_wsl,
+                shown=wsl_lists_no_gpu,
                 because="it runs in WSL, and no program there is shown to reach Windows' driver",
                 text="Update Windows (WSL has a GPU from Windows 11 and Windows 10 21H2, build 19044, "
                 "on), the NVIDIA driver in Windows and WSL itself (`wsl.exe --update`), and start WSL "
@@ -299,14 +299,14 @@ CAUSES = (
             ),
             Likelier(
                 cause="torch-cpu-build",
-                shown=torch_was_not_shown_on_windows,
+                shown=windows_shows_no_torch,
                 because="the driver works, and on Windows `pip install torch` brings the build without "
                 "CUDA",
                 text="If its version ends in +cpu, replace it with a CUDA build (`gpusetup install`)",
             ),
             Likelier(
                 cause="container-no-gpu",
-                shown=in_a_container_without,
+                shown=in_a_container_without_gpu,
                 because="it runs in a container, and nothing shows that this was given a GPU",
                 way=start_with_gpu,
             ),

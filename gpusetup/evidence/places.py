@@ -20,7 +20,7 @@ Question = Callable[[RuleContext], bool]
 
 
 def no(question: Question) -> Question:
-    """The contrary."""
+    """The opposite of a question."""
     return lambda context: not question(context)
 
 
@@ -28,7 +28,7 @@ def of_system(family: str) -> Question:
     return lambda context: on(context, family)
 
 
-def in_a(kind: str) -> Question:
+def in_container_kind(kind: str) -> Question:
     """In this kind of container: `docker`, `podman`, `kubernetes`, `singularity`, `lxc`."""
     return lambda context: context.snapshot.container.kind == kind
 
@@ -37,13 +37,13 @@ def in_wsl(context: RuleContext) -> bool:
     return bool(context.os.wsl)
 
 
-def in_windows_itself(context: RuleContext) -> bool:
-    """It has no modules of a kernel, no nodes, and no containers that are given them."""
+def on_windows_without_container(context: RuleContext) -> bool:
+    """There are no kernel modules and no device nodes, and no container that is given them."""
     return on(context, "windows") and not in_container(context)
 
 
 def gpu_is_listed(context: RuleContext) -> bool:
-    """By the driver."""
+    """A driver lists a GPU."""
     return bool(listed_gpus(context))
 
 
@@ -51,7 +51,7 @@ def in_a_hosted_notebook(context: RuleContext) -> bool:
     return bool(events(context, "hosted-notebook"))
 
 
-def lists_none_in_wsl(context: RuleContext) -> bool:
+def wsl_lists_no_gpu(context: RuleContext) -> bool:
     """A text from WSL in which no program lists a GPU, and torch may be any."""
     seen = listed_gpus(context) or events(context, "smi-sees-it", "gpu-computes")
     machine = context.snapshot
@@ -60,14 +60,14 @@ def lists_none_in_wsl(context: RuleContext) -> bool:
     )
 
 
-def torch_was_not_shown_on_windows(context: RuleContext) -> bool:
+def windows_shows_no_torch(context: RuleContext) -> bool:
     """A driver that answers on Windows, where pip's own torch has no CUDA."""
     torch = context.torch
     return ON_WINDOWS(context) and not (torch.version or torch.cuda) and driver_answers(context)
 
 
-def in_a_container_without(context: RuleContext) -> bool:
-    """Nothing shows that the container was given a GPU."""
+def in_a_container_without_gpu(context: RuleContext) -> bool:
+    """In a container, and nothing shows that it was given a GPU."""
     listed = any(gpu.nvml_index is not None or gpu.uuid for gpu in gpus(context))
     given = context.snapshot.container.nvidia_requested or listed or driver_answers(context)
     return in_container(context) and not given
@@ -77,7 +77,7 @@ def started_without_a_gpu(context: RuleContext) -> bool:
     """A start that is shown, and gives no GPU: apptainer gives one by `--nv` alone."""
     container = context.snapshot.container
     asked_for_none = container.nvidia_requested is False or container.kind == "singularity"
-    return asked_for_none and in_a_container_without(context)
+    return asked_for_none and in_a_container_without_gpu(context)
 
 
 def message_matches(kind: str, form: str) -> Question:
@@ -88,7 +88,7 @@ def message_matches(kind: str, form: str) -> Question:
 
 
 ON_LINUX, ON_WINDOWS, ON_MACOS = map(of_system, ("linux", "windows", "macos"))
-IN_DOCKER, IN_PODMAN, IN_KUBERNETES = map(in_a, ("docker", "podman", "kubernetes"))
+IN_DOCKER, IN_PODMAN, IN_KUBERNETES = map(in_container_kind, ("docker", "podman", "kubernetes"))
 IN_A_CONTAINER = in_container
 
 

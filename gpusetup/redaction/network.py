@@ -1,7 +1,7 @@
 """Servers and addresses: what a text says of somebody's network.
 
-What everybody uses stays (`download.pytorch.org`, `127.0.0.1`); of other addresses the way behind
-the server stays as far as it is made of known words (`/whl/cu124`, a wheel's name).
+What everybody uses stays (`download.pytorch.org`, `127.0.0.1`); of other URLs those parts of the
+path stay that are known words (`/whl/cu124`, a wheel's name).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ PUBLIC_HOSTS = (
 )
 """Servers that may stay in an address."""
 OPEN_HOSTS = ("pytorch.org", "nvidia.com")
-"""Whose ways hold nobody's name or token."""
+"""Servers whose paths hold no name and no token."""
 PROJECTS = frozenset(
     "pytorch nvidia triton-lang dao-ailab vllm-project huggingface conda-forge astral-sh pypa "  # noqa: SIM905
     "facebookresearch bitsandbytes-foundation axolotl-ai-cloud unslothai comfyanonymous".split()
 )
-"""Whose repositories on github.com everybody knows."""
+"""Owners of public repositories on github.com."""
 HOST, ADDRESS = "<host>", "<address>"
 
 HOST_VARIABLES = frozenset(
@@ -95,7 +95,7 @@ _IPV6 = r"(?<![\w:.])::ffff:(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|(?<![\w:.])(?:[0-9A
 _MAC = (r"\b(?:en[xu]|ib|wl[xp]|eth)[0-9a-f]{12}\b|(?<![\w:-])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])|(?<![\w:-])(?:(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4}"
     r"|(?:[0-9a-fA-F]{2}[:-]){7,19}[0-9a-fA-F]{2})(?![\w:-])")  # fmt: skip
 _GUID = r"(?i)(guid\W{1,3})0x[0-9a-f]{12,16}\b|\b0x[0-9a-f]{16}(?= mlx\d)"
-"""Of Ethernet and of InfiniBand (GUID, hardware address)."""
+"""Hardware addresses: of Ethernet, and InfiniBand's GUID."""
 
 
 def _hide_ipv6(match: Found) -> str:
@@ -109,7 +109,7 @@ def _hide_ipv6(match: Found) -> str:
 
 
 def _hide_ipv4(match: Found) -> str:
-    """An address, unless it is no address, this machine, or stands where a version stands."""
+    """An address is hidden; this machine's own and what stands in the place of a version stay."""
     bare = match[0].removesuffix(match["more"]) if match["more"] else match[0]
     try:
         known = IPv4Address(bare)

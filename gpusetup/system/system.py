@@ -160,7 +160,7 @@ def answer_of(output: Output) -> dict[str, Any]:
 
 
 def _facts() -> dict[str, Any]:
-    """Of this interpreter, as a target's are (`child_scripts/read_python.py`), and of its system;
+    """Facts of this interpreter (as `child_scripts/read_python.py` gives) and of its system;
     None if the system does not say."""
     import platform
 
