@@ -107,19 +107,15 @@ def bus_key(bus_id: str | None) -> str | None:
 
 
 def same_gpu(one: Gpu, other: Gpu) -> bool:
-    """By UUID where both know it, else by PCI address, else by NVML's index. MIG instances have a
-    UUID of their own and are told by their GPU's address."""
-    here, there = (
-        (
-            None if (gpu.uuid or "MIG-").startswith("MIG-") else (gpu.uuid or "").lower(),
-            bus_key(gpu.pci_bus_id),
-            gpu.nvml_index,
-        )
-        for gpu in (one, other)
-    )
-    pairs = (pair for pair in zip(here, there, strict=True) if None not in pair)
-    own, others = next(pairs, (0, 1))
-    return own == others
+    """By UUID if both have one, else by PCI address, else by NVML's index."""
+    pairs = zip(_identifiers(one), _identifiers(other), strict=True)
+    return next((own == others for own, others in pairs if None not in (own, others)), False)
+
+
+def _identifiers(gpu: Gpu) -> tuple[str | None, str | None, int | None]:
+    """A MIG instance has a UUID of its own: its GPU's address tells which GPU it is."""
+    uuid = None if (gpu.uuid or "MIG-").startswith("MIG-") else (gpu.uuid or "").lower()
+    return uuid, bus_key(gpu.pci_bus_id), gpu.nvml_index
 
 
 def merged_gpus(base: Sequence[Gpu], others: Iterable[Gpu]) -> tuple[Gpu, ...]:
