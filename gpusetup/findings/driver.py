@@ -55,12 +55,12 @@ def driver_not_loaded(context: RuleContext) -> Findings:
 
 
 CALLED_TOO_OLD = Message(
-    title="Something calls driver {driver} too old, but it is new enough",
-    plain="Something calls the driver too old, but it is new enough",
-    text="Keep the driver and torch. Another libcuda may come before the driver's own (a compat or "
-    "stubs folder in LD_LIBRARY_PATH, or an image's), the driver may have been updated without a "
-    "reboot, or another library here may be built for a newer CUDA than torch: the traceback names "
-    "it",
+    title="A message calls driver {driver} too old, but it is new enough",
+    plain="A message calls the driver too old, but it is new enough",
+    text="Keep the driver and torch. Perhaps the loader finds another libcuda before the driver's "
+    "own (a compat or stubs folder in LD_LIBRARY_PATH, or in the image). Perhaps the driver was "
+    "updated without a reboot. Or another library was built for a newer CUDA than torch: the "
+    "traceback names it",
     look=("ldconfig -p | grep libcuda",),
 )
 
@@ -168,7 +168,7 @@ def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> 
         text = f"Use the program's build for an older CUDA; or: {newer.text}"
         return Fix(text=text, alternatives=update, min_driver=newer.min_driver)
     return Fix(
-        text=f"Install {torch}: it works with your driver, no driver update needed",
+        text=f"Install {torch}: it works with your driver, so you need no driver update",
         commands=paste.install_commands(context),
         alternatives=(*paste.by_hand(context), *update),
         min_driver=floor,

@@ -62,9 +62,9 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
 
 
 OF_THE_HOST = Fix(
-    text="An image for a Jetson takes CUDA's libraries from its host until JetPack 4: start it "
-    "with `--runtime nvidia`, and take the image whose L4T tag is the host's own release",
-    looks=paste.look("see the host's release, on the host", *lines("cat /etc/nv_tegra_release")),
+    text="Up to JetPack 4, a Jetson's container uses CUDA's libraries of its host. Start the "
+    "container with `--runtime nvidia`, and use the image whose L4T tag is the host's release",
+    looks=paste.look("on the host, see the host's release", *lines("cat /etc/nv_tegra_release")),
 )
 
 
