@@ -53,7 +53,7 @@ class Edit(Frozen):
 def read_config(raw: bytes, name: str) -> Config:
     """The settings of a YAML, JSON, TOML or Python file; `BadInput` names the place."""
     if len(raw) > SIZE_LIMIT_BYTES:
-        raise BadInput(f"{name} has {len(raw):,} bytes: that is no training config")
+        raise BadInput(f"{name} has {len(raw):,} bytes: too large for a training config")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as problem:

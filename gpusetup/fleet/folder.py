@@ -141,7 +141,7 @@ def read_record(path: Path, name: str) -> Node:
     try:
         raw = read_bytes(path)
         if not BEGINS.match(raw):
-            raise _NoRecord("no record of gpusetup (it is no JSON object)")
+            raise _NoRecord("this is no record of gpusetup (no JSON object)")
         raw = text_of(raw, path.name).encode()
         head = from_json(raw, _Head, what=path.name)
         family = (head.schema or "").partition("/")[0]

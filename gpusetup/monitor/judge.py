@@ -76,7 +76,7 @@ def too_little(run: Run) -> Judged | None:
     if any(gpu.utilization is not None for gpu in run.gpus):
         few = run.samples < marks.SHORT
         return Judged(None, "", f"{run.samples} samples are too few to judge") if few else None
-    told = "no GPU told its utilisation: some cards do not, and with MIG none does"
+    told = "no GPU reports its utilisation: some cards cannot, and with MIG none can"
     return Judged(None, "", told, ("ask-the-driver",))
 
 

@@ -112,7 +112,10 @@ def model_named(text: str) -> Shape:
     if text and is_file:
         return model_in(path)
     if WITHOUT_ATTENTION.search(text.lower()):
-        what = "has no layers of attention, which is what is read by name and `config.json`"
+        what = (
+            "has no attention layers; by name or `config.json`, plan knows only models with "
+            "attention"
+        )
         raise UsageError(f"{text!r} {what}", hint=TRACED)
     near = difflib.get_close_matches(key(text), names(), 3, 0.4)
     short = ", ".join(dict.fromkeys(names()[one].rpartition("/")[2] for one in near))

@@ -62,7 +62,7 @@ def _run(
     """The run as the config has it."""
     found = question_of(config)
     if found.per_gpu is None and found.total is None:
-        raise UsageError("The config fills a budget of tokens, it has no batch")
+        raise UsageError("The config sets a budget of tokens and no batch")
     gpus = found.gpus or place.count or 1
     question = for_gpus(replace(found, per_gpu=per_gpu, total=None), gpus)
     question = replace(question, accumulate=accumulate or question.accumulate)

@@ -89,7 +89,7 @@ def _finding(finding: NodeFinding, more: str = "") -> Row:
 def _drift(drift: Drift) -> Row:
     others = f"{drift.nodes} of {drift.of} nodes have {drift.majority}"
     if drift.field.startswith(RATES):
-        others = f"the middle of {drift.of} devices is {drift.majority}"
+        others = f"the median of {drift.of} devices is {drift.majority}"
     words = words_of(drift.field.removeprefix(RATES))
     return marked(MARKS[drift.severity], words, f"{drift.value}, {others}", indent=4)
 
@@ -165,7 +165,7 @@ def compare_screen(answer: CompareAnswer) -> Screen:
 
 def _compared(answer: CompareAnswer) -> Row:
     if not (answer.only_second or answer.differences or answer.only_first):
-        return marked(OK, "ok", "the two are alike in all that is compared")
+        return marked(OK, "ok", "the two have no difference")
     said = [f"different: {plural(len(answer.differences), 'fact')}"]
     if answer.only_second:
         said.append(f"{plural(len(answer.only_second), 'finding')} more than before")

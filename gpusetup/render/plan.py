@@ -151,7 +151,7 @@ MOST_UNKNOWN = 12
 
 def _config(found: ConfigRead) -> Iterator[str]:
     """What was read, assumed and not understood, each key with its line."""
-    whose = f"a config of {found.trainer}" if found.trainer else "a config of no known trainer"
+    whose = f"a config of {found.trainer}" if found.trainer else "a config of an unknown trainer"
     keys = [
         (str(key.line), f"{key.key}: {key.value}" if key.value else key.key, (key.meaning, DIM))
         for key in (*found.read, *found.not_understood[:MOST_UNKNOWN])
@@ -163,7 +163,7 @@ def _config(found: ConfigRead) -> Iterator[str]:
     yield from section(f"Read from {found.file}, {whose}", read[1:])
     assumed = (Row(f"  {line}", hang=4) for line in found.assumed)
     yield from section("Assumed, because the config does not say", assumed)
-    title = "Not understood (does one of them take memory? then say it by an option)"
+    title = "Not understood (if one of them needs memory, give it as an option)"
     yield from section(title, (*open_[1:], *[f"      and {more} more"] * (more > 0)))
 
 

@@ -321,9 +321,9 @@ def refusals(case: Case) -> Iterator[str]:
         said = name.lower() in NORM_KEYS and NORM.match(text.rpartition(".")[2])
         if one.kind == "scalar" and (said or (name.lower() in NORM_SWITCHES and truth(one))):
             yield (
-                f"{place(one)} is {text}, which has BatchNorm: its statistics would be over other"
-                " pieces. The choice is yours: keep the batch, synchronise BatchNorm over GPUs,"
-                " or use GroupNorm"
+                f"{place(one)} is {text}, which has BatchNorm: another micro-batch would change "
+                "its statistics. The choice is yours: keep the batch, synchronise BatchNorm over "
+                "GPUs, or use GroupNorm"
             )
     loop = trainer or Loop(name="this trainer")
     for one in counted(case):

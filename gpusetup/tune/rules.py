@@ -136,7 +136,7 @@ def precision(case: Case) -> Iterator[Part]:
         return
     if capability < (7, 0) and not measured:
         if case.having(*AMP):
-            yield "This GPU has no tensor cores: mixed precision saves memory, hardly time"
+            yield "This GPU has no tensor cores: mixed precision saves memory, but hardly any time"
         return
     why = Why(
         reason="tensor cores; measured savings of memory are 1 to 49 %, by model",
@@ -157,8 +157,9 @@ def precision(case: Case) -> Iterator[Part]:
             yield from written_over(case, setting, f"{kind.removeprefix('fp')}-mixed", why)
         elif kind == "fp16" and (text.startswith("bf16") or (role == "bf16" and switch)):
             yield (
-                f"{place(setting)} asks for bf16, which this GPU computes slowly (before capability"
-                " 8.0): use fp16 with loss scaling. Left as it is, because the loss may differ"
+                f"{place(setting)} asks for bf16, which this GPU computes slowly (before "
+                "capability 8.0): use fp16 with loss scaling. Not changed, because the loss may "
+                "differ"
             )
 
 
@@ -173,7 +174,7 @@ def compiling(case: Case) -> Iterator[Part]:
     """`torch.compile` only if it was measured to be faster."""
     measured = case.option.gained.get("compile")
     if measured:
-        why = "fused kernels: fewer passes over memory; the first step takes minutes"
+        why = "fused kernels read memory less often; the first step takes minutes"
         yield from _switched_on(case, "compile", Why(reason=why, source=MEASURED))
         yield from _added(case, ("compile",), "model = torch.compile(model)")
     for setting in case.having("compile") if measured is None else ():
@@ -210,7 +211,7 @@ def rollout(case: Case) -> Iterator[Part]:
 def several_gpus(case: Case) -> Iterator[Part]:
     gpus = case.facts.gpus
     if not gpus:
-        yield "No NVIDIA GPU is visible here: only what depends on the CPU was looked at"
+        yield "gpusetup sees no NVIDIA GPU here, so it looked only at settings for the CPU"
     elif gpus > 1:
         yield (
             f"{gpus} GPUs: start one process each (`torchrun --nproc-per-node {gpus} ...`);"

@@ -80,7 +80,7 @@ class Leader:
         gpus = [number for number, unit in self.known.items() if unit.device != "cpu"]
         blind = self.known.keys() - gpus if gpus else ()
         self.absent |= dict.fromkeys(waited, f"it was not ready within {MEET_SECONDS:g} s")
-        self.absent |= dict.fromkeys(blind, "its torch sees no GPU, and others do")
+        self.absent |= dict.fromkeys(blind, "its torch sees no GPU, but other ranks see one")
 
     def _heard(self, seconds: float) -> Iterator[tuple[int, Message]]:
         """What is said within a time."""

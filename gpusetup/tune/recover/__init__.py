@@ -99,7 +99,7 @@ def recover_from_oom(
     """
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         raise UsageError(
-            "Several ranks train: one that splits its batch would leave the others waiting",
+            "Several ranks train: while one rank splits its batch, the others would wait for it",
             hint="use a smaller batch and gradient accumulation; `gpusetup plan` says which fits",
         )
     undo = Undo(model)
@@ -204,7 +204,9 @@ class _Attempts:
             self.undo.backward(self.backward, counted)
             losses.append(counted.detach())
         if not losses:
-            raise CannotRecover("Nothing in the batch counts", hint="leave the batch out")
+            raise CannotRecover(
+                "The batch has nothing that counts for the loss", hint="leave the batch out"
+            )
         factor = 1.0 if self.case.sums else expected / total
         if abs(factor - 1) > 1e-12:
             self.undo.rescale(factor)
@@ -216,7 +218,7 @@ class _Attempts:
         differs = [*what_differs(self.model), *uneven]
         hooked = [name for name, one in self.model.named_parameters() if one._backward_hooks]
         if hooked:
-            differs.append(f"a hook works on the gradient of each part ({named(hooked)})")
+            differs.append(f"a hook changes the gradient of each part ({named(hooked)})")
         if self.drawn:
             differs.append("random numbers are drawn for each part (dropout?)")
         if changed := self.undo.state.changed():

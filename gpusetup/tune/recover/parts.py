@@ -191,7 +191,7 @@ class Case(Frozen):
         if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
             raise UsageError(
                 "`step` must return the loss, a tensor with one number",
-                hint="take its mean over the samples, and leave the backward to us",
+                hint="return the mean over the samples, and do not call backward yourself",
             )
         return loss
 
