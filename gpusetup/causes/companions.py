@@ -39,8 +39,8 @@ CAUSES = (
         "triton-missing-windows",
         title="torch.compile needs Triton, and torch for Windows does not include it",
         means="torch includes Triton on Linux only.",
-        text="Install the community's build of Triton, triton-windows, in the release that fits "
-        "this torch (2.4 or newer). Or run without torch.compile",
+        text="Install triton-windows, the community's build, in the release for this torch (2.4 "
+        "or newer). Or do not use torch.compile",
         proven_by="Windows has a CUDA build of torch and no triton",
         stage="first-kernel",
         where=(no(ON_LINUX), no(ON_MACOS)),
@@ -64,8 +64,8 @@ CAUSES = (
     Cause(
         "triton-missing",
         title="torch.compile finds no working Triton",
-        means="torch for Linux needs the package triton. It was removed or replaced, does not "
-        "import, or gets no answer from the driver.",
+        means="torch for Linux needs the package triton. It is missing or broken, or gets no "
+        "answer from the driver.",
         text='Install the version of Triton that torch requires. `python -c "import triton"` says '
         "why Triton does not import",
         not_when="On Windows the cause is triton-missing-windows. If Triton is installed, it is "
@@ -153,8 +153,8 @@ CAUSES = (
         cases=(
             Message(
                 where=(ON_WINDOWS,),
-                text="Install the newest triton-windows, which includes a compiler (TinyCC). Its "
-                "older releases need the Build Tools for Visual Studio with C++ (MSVC)",
+                text="Install the newest triton-windows, which includes a compiler. Older ones "
+                "need the Build Tools for Visual Studio with C++",
                 commands=("pip install --upgrade triton-windows",),
             ),
         ),
@@ -244,8 +244,8 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{name} was {was} when it was {how} on {when}; now it is {now}",
         plain="An installer replaced torch or a package that must fit it",
-        means="`gpusetup guard` or the last `gpusetup install` recorded which versions work "
-        "together. An installer has replaced one of them.",
+        means="`gpusetup guard` or `install` recorded which versions work together. An installer "
+        "has replaced one of them.",
         text="Restore the recorded versions. If you meant the change, `gpusetup guard --write` "
         "records the new versions",
         proven_by="The installed versions differ from those that the guard or the last "

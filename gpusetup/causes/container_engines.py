@@ -105,8 +105,8 @@ CAUSES = (
         means="CDI describes the GPUs to a container engine. The host has no CDI specification or "
         "an outdated one, or the engine (rootless, remote, an old podman) does not read its "
         "folder.",
-        text="Write the CDI specification on the host, and again after every driver update. The "
-        "host needs the driver and nvidia-container-toolkit",
+        text="Write the CDI specification on the host, after every driver update too. The host "
+        "needs driver and nvidia-container-toolkit",
         proven_by="The engine names the device that it cannot resolve",
         not_when="If the engine knows no NVIDIA driver at all, the cause is "
         "container-toolkit-missing",
@@ -204,8 +204,8 @@ CAUSES = (
         plain="The container gets no GPU: nvidia-container-toolkit cannot prepare the container",
         means="Before a container starts, the toolkit asks the host's driver and mounts the "
         "driver's files and devices.",
-        text="Make `nvidia-smi` work on the host first. Then update nvidia-container-toolkit, and "
-        "check which GPUs and folders you give the container",
+        text="Make `nvidia-smi` work on the host. Then update nvidia-container-toolkit, and check "
+        "the container's GPUs and folders",
         not_when="If the error shows driver-missing, driver-not-loaded or nvml-mismatch on the "
         "host, that is the cause",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.

@@ -31,8 +31,8 @@ STEP_FAILED = (
 """How a step of an image's build ends: BuildKit's words, and docker's former ones."""
 
 DOCKER = Fix(
-    text="Add `--gpus all` to your own `docker run` (this command tests it with a plain image). "
-    "The host needs the driver and nvidia-container-toolkit",
+    text="Add `--gpus all` to your `docker run` (tested here with a plain image). The host needs "
+    "driver and nvidia-container-toolkit",
     commands=lines("docker run --rm --gpus all ubuntu nvidia-smi"),
 )
 
@@ -75,8 +75,7 @@ CAUSES = (
         "cuda-visible-devices-hidden",
         title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
         means="CUDA ignores everything after the first invalid entry; an empty value hides all "
-        "GPUs. Slurm and Ray set the variable to an empty value for a job or task that asked for "
-        "no GPU.",
+        "GPUs. Slurm and Ray set an empty value for a job or task without a GPU.",
         text="Unset CUDA_VISIBLE_DEVICES (a shell profile, a service or a job script sets it). Or "
         "set it to the GPUs' numbers, from 0 on, or to their UUIDs",
         proven_by="The variable leaves no GPU visible",
@@ -147,8 +146,8 @@ CAUSES = (
         title="The container did not get the driver's compute libraries: nvidia-smi works, but "
         "libcuda is missing",
         means="The variable NVIDIA_DRIVER_CAPABILITIES does not contain compute.",
-        text="Start the container again with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` "
-        "(this command tests it with a plain image)",
+        text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (this "
+        "command tests it with a plain image)",
         proven_by="The variable lacks compute, NVML answers, and libcuda is missing",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         by_check=True,

@@ -209,8 +209,8 @@ CAUSES = (
         title="The loaded libcuda does not belong to the loaded kernel driver (error 803)",
         means="The loader finds an old or mounted copy of libcuda, or cuda-compat, before the "
         "driver's own.",
-        text="Remove old copies of libcuda (a cuda-compat folder, a mounted or copied library). "
-        "If the driver was updated but not reloaded, reboot",
+        text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
+        "driver was updated but not reloaded, reboot",
         proven_by="cuInit answers code 803",
         not_when="If a reboot fixes it, the cause is nvml-mismatch",
         # Source: CUDA Driver API reference, CUresult.
@@ -223,8 +223,8 @@ CAUSES = (
         title="CUDA loads a forward compatibility library (cuda-compat), which this GPU or driver "
         "does not allow (error 804)",
         means="Forward compatibility is for data centre GPUs and some drivers.",
-        text="Remove the cuda-compat folder from the loader's path, or update the driver of the "
-        "host. Forward compatibility is for data centre GPUs only",
+        text="Remove the cuda-compat folder from the loader's path, or update the host's driver. "
+        "cuda-compat is for data centre GPUs only",
         proven_by="cuInit answers code 804",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility".
         commands=drivers_own,
@@ -279,7 +279,7 @@ CAUSES = (
         title="CUDA does not start: unknown error ({code})",
         means="Often the kernel module nvidia_uvm is in a bad state after suspend.",
         text="On Linux reload the module nvidia_uvm and start the program again. If this does not "
-        "help, or on another system, reboot",
+        "help, reboot",
         proven_by="cuInit answers code 999 (30 in older runtimes)",
         not_when="If the module nvidia_uvm is not loaded, the cause is uvm-missing. If a "
         "container lost its GPU, it is container-nvml-lost",
@@ -344,7 +344,7 @@ CAUSES = (
         means="The stub is for linking programs on a machine without a driver. It cannot run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
         proven_by="cuInit answers code 34, or the loaded libcuda is in a folder `stubs`. If only "
-        "LD_LIBRARY_PATH contains such a folder, it is a warning",
+        "LD_LIBRARY_PATH has one, it is a warning",
         # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=(*NO_INIT, *NO_DRIVER),
         commands=_without_stubs,

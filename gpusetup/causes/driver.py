@@ -92,8 +92,8 @@ CAUSES = (
         text="Install the distribution's driver package and reboot",
         proven_by="The PCI bus shows an NVIDIA GPU, and the disk has no libcuda and no driver "
         "module",
-        not_when="If a part of the driver is installed, the cause is driver-not-loaded. A "
-        "container uses the driver of its host, WSL that of Windows",
+        not_when="If a part of the driver is installed, the cause is driver-not-loaded. "
+        "Containers and WSL use their host's driver",
         # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
         explains=("container-hook-failed",),

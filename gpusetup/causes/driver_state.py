@@ -12,8 +12,8 @@ from gpusetup.model.finding import Severity
 
 HERE = Message(
     where=(IN_A_CONTAINER,),
-    text="Check the GPU on the host of this container: the host's kernel log has the reason. Then "
-    "start the container again with its GPUs",
+    text="Check the GPU on the container's host, whose kernel log has the reason. Then start the "
+    "container again with its GPUs",
     needs_root=True,
 )
 
@@ -70,8 +70,8 @@ CAUSES = (
         means="On a host, the device nodes or the module nvidia_uvm are often in a bad state, "
         "after suspend or a driver update. A container often has lost its access to the devices.",
         text="Reboot; if it stays, reinstall the driver",
-        proven_by="nvmlInit or nvmlDeviceGetCount answers an error. The codes 9, 12 and 13 count "
-        "only if the module is loaded or CUDA starts",
+        proven_by="nvmlInit or nvmlDeviceGetCount answers an error. Codes 9, 12 and 13 count only "
+        "if the module is loaded or CUDA starts",
         not_when="NVML's codes 4, 8, 10, 11 and 14 to 18 have their own causes",
         # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
@@ -189,8 +189,8 @@ CAUSES = (
         "gpu-not-supported-by-driver",
         title="The loaded driver does not support {gpus}",
         plain="The loaded driver does not support the GPU",
-        means="GPUs before Turing need the closed kernel modules, Blackwell and newer GPUs the "
-        "open ones. For old GPUs there are only old drivers.",
+        means="GPUs before Turing need closed kernel modules, Blackwell and newer open ones. Old "
+        "GPUs work only with old drivers.",
         text="Install the driver branch and modules that this GPU needs",
         proven_by="The kernel log says that the GPU is not supported or legacy",
         # Source: NVIDIA, "Driver Installation Guide"; the catalog's table of last branches.

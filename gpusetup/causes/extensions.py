@@ -115,8 +115,8 @@ CAUSES = (
         text="Install the extension's release for this torch (see its compatibility table), or "
         "rebuild it against this torch",
         proven_by="A symbol of torch is undefined, or the extension itself reports the mismatch",
-        not_when="torchvision-mismatch and torchaudio-mismatch are separate causes. If torch's "
-        "own files are damaged, the cause is mixed-conda-pip",
+        not_when="torchvision-mismatch and torchaudio-mismatch are separate. If torch's own files "
+        "are damaged, it is mixed-conda-pip",
         # Source: PyTorch documentation, C++ ABI; messages of xformers and others.
         explains=("extension-arch-mismatch",),
         where=(_is_no_companions,),
@@ -126,7 +126,7 @@ CAUSES = (
             Message(
                 having={"library": "^libc10_cuda"},
                 title="A CUDA extension finds no libc10_cuda.so: torch is a CPU build, or the "
-                "program does not import torch before the extension",
+                "program does not import torch first",
                 text="Check which torch is installed. `None` means a CPU build: replace it",
                 commands=("gpusetup install",),
                 look=(alike.TORCHS_CUDA,),

@@ -36,9 +36,8 @@ CAUSES = (
         title="{who} {have} fallen off the PCI bus",
         plain="The GPU no longer answers on the bus",
         means="A power fault, heat, a loose card or power saving of the PCIe link can cause this.",
-        text="Reboot (a full power-off is better). If the fault comes back, check power cables, "
-        "power supply, heat, seating and riser, and add `pcie_aspm=off` to the kernel's command "
-        "line",
+        text="Reboot (a full power-off is better). If the fault comes back, check power, heat, "
+        "seating and riser, and add `pcie_aspm=off` to the kernel's command line",
         proven_by="The kernel logs Xid 79, or the driver says `GPU is lost`",
         # Source: NVIDIA, "Xid Errors".
         explains=(

@@ -47,8 +47,8 @@ CAUSES = (
         "shm-too-small",
         title="A small /dev/shm: DataLoader workers and NCCL need more",
         means="DataLoader workers and NCCL share memory there; docker gives 64 MiB.",
-        text="Start the container with more shared memory (`--shm-size=8g`; this command shows it "
-        "with a plain image), or use num_workers=0",
+        text="Give the container more shared memory (`--shm-size=8g`; shown here with a plain "
+        "image), or use num_workers=0",
         proven_by="/dev/shm has 1 GiB or less in a container",
         explains=(
             "dataloader-worker-killed",
@@ -126,11 +126,11 @@ CAUSES = (
     ),
     Cause(
         "pip-cache-disk-full",
-        title="The disk has little space for installing torch",
+        title="The disk has little room to install torch",
         means="torch's wheels take 3 GiB, and 5 GiB more when they are unpacked.",
-        text="Free some space: clear the installers' caches, or set TMPDIR and the cache to a "
-        "disk with more space. An installation needs up to 8 GiB on the disk of the packages, 4 "
-        "GiB for the cache and 1 GiB for temporary files",
+        text="Clear the installers' caches, or set TMPDIR and the cache to a larger disk. An "
+        "installation needs up to 8 GiB for packages, 4 GiB for the cache and 1 GiB for "
+        "temporary files",
         proven_by="The disk has less free space than that",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("download-hash-mismatch",),

@@ -35,8 +35,8 @@ CAUSES = (
         plain="The system cannot map a library into memory",
         means="The library's folder is mounted noexec (/tmp, a home on a server). Or the process "
         "has too little memory or address space (shared hosting, ulimit -v, a small container).",
-        text="Put the environment, and TMPDIR while pip installs, on a file system without "
-        "noexec. Raise the limits of memory and address space",
+        text="Put the environment, and pip's TMPDIR, on a file system without noexec. Raise the "
+        "limits of memory and address space",
         not_when="If the file does not exist, the cause is cuda-lib-missing or library-missing",
         # Source: glibc's sources, dl-load.c; manual page of mmap.
         explains=("torch-import-failed",),
@@ -74,8 +74,8 @@ CAUSES = (
     Cause(
         "ld-library-path-conflict",
         title="The loader finds other CUDA libraries before torch's own",
-        means="torch's wheel needs exactly its own cuDNN, cuBLAS and nvJitLink. An older copy "
-        "that the loader finds first fails to load or lacks symbols.",
+        means="torch's wheel needs its own cuDNN, cuBLAS and nvJitLink. An older copy that loads "
+        "first fails or lacks symbols.",
         text="Remove the folders of another CUDA from LD_LIBRARY_PATH. If the variable is not "
         "set, check which file was loaded: a copy from the system's packages, or a file of a "
         "second torch",

@@ -15,8 +15,8 @@ CAUSES = (
         title="NCCL finds no network interface called {interface}",
         plain="NCCL finds no usable network interface",
         means="NCCL_SOCKET_IFNAME matches no interface, or the machine has no network.",
-        text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to a network interface of "
-        "this machine. For a single node `lo` works",
+        text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to this machine's network "
+        "interface. For a single node `lo` works",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("unset NCCL_SOCKET_IFNAME",),
@@ -141,8 +141,8 @@ CAUSES = (
     Cause(
         "nccl-timeout",
         title="An NCCL collective timed out",
-        means="One rank (process of the job) waits for another that died, hangs or does other "
-        "work. A rank with a different error shows why.",
+        means="One rank (process) waits for another that died, hangs or does other work. A rank "
+        "with a different error shows why.",
         text="Look for the first error in every rank's log, and turn on NCCL's own log",
         not_when="If another finding about NCCL or memory was found too, that is the cause",
         # Source: torch documentation, distributed.

@@ -176,8 +176,8 @@ CAUSES = (
         plain="A program failed by itself",
         means="A key, a shape, a file or a name is wrong, or a package is missing. GPU, driver "
         "and torch are not the reason.",
-        text="The text does not show whether GPU, driver or torch are the reason. Run the program "
-        "again, and read the first error that it prints",
+        text="GPU, driver or torch may be the reason. Run the program again, and read the first "
+        "error that it prints",
         proven_by="The program ends with an error, and nothing near the error mentions a GPU",
         not_when="If the error may come from the GPU, its driver or torch, program-failed is not "
         "the cause",
@@ -199,8 +199,8 @@ CAUSES = (
             Message(
                 having={"releases": ""},
                 title="{program} failed by itself: {said}",
-                text="Two packages do not fit each other: install releases of the program and of "
-                "the package in the message that belong together",
+                text="Two packages do not fit: install releases of the program and of the package "
+                "in the message that belong together",
             ),
             Message(
                 having={"own": "", "exception": "Error|Exception"},

@@ -161,8 +161,8 @@ CAUSES = (
     Cause(
         "kernel-image-invalid",
         title="The driver cannot load a compiled kernel: its image is invalid (error 200)",
-        means="The kernel was compiled for another GPU or by a too new toolkit (TRITON_PTXAS_PATH "
-        "may name one), or a cache has an incomplete file.",
+        means="The kernel is for another GPU, from a too new toolkit (see TRITON_PTXAS_PATH), or "
+        "from an incomplete cache file.",
         text="Empty the caches of compiled kernels and let Triton use its own ptxas (unset "
         "TRITON_PTXAS_PATH). If the error stays, update the driver, or install the Triton that "
         "torch requires",
@@ -202,8 +202,8 @@ CAUSES = (
         cases=(
             Message(
                 having={"code": "^715$"},
-                means="Usually a kernel of an extension was compiled for another GPU, or compiled "
-                "wrongly. Update that extension, or switch it off.",
+                means="Usually an extension's kernel was compiled for another GPU, or wrongly. "
+                "Update that extension, or switch it off.",
                 commands=("export CUDA_LAUNCH_BLOCKING=1",),
             ),
         ),

@@ -129,7 +129,7 @@ CAUSES = (
     Cause(
         "torch-half-installed",
         title="torch is only partly installed",
-        means="The installation of torch was interrupted, or another one overwrote a part of it.",
+        means="torch's installation was interrupted, or another one overwrote a part of it.",
         text="Reinstall it",
         proven_by="Libraries from torch's list of files (RECORD) are missing",
         stage="import",
@@ -227,7 +227,7 @@ CAUSES = (
         title="{who} is a CPU build: it cannot use {gpu}",
         plain="torch is a CPU build on a machine with an NVIDIA GPU",
         means="For Windows the default index has only CPU builds. conda picks a CPU build if it "
-        "sees no driver. The installation of another package may have replaced a CUDA build.",
+        "sees no driver. Installing another package may replace a CUDA build.",
         text="Replace the CPU build. ",
         proven_by="torch/version.py names no CUDA version, and there is an NVIDIA GPU",
         not_when="If cuda-visible-devices-hidden or driver-missing was found too, fix that first",
@@ -295,8 +295,8 @@ CAUSES = (
                 cause="no-nvidia-gpu",
                 shown=in_a_hosted_notebook,
                 because="a hosted notebook has a GPU only if you choose one for it",
-                text="Choose a GPU for the notebook (Colab: Runtime, Change runtime type; Kaggle: "
-                "Settings, Accelerator), and start the notebook again",
+                text="Choose a GPU (Colab: Runtime, Change runtime type; Kaggle: Settings, "
+                "Accelerator), and start the notebook again",
             ),
             Likelier(
                 cause="torch-cpu-build",

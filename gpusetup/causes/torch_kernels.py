@@ -131,9 +131,9 @@ CAUSES = (
         plain="A kernel for the GPU is missing, in torch or an extension",
         means="The text names neither the GPU nor the package.",
         text="Install a torch that supports this GPU. If torch itself works (the second command "
-        "prints a number), rebuild the extension",
+        "prints a number), rebuild the package",
         proven_by="CUDA answers code 209 (48, 8 or 98 in an older runtime)",
-        not_when="If the text says who lacks the kernel, the cause is extension-arch-mismatch, "
+        not_when="If the text says who lacks the kernel: extension-arch-mismatch, "
         "arch-too-new-for-wheel or arch-too-old-for-wheel",
         # Source: CUDA Runtime API reference, cudaError.
         symptom=True,

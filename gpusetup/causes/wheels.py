@@ -11,8 +11,8 @@ from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 
 NETWORK_WAYS = {
-    "certificate": "Check this machine's clock and certificates. If a proxy decrypts TLS, set "
-    "PIP_CERT or SSL_CERT_FILE to the proxy's certificate",
+    "certificate": "Check the clock and the certificates. If a proxy decrypts TLS, set PIP_CERT "
+    "or SSL_CERT_FILE to the proxy's certificate",
     "proxy": "Look at HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
     "dns": "The server's name is not found: check DNS, the VPN and the proxy",
     "timeout": "The connection is slow: allow more time (PIP_DEFAULT_TIMEOUT=120, "
@@ -65,8 +65,8 @@ def no_platform_way(context: RuleContext) -> str:
     if on(context, "windows"):
         return "Use a 64-bit x86 Python, which runs in emulation, or conda-forge"
     return (
-        "Install a 64-bit system (x86_64 or aarch64). Otherwise use the package of the "
-        "distribution or of conda-forge, or build torch from source"
+        "Install a 64-bit system (x86_64 or aarch64). Or use the distribution's or conda-forge's "
+        "package, or build from source"
     )
 
 
@@ -75,8 +75,8 @@ CAUSES = (
         "download-hash-mismatch",
         title="The downloaded file does not match its hash: {file}",
         plain="The downloaded file does not match its hash",
-        means="The download was cut off or changed (by a proxy, a full disk, a mirror that is "
-        "being updated). Or a lock file names another build.",
+        means="A proxy, a full disk or a mirror cut off or changed the download. Or a lock file "
+        "names another build.",
         text="Clear the installer's cache, then run the same installation once more. If you use a "
         "proxy or mirror, try another network. Do not switch off the hash check",
         not_when="If a full disk cut the file, the cause is pip-cache-disk-full",
@@ -106,8 +106,8 @@ CAUSES = (
         "download-network-error",
         title="{host} cannot be reached or verified",
         plain="The package index cannot be reached or verified",
-        means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download. torch, "
-        "CUDA and the driver are not the problem.",
+        means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download, not "
+        "torch, CUDA or the driver.",
         text=ANY_NETWORK + MIRROR,
         not_when="If the server answers 403 or 404, the cause is wrong-index",
         # Source: messages of pip, urllib3, uv and conda.

@@ -69,11 +69,11 @@ CAUSES = (
         title="Windows cannot load {dll}: a DLL that it needs is missing or of another version",
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
         means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old. torch "
-        "2.4.0 also needs libomp140.x86_64.dll.",
+        "2.4.0 needs libomp140.x86_64.dll too.",
         text="Install the current Visual C++ runtime (x64), then reinstall torch (2.4.1 or newer)",
         proven_by="Windows answers error 126, 127, 182, 193 or 1114",
-        not_when="With error 1455 the cause is windows-pagefile-too-small. If the DLL belongs to "
-        "an extension, it is extension-abi-mismatch",
+        not_when="With error 1455 the cause is windows-pagefile-too-small. If an extension's DLL "
+        "is missing, it is extension-abi-mismatch",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
         stage="import",
         where=(_is_not_told,),
@@ -130,8 +130,8 @@ CAUSES = (
         title="The Windows page file is too small to load torch's DLLs (error 1455)",
         means="Windows reserves memory for the CUDA DLLs in every process, and each DataLoader "
         "worker is a process.",
-        text="Let Windows manage the page file, or enlarge it (System, Advanced, Performance, "
-        "Virtual memory), and restart Windows. Or use fewer workers",
+        text="Enlarge the page file (System, Advanced, Performance, Virtual memory) and restart "
+        "Windows. Or use fewer workers",
         proven_by="Windows answers error 1455",
         not_when="With an error other than 1455, the cause is windows-dll-missing",
         # Source: Microsoft, System Error Codes.

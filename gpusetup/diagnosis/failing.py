@@ -90,9 +90,9 @@ def _with_its_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
     if not installs(fix.commands):
         return replace(fix, alternatives=kept)
     text = (
-        f"{engine} requires one exact torch. Install the release of {engine} that fits GPU and "
-        "driver, together with its torch (in a container: an image of that release). Do not "
-        "change torch alone"
+        f"{engine} requires one exact torch. Install the release that fits GPU and driver, "
+        "together with its torch (in a container: an image of that release). Do not change torch "
+        "alone"
     )
     bare = not (in_container(context) or on(context, "windows") or engine in IMAGES)
     own = (paste.gpusetup(context, engine),) if bare else ()

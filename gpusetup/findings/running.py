@@ -59,8 +59,8 @@ def _measured(message: Event) -> Event:
 HANGS = Message(
     title="A model on several GPUs hangs; perhaps the GPUs cannot access each other's memory "
     "(peer access)",
-    means="In a virtual machine, or with an IOMMU or ACS on the PCIe bridges, peer access may "
-    "fail. Then NCCL waits without an error.",
+    means="Virtual machines, an IOMMU or ACS on the PCIe bridges can break peer access. Then NCCL "
+    "waits without an error.",
     text="Check first whether the program runs without peer access. If not, NCCL's log shows "
     "where it waits",
     commands=("export NCCL_P2P_DISABLE=1", "export NCCL_DEBUG=INFO"),

@@ -17,7 +17,7 @@ def jetson_fix(context: RuleContext) -> Fix:
     if jetpack is None:
         return Fix(
             text="Install the torch wheel that NVIDIA publishes for this board's JetPack. The "
-            "first line that the command prints names the release",
+            "command's first line names the release",
             commands=lines("cat /etc/nv_tegra_release"),
         )
     known = (gpu.compute_capability for gpu in gpus(context))

@@ -64,7 +64,7 @@ def amd(context: RuleContext) -> Fix:
         )
     return Fix(
         text="Install AMD's ROCm build of torch, if AMD publishes one for this GPU and system "
-        f"(PyTorch's own, on Linux, has kernels for {kernels}). Otherwise the CPU build works"
+        f"(PyTorch's, on Linux, has kernels for {kernels}). Otherwise the CPU build works"
     )
 
 

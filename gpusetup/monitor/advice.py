@@ -42,8 +42,8 @@ STEPS: dict[str, Step] = {
         "Load with workers: num_workers={useful_workers}, pin_memory=True", TUNE,
         when=~(s.workers | s.no_training | s.cores_used_up)),
     "more-workers": Step(
-        "Use up to {useful_workers} loader workers (now {work.workers:.0f}). If that is not "
-        "enough, decode less per item, or cache decoded items", TUNE,
+        "Use up to {useful_workers} loader workers (now {work.workers:.0f}). Then decode less per "
+        "item, or cache decoded items", TUNE,
         when=WORKERS_HELP),
     "cheaper-items": Step(
         "Decode less per item: cache decoded items, store smaller ones, or decode on the GPU"),
@@ -59,8 +59,8 @@ STEPS: dict[str, Step] = {
         "prefetch_factor, arrays instead of lists of objects (each worker copies a list)",
         "ps -eo pid,user,rss,comm --sort=-rss | head"),
     "run-ahead": Step(
-        "Let the loader prepare more batches in advance: persistent_workers=True, a larger "
-        "prefetch_factor, up to {useful_workers} workers", TUNE),
+        "Let the loader work in advance: persistent_workers=True, a larger prefetch_factor, up to "
+        "{useful_workers} workers", TUNE),
     "off-the-loop": Step(
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU"),
     "speed-up-the-producers": Step(
@@ -124,8 +124,8 @@ STEPS: dict[str, Step] = {
         "Reset the clocks",
         "sudo nvidia-smi -i {gpu.label} -rac; sudo nvidia-smi -i {gpu.label} -rgc"),
     "see-who-uses-the-cpu": Step(
-        "Find out who uses the CPU ({work.host_share:.0f} % is busy). If it is this job's data "
-        "loaders, do less work per item or use more cores",
+        "Find out who uses the CPU ({work.host_share:.0f} % is busy). If it is the data loaders, "
+        "do less per item or use more cores",
         "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"),
     "read-its-error": Step(
         "Read the command's error: it ended with exit code {run.exit}, and nothing had run on the "
@@ -210,7 +210,7 @@ class Advice(NamedTuple):
 
 STARVED = ("input-starved/workers", "input-starved/by-itself", "input-starved/slow-items")
 ADVICE = (
-    Advice("a larger batch with less accumulation, so that the effective batch stays the same", ("launch-bound",),
+    Advice("a larger batch with less accumulation (the same effective batch)", ("launch-bound",),
            lambda seen: all((gpu.memory.p95 or 0) < MEMORY_HIGH for gpu in seen.run.gpus)),
     Advice("DataLoader with num_workers={useful_workers}, pin_memory, persistent_workers",
            STARVED, WORKERS_HELP),

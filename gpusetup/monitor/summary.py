@@ -32,7 +32,7 @@ NOTES: tuple[tuple[Sign, str], ...] = (
     (paused, "paused {gpu.parts.times} times, {gpu.parts.pause_share:.0f} % of its time, "
      "{gpu.parts.longest_pause:.0f} s at most"),
     (only_draws, "only programs that draw on the screen use this GPU"),
-    (s.slow_link, "its PCIe link carries only {gpu.link_limit:MB/s} in one direction: check the "
+    (s.slow_link, "its PCIe link carries {gpu.link_limit:MB/s} in one direction: check the "
     "slot and the riser"),
     (s.busy & low_clocks & s.unexplained,
      "SM clock at {work.clock_share:.0f} % of its maximum, and the driver gives no reason; "

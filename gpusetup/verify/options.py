@@ -90,8 +90,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--expect",
         **many,
-        help="also require this: 'gpus>=2' 'torch==2.5.*' 'cuda==12.4' 'memory_gib>=3.5' "
-        "'capability>=8.0' 'arch>=8.6' (a kernel in the build)",
+        help="require: 'gpus>=2' 'torch==2.5.*' 'cuda==12.4' 'memory_gib>=3.5' 'capability>=8.0' "
+        "'arch>=8.6' (a kernel in the build)",
     )
     add("--strict", action="store_true", help="a skipped check counts as failed")
     add("--junit", metavar="FILE", help="also write a JUnit XML report")
