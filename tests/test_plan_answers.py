@@ -120,7 +120,7 @@ SAID = (
     (f"{ADAPTERS} --trainer hf --strategy ddp", 0, "clear", "runs of adapters"),
     (f"{ONE} --gpu-mem 80GiB --offload optimizer", 0, "runs with parts on the host", ""),
     ("--model qwen2.5-vl-7b --context 512 --batch 1 --gpu-mem 300GiB", 0, "tower of images", ""),
-    ("--params 1B --batch 8 --gpu-mem 80GiB", 0, "give `--context` (1: a row)", ""),
+    ("--params 1B --batch 8 --gpu-mem 80GiB", 0, "give `--context` (1 for a table", ""),
     ("--params 1B --batch 8 --gpu-mem 80GiB --context 128", 0, "clear", "give `--context`"),
     (f"{FLUX} --gpu-mem 40GiB", 0, "GiB are needed: encode the data before", ""),
     (f"{FLUX} --gpu-mem 40GiB --trainer finetrainers", 0, "text encoders", "GiB are needed"),

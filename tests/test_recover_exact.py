@@ -271,7 +271,7 @@ def test_random_numbers_go_back_and_are_said(draw: str) -> None:
     step = halved(loss, 6, lambda part: len(part["ids"]))
     done = recover_from_oom(step, batch, model=model, say=[].append)
     assert drawn[0] == drawn[1] != drawn[2]
-    assert "random numbers are drawn for each part (dropout?)" in done.differs
+    assert "the step draws random numbers for each part (perhaps dropout)" in done.differs
 
 
 def test_a_part_that_the_step_cannot_take_is_no_crash() -> None:

@@ -164,7 +164,7 @@ def test_without_a_gpu_the_loader_is_tuned_and_that_is_said(
     assert {one["key"] for one in answer["changes"]} <= {
         "data.num_workers", "data.persistent_workers",
     }  # fmt: skip
-    assert answer["recommendations"][0].startswith("No NVIDIA GPU is visible here")
+    assert answer["recommendations"][0].startswith("gpusetup sees no NVIDIA GPU here")
 
 
 LOADERS = {

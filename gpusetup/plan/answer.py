@@ -94,8 +94,8 @@ def left_open(question: Question, decision: Decision, place: Place) -> Iterator[
         return
     if question.params is not None and question.context is None and job.context == 1:
         yield (
-            "the memory depends on the number of tokens in a sample: give `--context` (1 for a "
-            "table's row), or measure one step"
+            "memory grows with the tokens of a sample: give `--context` (1 for a table's row), or "
+            "measure one step"
         )
     if total + place.used_bytes > capacity:
         yield f"it fits only if other programs give back {place.used_bytes / GIB:.1f} GiB"

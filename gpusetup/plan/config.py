@@ -191,7 +191,7 @@ def length(reader: Reader, said: Said) -> Said:
     found = total if trainer == "trinity" else own or total
     if found is None and trainer == "trinity" and prompt and response:
         found = prompt + response
-        reader.assumed.append(f"the longest sequence is prompt and response: {found:,}")
+        reader.assumed.append(f"the longest sequence is prompt plus response: {found:,}")
     usual = LENGTHS.get(trainer or "")
     if found is None and usual:
         reader.assumed.append(f"no length is named: {trainer}'s own {usual:,} tokens")
@@ -205,7 +205,7 @@ def batch(reader: Reader, said: Said) -> Said:
     each = reader.number("batch", MOST["batch"])
     total = None if trinity and each else reader.number("total", MOST["batch"])
     if each is None and total is None and not trinity:
-        reader.assumed.append("no batch is named: 1 on each GPU")
+        reader.assumed.append("the config names no batch: plan assumes 1 on each GPU")
         each = 1
     return {"per_gpu": each, "total": total}
 

@@ -127,7 +127,7 @@ def shape_of_question(question: Question) -> Shape:
             raise UsageError(f"`{flag} {value}` is out of range", hint=f"1 to {MOST[name]:,}")
     if (question.model is None) == (question.params is None):
         raise UsageError(
-            "Name what is trained: `--model`, `--params` or `--code`",
+            "Say what to train: `--model`, `--params` or `--code`",
             hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
         )
     if question.model is not None:

@@ -52,7 +52,7 @@ def batch_verdict(
         verdict=verdict,
         total_gib=need,
         capacity_gib=have,
-        reason=f"a batch of {per_gpu} takes {need:.1f} of {have:.1f} GiB by `gpusetup plan`",
+        reason=f"by `gpusetup plan` a batch of {per_gpu} needs {need:.1f} of {have:.1f} GiB",
     )
 
 

@@ -97,7 +97,11 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     else:
         yield verdict(OK, "fits", recipe)
     near = f"{plan.near_percent} % of the limit"
-    kind = " or of a kind that is known too little" if plan.near_percent > 3 and plan.fits else ""
+    kind = (
+        " or a kind of job that plan knows little about"
+        if plan.near_percent > 3 and plan.fits
+        else ""
+    )
     sure = {
         "measured": "measured",
         "clear": f"clear: nothing is within {near}",
@@ -172,8 +176,8 @@ def _code(code: CodePlan) -> Iterator[str]:
     phases = facts({name: f"{gib:8.3f}" for name, gib in code.phases_gib.items()})
     yield from section(f"Most at once in each phase, GiB (torch {code.torch})", phases)
     batch = code.largest_batch
-    most = "not found, see the note" if batch is None else f"{batch:,}"
-    most = "not even one sample a GPU fits" if batch == 0 else most
+    most = "unknown, see the note" if batch is None else f"{batch:,}"
+    most = "not even one sample fits on a GPU" if batch == 0 else most
     yield from ("", Row(("Largest batch on all GPUs together:", HEADING), f" {most}"))
 
 

@@ -115,7 +115,7 @@ def covers_every_gpu(build: TorchBuild, host: Situation) -> str | None:
 def has_a_gpu(build: TorchBuild, host: Situation) -> str | None:
     if build.cuda is None or host.presence != "none" or host.backend == build.backend:
         return None
-    return "needs an NVIDIA GPU, found none; `--backend` asks for it all the same"
+    return "needs an NVIDIA GPU, found none; `--backend` chooses it nevertheless"
 
 
 def uses_the_gpu(build: TorchBuild, host: Situation) -> str | None:

@@ -201,7 +201,7 @@ def not_here(asked: Asked, project: Project, build: TorchBuild) -> str | None:
     if place not in there:
         return f"{project.name} has no build for {place} (only {', '.join(there)})"
     if project.gpu and build.cuda is None and build.os != "macos":
-        return f"{project.name} computes on an NVIDIA GPU only, and none is here"
+        return f"{project.name} needs an NVIDIA GPU, and this machine has none"
     floor = project.least_capability()
     for gpu in asked.host.gpus if floor else ():
         known = gpu.compute_capability
@@ -251,7 +251,7 @@ def by_table(asked: Asked) -> Joint:
             torch = JointPackage(name="torch", version=version, index_url=index)
             return Joint(build=build, packages=(torch, *filter(None, rows)), notes=(said, *more))
     raise Blocked(
-        "Offline, and the table of companions has no torch for " + " and ".join(asked.words),
+        "Offline, gpusetup's own table has no torch for " + " and ".join(asked.words),
         hint="run it without `--offline`",
     )
 

@@ -174,7 +174,7 @@ def compiling(case: Case) -> Iterator[Part]:
     """`torch.compile` only if it was measured to be faster."""
     measured = case.option.gained.get("compile")
     if measured:
-        why = "fused kernels read memory less often; the first step takes minutes"
+        why = "fused kernels read the memory less often; the first step takes minutes"
         yield from _switched_on(case, "compile", Why(reason=why, source=MEASURED))
         yield from _added(case, ("compile",), "model = torch.compile(model)")
     for setting in case.having("compile") if measured is None else ():

@@ -29,7 +29,7 @@ from gpusetup.tune.recover.parts import NORMS, Case, Counted, batch_size, cuts, 
 from gpusetup.tune.recover.undo import Undo, named
 
 LOG = logging.getLogger("gpusetup.tune")
-RECOMPUTE = "recompute activations (torch.utils.checkpoint), or give it a smaller model or input"
+RECOMPUTE = "recompute activations (torch.utils.checkpoint), or use a smaller model or input"
 MOST_CHECKED = 8
 
 
@@ -135,7 +135,7 @@ class _Attempts:
             loss, problem = self.attempt(micro)
             self.drawn |= undo.state.drawn()
             if self.drawn and "random" not in allow and (micro < self.count or problem):
-                _refuse(["the step draws random numbers (dropout?)"], problem)
+                _refuse(["the step draws random numbers (perhaps dropout)"], problem)
             if problem is None:
                 break
             undo.attempt()
@@ -173,7 +173,7 @@ class _Attempts:
                     raise
                 raise CannotRecover(
                     f"The step fails on a part of the batch: {type(problem).__name__}: {problem}",
-                    hint="it must take any number of samples",
+                    hint="`step` must accept any number of samples",
                 ) from problem
             one: BaseException | None = problem
             while one is not None:
@@ -220,7 +220,7 @@ class _Attempts:
         if hooked:
             differs.append(f"a hook changes the gradient of each part ({named(hooked)})")
         if self.drawn:
-            differs.append("random numbers are drawn for each part (dropout?)")
+            differs.append("the step draws random numbers for each part (perhaps dropout)")
         if changed := self.undo.state.changed():
             differs.append(f"buffers are updated once for each part ({named(changed)})")
         if not uneven and (found := self.checked()):
@@ -245,7 +245,7 @@ def _refuse(reasons: list[str], problem: BaseException | None) -> None:
     if reasons:
         raise CannotRecover(
             f"Splitting the batch would change the training: {'; '.join(reasons)}",
-            hint="a smaller batch size, or `allow=` what may differ",
+            hint="use a smaller batch size, or name in `allow=` what may differ",
         ) from problem
 
 

@@ -45,7 +45,7 @@ def batch_size(batch: Any) -> int:
     told = f"parts of several sizes, {sorted(sizes)}" if sizes else "no tensor with a dimension"
     raise UsageError(
         f"The batch cannot be split: it has {told}",
-        hint="give a list of samples, and make the batch of them in `step`",
+        hint="pass a list of samples, and let `step` make a batch from them",
     )
 
 
@@ -215,7 +215,9 @@ class Case(Frozen):
         ratios = {tuple(round(n / one.samples, 9) for n in one.divisors) for one in parts}
         if self.sums or self.weight is not None or not told or len(ratios) == 1:
             return []
-        return ["several losses count differently: a mean over parts (give `weight=`)"]
+        return [
+            "several losses count different things, so the parts are only averaged (give `weight=`)"
+        ]
 
 
 # --- whether the parts are exact ----------------------------------------------------------------
