@@ -195,7 +195,7 @@ def balanced(model: Model, part: Any) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("make", "loss", "said_of_it"),
     [
-        (clamped, lambda model, part: ce(model, part), "hook works on the gradient .*head.weight"),
+        (clamped, lambda model, part: ce(model, part), "hook changes the gradient .*head.weight"),
         (normed_inside, lambda model, part: ce(model, part), "gradient of . samples is .* % off"),
         (Routed, balanced, "gradient of . samples is .* % off"),
     ],

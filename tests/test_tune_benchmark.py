@@ -174,7 +174,7 @@ def test_a_last_row_that_is_slower_than_its_parts_says_that_the_machine_is_unste
             return 50.0 if self.asked.count(job) > 1 else super().speed(job)
 
     out = " ".join(run(Unsteady())[1].split())
-    assert "slower than when it was added: other work disturbs this machine" in out
+    assert "slower than in its first run: other programs disturb the measurement" in out
     assert "bf16, not faster when all was run again: left out" in out
 
 
@@ -184,7 +184,7 @@ def test_where_nothing_got_faster_monitor_is_named(run: Run) -> None:
             return 100.0
 
     out = " ".join(run(Even())[1].split())
-    assert "Nothing made it faster: `gpusetup monitor -- COMMAND`" in out
+    assert "Nothing made the training faster: `gpusetup monitor -- COMMAND`" in out
 
 
 def test_where_the_base_does_not_run_there_is_no_table(run: Run) -> None:

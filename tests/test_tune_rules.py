@@ -157,7 +157,7 @@ def test_a_config_that_names_a_deepspeed_file_keeps_batch_and_precision() -> Non
     new, said = tuned(text + "deepspeed: ds.json\n", CARDS[24], measured=64)
     assert values(new)[("per_device_train_batch_size",)] == "256"
     assert values(new)[("bf16",)] == "false"
-    assert any("ds.json holds a batch and a precision too" in word for word in said.words)
+    assert any("ds.json sets a batch and a precision too" in word for word in said.words)
 
 
 @pytest.mark.parametrize(

@@ -115,8 +115,8 @@ CAUSES = (
         text="Install the extension's release for this torch (see its compatibility table), or "
         "rebuild it against this torch",
         proven_by="A symbol of torch is undefined, or the extension itself reports the mismatch",
-        not_when="torchvision-mismatch and torchaudio-mismatch are separate. If torch's own files "
-        "are damaged, it is mixed-conda-pip",
+        not_when="For torchvision and torchaudio there are separate findings. If torch's own "
+        "files are damaged, it is mixed-conda-pip",
         # Source: PyTorch documentation, C++ ABI; messages of xformers and others.
         explains=("extension-arch-mismatch",),
         where=(_is_no_companions,),

@@ -59,8 +59,8 @@ def configure(parser: ArgumentParser) -> None:
     how(
         "--replay",
         metavar="FILE",
-        help="judge a recording (of `--json`, or a log of `nvidia-smi --query-gpu`) instead of "
-        "watching; a command after `--` is then not run, but says what ran in the recording",
+        help="judge a recording (of `--json`, or a log of `nvidia-smi --query-gpu`); the command "
+        "after `--` says what ran in it",
     )
     demo = "show what a training's run looks like, on any machine: a composed recording is replayed"
     how("--demo", action="store_true", help=demo)

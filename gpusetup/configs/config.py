@@ -58,7 +58,7 @@ def read_config(raw: bytes, name: str) -> Config:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as problem:
         line = raw[: problem.start].count(b"\n") + 1
-        hint = "save it again, as UTF-8"
+        hint = "save the file again as UTF-8"
         raise BadInput(f"{name}, line {line}: not UTF-8 text", hint=hint) from problem
     bom = text.startswith(BOM)
     text = text[1:] if bom else text

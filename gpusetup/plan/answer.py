@@ -94,7 +94,7 @@ def left_open(question: Question, decision: Decision, place: Place) -> Iterator[
         return
     if question.params is not None and question.context is None and job.context == 1:
         yield (
-            "memory grows with the tokens of a sample: give `--context` (1 for a table's row), or "
+            "memory grows with the tokens of a sample: give `--context` (1: a table row), or "
             "measure one step"
         )
     if total + place.used_bytes > capacity:

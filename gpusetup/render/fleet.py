@@ -165,7 +165,7 @@ def compare_screen(answer: CompareAnswer) -> Screen:
 
 def _compared(answer: CompareAnswer) -> Row:
     if not (answer.only_second or answer.differences or answer.only_first):
-        return marked(OK, "ok", "the two have no difference")
+        return marked(OK, "ok", "the two are alike")
     said = [f"different: {plural(len(answer.differences), 'fact')}"]
     if answer.only_second:
         said.append(f"{plural(len(answer.only_second), 'finding')} more than before")

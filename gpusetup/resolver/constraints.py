@@ -109,7 +109,7 @@ def covers_every_gpu(build: TorchBuild, host: Situation) -> str | None:
         if row.major in missed.values() and parsed(build.torch) >= parsed(row.from_torch)
     )
     has = " ".join((*build.kernels, *build.ptx))
-    return f"has no kernel for {', '.join(missed)}: it carries {has}{next(dropped, '')}"
+    return f"has no kernel for {', '.join(missed)}: it has {has}{next(dropped, '')}"
 
 
 def has_a_gpu(build: TorchBuild, host: Situation) -> str | None:

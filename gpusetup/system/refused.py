@@ -28,8 +28,7 @@ def refused(problem: OSError, said: str, hint: str | None = None) -> Blocked:
     told = ": ".join(filter(None, (said, place, problem.strerror or str(problem))))
     if getattr(problem, "winerror", None) in HELD:
         who = holding(name) if name else ""
-        told += f"; {who or 'perhaps another program uses it (Python, a notebook, an editor)'} "
-        "holds it"
+        told += f"; {who or 'perhaps another program (Python, a notebook, an editor)'} holds it"
         hint = "; ".join(filter(None, (hint, "close that, then run this again")))
     return Blocked(told, hint=hint)
 

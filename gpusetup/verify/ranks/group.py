@@ -118,7 +118,7 @@ def together(name: str, work: Callable[[Group], Outcome]) -> Outcome:
     late = missing(group, f"{name}/come", COLLECTIVE_SECONDS)
     if late:
         State.ended = name
-        told = f"{named(late)} did not come to {name} within {COLLECTIVE_SECONDS:g} s"
+        told = f"{named(late)} did not reach {name} within {COLLECTIVE_SECONDS:g} s"
         return Outcome(FAILED, told)
     lost = ""
     try:
