@@ -110,9 +110,11 @@ CAUSES = (
         "nvml-mismatch",
         title="The kernel module and the driver libraries have different versions",
         means="Usually the driver's packages were updated while the old module stayed loaded.",
-        text="If no job runs on the host, reboot it, or unload and load the nvidia modules. If "
-        "others run this machine, tell them. If this is a container, restart it, and keep driver "
-        "packages out of its image. If a reboot changes nothing, reinstall the driver",
+        text="If no job runs on the host, reboot it. To avoid a reboot, stop every program that uses "
+        "the GPU, then run `sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo "
+        "modprobe nvidia`. If others run this machine, tell them. If this is a container, restart "
+        "it, and keep driver packages out of its image. If a reboot changes nothing, reinstall the "
+        "driver",
         proven_by="NVML answers code 18, or the two versions differ",
         not_when="In WSL the two versions always differ, which is normal",
         # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).

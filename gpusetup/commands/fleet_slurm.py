@@ -42,5 +42,6 @@ def run(options: Namespace, out: Console) -> int:
             write_safely(folder / name, text)
             (folder / name).chmod(0o755 if name.endswith(".sh") else 0o644)
             out.talk(f"wrote {folder / name}")
+    out.talk(f"These files call {sys.executable}, which must be at this path on each node")
     out.text(written["slurm.conf.gpusetup"])
     return 0

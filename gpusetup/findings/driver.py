@@ -150,9 +150,8 @@ def _newest_of(context: RuleContext) -> tuple[str, str]:
 
 def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> Fix:
     """A newer driver, or a torch that this one serves."""
-    newer = drivers.driver(
-        context, f"Update the driver to {floor or 'the newest that supports your GPU'}", floor
-    )
+    wanted = f"{floor} or newer" if floor else "the newest that supports your GPU"
+    newer = drivers.driver(context, f"Update the driver to {wanted}", floor)
     build, driver = context.resolution.build, context.driver
     stays = context.decision is not None and context.decision.how == "kept"
     if build is None or build.backend == "cpu" or stays or not (driver.version or driver.cuda):
