@@ -153,7 +153,7 @@ def test_a_step_stays_only_where_the_printed_ranges_lie_apart_and_the_base_ran_t
     "losses, said, kept",
     [
         ((1.5, 1.52), "bf16, kept", True),
-        ((1.5, None), "the loss is no number in bf16: left out", False),
+        ((1.5, None), "the loss becomes NaN in bf16: left out", False),
     ],
 )
 def test_a_broken_loss_leaves_mixed_precision_out(
@@ -175,7 +175,7 @@ def test_a_last_row_that_is_slower_than_its_parts_says_that_the_machine_is_unste
 
     out = " ".join(run(Unsteady())[1].split())
     assert "slower than in its first run: other programs disturb the measurement" in out
-    assert "bf16, not faster when all was run again: left out" in out
+    assert "bf16, not faster in the second run of all changes together: left out" in out
 
 
 def test_where_nothing_got_faster_monitor_is_named(run: Run) -> None:
