@@ -114,7 +114,7 @@ STAYS = (
     ("rate", f"{SPLIT}auto_scale_lr: {{enable: true, base_batch_size: 64}}\n", "rate changes"),
     ("generations", f"{SPLIT}steps_per_generation: 4\n", "goes with the micro-batch"),
     ("lightning odd", TRAINER.format(more="  limit_train_batches: 7\n  overfit_batches: 0.5\n")
-     .replace("batch_size: 64", "batch_size: 32"), "counts micro-batches: change it and the batch by hand"),
+     .replace("batch_size: 64", "batch_size: 32"), "counts micro-batches: change it and the batch"),
 )  # fmt: skip
 
 

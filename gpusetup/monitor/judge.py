@@ -187,7 +187,7 @@ def hung(run: Run) -> str:
     resting = [gpu.label for gpu in working if gpu not in spinning and gpu.parts.rest]
     if resting:
         told += f", GPU {', '.join(resting)} did nothing"
-    return f"{told}, and nothing moved: a rank waits in a collective that another never reached"
+    return f"{told}, and nothing moved: a rank waits in a collective for another rank"
 
 
 def _stood_still(since: float, run: Run) -> str:

@@ -133,7 +133,7 @@ def sweep_screen(answer: SweepAnswer) -> Screen:
         lines += [Row(f"    → {finding.then}", hang=6)] if finding.then else []
     told = {}
     for level in answer.levels:
-        sees = f"slower than {level.sees_below or 0:.0%} of it would be named"
+        sees = f"slower than {level.sees_below or 0:.0%} of this counts as slow"
         sees = sees if level.sees_below else "too few to compare"
         told[LEVELS[level.of]] = f"median {level.median:.3g} GB/s; {sees}"
     lines += section("Measured", facts(told))

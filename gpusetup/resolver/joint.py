@@ -232,8 +232,8 @@ def builds_for(asked: Asked, prefer: TorchBuild | None = None) -> tuple[TorchBui
     if later and later[0].driver_floor and later[0].cuda_major != newest.cuda_major:
         ways.append(f"or a driver for CUDA {later[0].cuda_major}: {later[0].driver_floor} or newer")
     raise Unsatisfiable(
-        f"No matching set loads here: {none_beside(asked, newest)}; the "
-        f"newest that fits here{there} is torch {newest.torch} of {newest.backend}",
+        f"No set of versions works here: {none_beside(asked, newest)}; the newest that fits "
+        f"here{there} is torch {newest.torch} of {newest.backend}",
         hint="; ".join(("nothing was changed", *ways)),
     )
 

@@ -29,7 +29,7 @@ REFUSALS = (
     *("only supports", "Unsupported", "No module named", "cannot import name"),
 )
 """What torch raises, and says, of a call that it does not offer, before anything is sent."""
-NETWORK = "name the interface that joins the hosts: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME"
+NETWORK = "set NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME to the network interface between the hosts"
 HINTS: Tuple[Tuple[str, str], ...] = (
     (
         "shared memory",

@@ -73,7 +73,7 @@ def _met(device: str) -> Outcome:
     group = Group(store, rank, world, device, "nccl" if device.startswith("cuda") else "gloo")
     late = missing(group, "here", MEET_SECONDS)
     if late:
-        said = f"the ranks do not meet: {named(late)} did not come within {MEET_SECONDS:g} s"
+        said = f"the ranks do not meet: {named(late)} did not connect within {MEET_SECONDS:g} s"
         return Outcome(FAILED, said, hint=NETWORK)
     store.set_timeout(timedelta(seconds=COLLECTIVE_SECONDS + 10))
     dist.init_process_group(
