@@ -126,8 +126,8 @@ PLAN_TAKES = (
 def plan(**question: Any) -> PlanAnswer | ServePlan:
     """Say whether a training (with `serve`: a server) fits on these GPUs, and with which recipe.
 
-    Each argument is the command's option of the same name. With `code` a child process
-    runs and traces one step of that code. Sizes are GiB.
+    Each argument is the option of that name. With `code` a child process runs and traces one step
+    of that code. Sizes are GiB.
     """
     for name in question.keys() - {*PLAN_TAKES}:
         raise TypeError(f"plan() got an unexpected keyword argument {name!r}")

@@ -34,7 +34,7 @@ def test_a_list_says_what_is_not_taken_and_several_are_read(tmp_path: Path, caps
     [
         ("a.txt", "-e .\n", "is not taken"),
         ("a.txt", "--constraint=x\n", "is not taken"),
-        ("a.txt", "-r a.txt\n", "its own `-r`"),
+        ("a.txt", "-r a.txt\n", "with its own `-r`"),
         ("a.txt", "\x89PNG\r\n\x1a\n", ""),
         ("a.toml", "[project]\n", "uv pip compile"),
         ("absent/a.txt", None, "cannot be read"),

@@ -183,7 +183,7 @@ MACHINE = {
         "enum": [*example_machines()],
     }
 }
-ONLINE = {
+ONLINE = {"type": "boolean", "description": "with packages: ask the person's own package index"}
     "type": "boolean",
     "description": "with packages: also ask the person's own package index",
 }

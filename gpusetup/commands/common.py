@@ -152,9 +152,9 @@ def read_listed(options: argparse.Namespace, out: Console) -> None:
     listed = words_of_files(options.requirements)
     if listed.hashed and options.command == "install":
         raise UsageError(
-            f"{listed.hashed} names hashes, but gpusetup may choose files with other hashes",
-            hint="install torch first by `gpusetup install`, then run `uv pip install "
-            "--require-hashes -r` with this file",
+            f"{listed.hashed} names hashes, and what is chosen here may be another file than those",
+            hint="torch first, by `gpusetup install`; then `uv pip install --require-hashes -r` "
+            "with the file as it is",
         )
     for note in listed.notes:
         out.talk(note)

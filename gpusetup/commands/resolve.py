@@ -170,11 +170,8 @@ def _notes(
 ) -> tuple[str, ...]:
     version, branch = snapshot.driver.version or "", None
     if options.driver and "." in version and not re.search(r"\d[.,]\d", options.driver):
-        branch = (
-            f"for driver {options.driver} gpusetup assumes {version}, the first of its branch "
-            "with CUDA"
-        )
-    hidden = "the answer leaves out the index's user name and password"
+        branch = f"driver {options.driver} is taken as {version}, the first of its branch with CUDA"
+    hidden = "the index's user and password are left out of what is shown"
     said = (
         *unfinished(snapshot),
         *resolution.notes,

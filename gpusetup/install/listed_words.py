@@ -47,8 +47,8 @@ def words_of_files(files: Sequence[str]) -> Listed:
             if ELSEWHERE.match(line):
                 raise UsageError(
                     said,
-                    hint="give each requirements file its own `-r`, and write constraints into "
-                    "one of these files",
+                    hint="pass that file with its own `-r`; write constraints into the file of "
+                    "requirements",
                 )
             if not line.startswith("-"):
                 found.words.append(line.partition(" --")[0].strip())

@@ -245,7 +245,7 @@ class Search:
         if parsed(first.torch) > parsed(found.build.torch):
             table = none_beside(self.asked, first) or self._by_table(replace(found, build=first))
             by = table or self.ask(first, tuple(exact.values())).reason
-            other = f"torch {first.torch} needs other releases of these packages"
+            other = f"torch {first.torch} goes with other releases of them"
             yield HeldBack(package="torch", at=found.build.torch, by=by or other)
         for name in found.late:
             newest = self.newest[name].version.partition("+")[0]
@@ -347,8 +347,8 @@ def refusal(joint: Joint) -> Unsatisfiable:
     said = "; ".join(f"{one.package} only at {one.at}: {one.by}" for one in joint.refused)
     names = " ".join(f"'{one.package}=={one.at}'" for one in joint.refused)
     return Unsatisfiable(
-        f"Only an old release fits here: {said}",
-        hint=f"if you want it, ask for its version: {names}",
+        f"Only an old release goes together here: {said}",
+        hint=f"asked for by its version it is taken: {names}",
     )
 
 

@@ -36,7 +36,7 @@ def chosen_build(resolution: Resolution) -> TorchBuild:
         raise Unsatisfiable("No torch build fits this machine")
     if resolution.build.channel != "pytorch":
         raise Unsatisfiable(
-            f"torch {resolution.build.torch} is a conda build, and this command prints wheels"
+            f"torch {resolution.build.torch} was resolved for conda, not for wheels"
         )
     return resolution.build
 

@@ -109,13 +109,13 @@ def covers_every_gpu(build: TorchBuild, host: Situation) -> str | None:
         if row.major in missed.values() and parsed(build.torch) >= parsed(row.from_torch)
     )
     has = " ".join((*build.kernels, *build.ptx))
-    return f"has no kernel for {', '.join(missed)}: it has {has}{next(dropped, '')}"
+    return f"has no kernel for {', '.join(missed)}: it carries {has}{next(dropped, '')}"
 
 
 def has_a_gpu(build: TorchBuild, host: Situation) -> str | None:
     if build.cuda is None or host.presence != "none" or host.backend == build.backend:
         return None
-    return "needs an NVIDIA GPU, found none; `--backend` chooses it nevertheless"
+    return "needs an NVIDIA GPU, found none; `--backend` asks for it all the same"
 
 
 def uses_the_gpu(build: TorchBuild, host: Situation) -> str | None:

@@ -254,4 +254,4 @@ def _nearest_backends(backend: str, catalog: Catalog) -> str:
 
     known = [label for label in catalog.backends if catalog.other_backends.get(label) != ()]
     near = difflib.get_close_matches(backend, known, 5, 0.5) or ["cpu", "cu126", "cu130"]
-    return f"`auto` chooses one that fits; similar names: {', '.join(near)}"
+    return f"`auto` takes what fits; the nearest: {', '.join(near)}"

@@ -201,7 +201,7 @@ def not_here(asked: Asked, project: Project, build: TorchBuild) -> str | None:
     if place not in there:
         return f"{project.name} has no build for {place} (only {', '.join(there)})"
     if project.gpu and build.cuda is None and build.os != "macos":
-        return f"{project.name} needs an NVIDIA GPU, and this machine has none"
+        return f"{project.name} computes on an NVIDIA GPU only, and none is here"
     floor = project.least_capability()
     for gpu in asked.host.gpus if floor else ():
         known = gpu.compute_capability
@@ -232,8 +232,8 @@ def builds_for(asked: Asked, prefer: TorchBuild | None = None) -> tuple[TorchBui
     if later and later[0].driver_floor and later[0].cuda_major != newest.cuda_major:
         ways.append(f"or a driver for CUDA {later[0].cuda_major}: {later[0].driver_floor} or newer")
     raise Unsatisfiable(
-        f"No set of versions works here: {none_beside(asked, newest)}; the newest that fits "
-        f"here{there} is torch {newest.torch} of {newest.backend}",
+        f"No matching set loads here: {none_beside(asked, newest)}; the "
+        f"newest that fits here{there} is torch {newest.torch} of {newest.backend}",
         hint="; ".join(("nothing was changed", *ways)),
     )
 
@@ -251,7 +251,7 @@ def by_table(asked: Asked) -> Joint:
             torch = JointPackage(name="torch", version=version, index_url=index)
             return Joint(build=build, packages=(torch, *filter(None, rows)), notes=(said, *more))
     raise Blocked(
-        "Offline, gpusetup's own table has no torch for " + " and ".join(asked.words),
+        "Offline, and the table of companions has no torch for " + " and ".join(asked.words),
         hint="run it without `--offline`",
     )
 

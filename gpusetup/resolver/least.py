@@ -180,12 +180,12 @@ def why(decision: Decision, host: Situation, *, asked: str | None = None) -> str
         return "the newest that fits"
     kept, no_build = SERVES, f"no build of {public(held.torch)} fits: the"
     if held.backend == UNREAD:
-        kept = "nothing shows that this torch does not work, so it stays"
+        kept = "nothing speaks against this torch: it stays"
     elif is_seen_only(maker_of(held.backend)):
         kept = f"{SERVES}; the catalog knows no newer build for {held.backend}"
     return {
         "kept": kept,
-        "again": "the same build again, because files are missing",
+        "again": "files are missing: the same build again",
         "same-version": "the same version, from the index that fits this machine",
         "nearest-newer": f"{no_build} nearest newer version that does",
         "newest": f"{no_build} newest that does",

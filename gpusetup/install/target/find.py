@@ -51,7 +51,7 @@ def venv_to_make(folder: str) -> bool:
     if path.exists() and (not path.is_dir() or any(p.name != STORE for p in path.iterdir())):
         raise UsageError(
             f"`--venv {folder}` is there already and is no environment",
-            hint="name a new or empty folder, or an environment",
+            hint="name an empty or a new folder, or an environment",
         )
     return True
 
@@ -96,7 +96,7 @@ def check_leaving(layout: Layout, leaving: Iterable[str]) -> None:
 def read_target(system: System, python: str | None, venv: str | None) -> Target:
     """The environment of an interpreter, or one that is to be made from it in the folder `venv`."""
     if python is None:
-        raise UsageError("The environment has no Python", hint="name one with `--python PATH`")
+        raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
     layout = layout_of(system, python)
     if venv is None and layout.implementation != "cpython":
         raise Blocked(
