@@ -184,9 +184,6 @@ MACHINE = {
     }
 }
 ONLINE = {"type": "boolean", "description": "with packages: ask the person's own package index"}
-    "type": "boolean",
-    "description": "with packages: also ask the person's own package index",
-}
 
 TOOLS = (
     Tool(

@@ -83,14 +83,8 @@ def configure(parser: ArgumentParser) -> None:
         (what, "--context", tokens, "N", "tokens a sequence: 32768, 32k"),
         (what, "--batch", int, "N", "sequences in one micro-batch, on all GPUs together"),
         (what, "--accumulate", int, "N", "micro-batches per optimizer step"),
-        (
-            what,
-            "--weights",
-            str,
-            "TYPE",
-            "with --serve: type of the weights: bf16, fp8, int4, q4_k_m",
-        ),
-        (what, "--cache", str, "TYPE", "with --serve: type of the cache: bf16, fp8, q8_0"),
+        (what, "--weights", str, "TYPE", "with --serve: bf16, fp8, int4, q4_k_m"),
+        (what, "--cache", str, "TYPE", "with --serve: bf16, fp8, q8_0"),
         (how, "--trainer", str, "NAME", "use its defaults: hf, trl, torchtune, ..."),
         (how, "--strategy", strategy_word, "NAME", "ddp, fsdp, zero2, ..."),
         (how, "--optimizer", optimizer_named, "NAME", "adamw8bit, adafactor, ..."),
@@ -125,9 +119,7 @@ def configure(parser: ArgumentParser) -> None:
         ("--gpus-needed", "gpus", "find the fewest GPUs that are enough"),
     ):
         unknown(flag, dest="solve", action="store_const", const=name, help=said)
-    answer.add_argument(
-        "--predict", action="store_true", help="only predict; do not use measured results"
-    )
+    answer.add_argument("--predict", action="store_true", help="do not use measured results")
 
 
 def strategy_word(text: str) -> str:

@@ -90,7 +90,7 @@ def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:
     if driver and catalog.driver_is_newer(driver):
         newest = max(row.branch for row in catalog.branches)
         as_of = f"the catalog of {catalog.as_of}"
-        yield f"driver {driver} is newer than {as_of}: gpusetup treats it as branch {newest}"
+        yield f"driver {driver} is newer than {as_of}: it counts as branch {newest}"
     for gpu in host.gpus:
         known = gpu.compute_capability
         chips += [known] if known else []
@@ -101,13 +101,10 @@ def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:
             )
         if catalog.ends_before((gpu,), driver):
             last = catalog.last_branch(known)
-            yield (
-                f"driver {driver} no longer knows {gpu.name}: {last} is the last branch that "
-                "supports it"
-            )
+            yield f"driver {driver} no longer knows {gpu.name}: {last} is its last branch"
     places = {"the system": machine.os.family, "the architecture": machine.os.machine}
     if guessed := [name for name, value in places.items() if value is None]:
-        yield (f"{' and '.join(guessed)} is unknown: gpusetup assumes Linux on x86_64")
+        yield (f"{' and '.join(guessed)} is not known: Linux on x86_64 is assumed if it is missing")
     jetpack = host.jetpack
     if jetpack and runs_ordinary_wheels(jetpack, chips):
         yield f"{jetpack.name} (CUDA {jetpack.cuda}) runs torch's own aarch64 wheels"
