@@ -112,7 +112,7 @@ STAYS = (
     ("torchtune", SPLIT.replace("accumulation_steps", "gradient_accumulation_steps")
      + "optimizer_in_bwd: true\n", "steps within the backward"),
     ("rate", f"{SPLIT}auto_scale_lr: {{enable: true, base_batch_size: 64}}\n", "rate changes"),
-    ("generations", f"{SPLIT}steps_per_generation: 4\n", "goes with the micro-batch"),
+    ("generations", f"{SPLIT}steps_per_generation: 4\n", "depends on the micro-batch"),
     ("lightning odd", TRAINER.format(more="  limit_train_batches: 7\n  overfit_batches: 0.5\n")
      .replace("batch_size: 64", "batch_size: 32"), "counts micro-batches: change it and the batch"),
 )  # fmt: skip

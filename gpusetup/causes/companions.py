@@ -78,7 +78,7 @@ CAUSES = (
     ),
     Cause(
         "triton-build-failed",
-        title="Triton cannot build its helper: its C code does not compile",
+        title="Triton cannot build its helper program: the C code does not compile",
         means="The C compiler runs but does not find libcuda.so, cuda.h or Python.h.",
         text="Read the compiler's first error above",
         not_when="If there is no compiler, the cause is triton-no-compiler",
@@ -88,7 +88,7 @@ CAUSES = (
         cases=(
             Message(
                 having={"lacks": "cuda$|libcuda"},
-                title="Triton cannot build its helper: the linker finds no libcuda.so",
+                title="Triton cannot build its helper program: the linker finds no libcuda.so",
                 text="Set TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's "
                 "libcuda.so.1, or make the link libcuda.so next to it",
                 look=("ldconfig -p | grep libcuda",),
@@ -102,7 +102,7 @@ CAUSES = (
             ),
             Message(
                 having={"lacks": "python.h"},
-                title="Triton cannot build its helper: the compiler finds no Python.h",
+                title="Triton cannot build its helper program: the compiler finds no Python.h",
                 text="Install the headers of this Python (python3-dev, python3-devel). For an "
                 "embedded Python on Windows, copy the folders include and libs of a full Python "
                 "of the same version next to python.exe",
@@ -255,9 +255,9 @@ CAUSES = (
         "companion-torch-mismatch",
         severity=Severity.WARNING,
         title="A package needs another torch than the installed one",
-        means="Its libraries are compiled against one torch version. If its metadata does not "
-        "name that version, pip and uv keep the package; if it does, torch was replaced "
-        "afterwards. So the package fails at import, or runs without its kernels.",
+        means="Its libraries are compiled against one torch version. If its metadata requires no "
+        "torch version, pip and uv do not notice. So the package fails at import, or runs "
+        "without its kernels.",
         text="Install the release of the package that fits this torch",
         proven_by="The package's known requirements or its build label do not fit torch's version",
         not_when="For torchvision and torchaudio there are separate findings: "
@@ -268,7 +268,7 @@ CAUSES = (
         "numpy-abi-mismatch",
         title="torch, or another module, was built for NumPy 1 and NumPy 2 is installed",
         means="torch before 2.3 was compiled against NumPy 1.",
-        text="Install NumPy 1, or a torch from 2.3 on",
+        text="Install NumPy 1, or torch 2.3 or newer",
         proven_by="torch is older than 2.3, and NumPy is 2 or newer",
         # Source: NumPy 2 migration guide.
         commands=_older_numpy,

@@ -107,7 +107,7 @@ CAUSES = (
         "folder.",
         text="Write the CDI specification on the host, after every driver update too. The host "
         "needs driver and nvidia-container-toolkit",
-        proven_by="The engine names the device that it cannot resolve",
+        proven_by="The container engine names the device that it cannot resolve",
         not_when="If the engine knows no NVIDIA driver at all, the cause is "
         "container-toolkit-missing",
         # Source: NVIDIA Container Toolkit documentation, CDI support.

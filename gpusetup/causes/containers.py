@@ -67,7 +67,7 @@ START_WITH_GPU = {
 def start_with_gpu(context: RuleContext, _: str = "") -> Fix:
     """What gives this kind of container a GPU; a text that names none is taken to be of docker."""
     kind = context.snapshot.container.kind or "docker"
-    return START_WITH_GPU.get(kind) or Fix(text="Start the container with GPUs, on its host")
+    return START_WITH_GPU.get(kind) or Fix(text="On the host, start the container with GPUs")
 
 
 CAUSES = (

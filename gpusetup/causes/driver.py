@@ -89,7 +89,7 @@ CAUSES = (
         title="{who}: there is no NVIDIA driver",
         plain="No NVIDIA driver was found",
         means="The GPU is on the bus, but no kernel module and no driver libraries are installed.",
-        text="Install the distribution's driver package and reboot",
+        text="Install your distribution's driver package and reboot",
         proven_by="The PCI bus shows an NVIDIA GPU, and the disk has no libcuda and no driver "
         "module",
         not_when="If a part of the driver is installed, the cause is driver-not-loaded. "

@@ -69,7 +69,7 @@ CAUSES = (
         plain="The driver's NVML does not start: it answers an unknown error (code 999)",
         means="On a host, the device nodes or the module nvidia_uvm are often in a bad state, "
         "after suspend or a driver update. A container often has lost its access to the devices.",
-        text="Reboot; if it stays, reinstall the driver",
+        text="Reboot. If the error stays, reinstall the driver",
         proven_by="nvmlInit or nvmlDeviceGetCount answers an error. Codes 9, 12 and 13 count only "
         "if the module is loaded or CUDA starts",
         not_when="NVML's codes 4, 8, 10, 11 and 14 to 18 have their own causes",

@@ -75,8 +75,8 @@ CAUSES = (
     ),
     Cause(
         "pip-missing",
-        title="The target environment has no pip: `pip install` would install elsewhere",
-        text="Use uv (as gpusetup does), or add pip",
+        title="The environment has no pip, so `pip install` would install elsewhere",
+        text="Use uv (as gpusetup does), or install pip",
         proven_by="The environment has no pip",
         # Source: Python documentation, venv.
         commands=_add_pip,

@@ -161,7 +161,7 @@ CAUSES = (
     Cause(
         "compute-mode-exclusive",
         title="{who}: its compute mode allows one process at a time",
-        plain="The GPU is busy, or in exclusive mode and taken by another process (error 46)",
+        plain="The GPU is busy, or another process uses it in exclusive mode (error 46)",
         means="The compute mode Exclusive_Process allows one process at a time, and another "
         "process uses the GPU.",
         text="End the other process, or set the compute mode to default. If no process uses the "

@@ -232,7 +232,7 @@ CAUSES = (
         "xid-of-a-program",
         severity=Severity.NOTE,
         title="The kernel log has GPU errors (Xids) that a program's own fault causes: {what}",
-        plain="The kernel log holds Xids that a program's own fault causes",
+        plain="The kernel log has GPU errors (Xids) that a program's own fault causes",
         means="A bad address, an illegal instruction or a killed program causes them. The GPU "
         "still works.",
         text="Start the program again. If the error comes back, find the CUDA kernel that fails: "
@@ -294,7 +294,7 @@ CAUSES = (
     Cause(
         "gpu-memory-taken",
         severity=Severity.WARNING,
-        title="Most of the memory of {who} is taken already",
+        title="Other programs already use most of the memory of {who}",
         plain="Another process holds most of the GPU's memory",
         means="The free memory may be too little.",
         text="End the process that holds the memory",

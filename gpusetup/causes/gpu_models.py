@@ -181,7 +181,7 @@ CAUSES = (
     ),
     Cause(
         "amd-gpu",
-        title="The GPU is AMD's: CUDA is not used",
+        title="The GPU is from AMD, which CUDA does not support",
         means="CUDA builds of torch do not use AMD's GPUs; torch has ROCm builds for Linux.",
         text="If ROCm supports the GPU, install torch's ROCm build",
         proven_by="The only GPUs are AMD's, or torch is a ROCm build and there is no NVIDIA GPU",
@@ -189,7 +189,7 @@ CAUSES = (
     ),
     Cause(
         "intel-gpu",
-        title="The GPU is Intel's: CUDA is not used",
+        title="The GPU is from Intel, which CUDA does not support",
         means="torch's CUDA builds do not use Intel's GPUs; its XPU builds do.",
         text="Install torch's XPU build and use its device xpu",
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",

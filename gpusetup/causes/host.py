@@ -174,9 +174,9 @@ CAUSES = (
     ),
     Cause(
         "tf32-precision",
-        title="float32 products are computed in TF32: results differ in the third digit",
+        title="The GPU computes float32 products in TF32: results differ in the third digit",
         means="Ampere and newer GPUs support TF32. torch 1.7 to 1.11 uses it by default for "
-        "matrix products, every torch for convolutions. The GPU stack is healthy.",
+        "matrix products, every torch for convolutions. GPU, driver and torch work.",
         text="If you need exact float32, set torch.backends.cuda.matmul.allow_tf32 = False and "
         "torch.backends.cudnn.allow_tf32 = False, or call "
         'torch.set_float32_matmul_precision("highest")',

@@ -124,7 +124,7 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{program} is installed without GPU support, and runs on the CPU",
         plain="A program is installed without GPU support",
-        means="The installed package computes on the CPU only; the GPU stack may be fine.",
+        means="The installed package computes on the CPU only. GPU and driver may be fine.",
         text="Install the program's own build for CUDA",
         not_when="If the program's GPU part is there but a library is missing, the cause is "
         "cuda-lib-missing",

@@ -123,15 +123,15 @@ CAUSES = (
         "report-empty",
         severity=Severity.NOTE,
         title="The text is empty",
-        means="The file, the paste or the pipe is empty: the program before it printed nothing, "
-        "or printed to stderr.",
+        means="The file, the pasted text or the pipe is empty. Perhaps the program printed "
+        "nothing, or printed to stderr.",
         text="Paste the program's output, its error first (`PROGRAM 2>&1 | gpusetup doctor "
         "--report -` includes its errors); without `--report` doctor reads this machine",
         proven_by="The text has no letters and no digits",
     ),
     Cause(
         "ptx-unsupported-toolchain",
-        title="A kernel is PTX from a newer CUDA toolkit than the driver can compile",
+        title="A CUDA kernel is PTX that this driver cannot compile: its CUDA toolkit is too new",
         means="A driver can run compiled kernels of a newer minor CUDA version, but not PTX, "
         "which it compiles itself. PTX needs a driver for the CUDA version that made it, or "
         "newer.",

@@ -192,7 +192,7 @@ CAUSES = (
         "resolver-conflict",
         title="The requirements contradict each other: the solver finds no set that satisfies all "
         "of them",
-        means="Two pins need different versions of one package.",
+        means="Two requirements need different versions of one package.",
         text="Loosen the pin that the message names last. Install torch, torchvision, torchaudio "
         "and triton from one index, and let torch choose the versions of its dependencies, as "
         "this command does",

@@ -149,7 +149,7 @@ NOT_SUPPORTED = "3"
 
 
 UNREAD = Message(
-    title="{gpu} does not answer when it is asked for its {field}",
+    title="{gpu} does not answer when gpusetup asks for its {field}",
     look=(alike.KERNEL_LOG,),
     needs_root=True,
 )

@@ -164,7 +164,7 @@ def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> 
     update = paste.other(or_newer, *newer.commands) if serves else ()
     torchs = any("found" in event.values for event in said)
     if context.torch == Torch() and is_report(context) and not torchs:
-        text = f"Use the program's build for an older CUDA; or: {newer.text}"
+        text = f"Use the program's build for an older CUDA. Or: {newer.text}"
         return Fix(text=text, alternatives=update, min_driver=newer.min_driver)
     return Fix(
         text=f"Install {torch}: it works with your driver, so you need no driver update",

@@ -53,9 +53,8 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         return
     yield RECORDS["jetson-wrong-wheel"].found(
         f"{named(context)} is not made for this Jetson ({board})",
-        detail="torch's aarch64 wheels run on Thor from CUDA "
-        f"{FIRST_OF_THOR.cuda} on, on Orin from {UNIFIED.cuda} on; every Jetson before needs "
-        "NVIDIA's wheels for its JetPack.",
+        detail=f"torch's aarch64 wheels run on Thor from CUDA {FIRST_OF_THOR.cuda} on, on Orin "
+        f"from {UNIFIED.cuda} on. Before that, a Jetson needs NVIDIA's wheels for its JetPack.",
         evidence=(*event_evidence(lacks), *version_evidence(context)),
         fix=OF_THE_HOST if lacks and in_container(context) else jetson_fix(context),
     )

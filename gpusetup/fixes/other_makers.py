@@ -50,8 +50,10 @@ def amd(context: RuleContext) -> Fix:
         )
     # Whether the torch of a text is ROCm's: by its version, or by a message of HIP.
     if not lacking and (maker_of(context.torch.backend) == "amd" or events(context, "no-hip-gpus")):
-        of_linux = f" (in Linux amdgpu, /dev/kfd, the groups render and video), a GPU of {kernels}"
-        there = " in Windows (for WSL the one for WSL)" if windows else of_linux
+        of_linux = (
+            f" (in Linux amdgpu, /dev/kfd, the groups render and video) and a GPU of {kernels}"
+        )
+        there = " in Windows (in WSL: AMD's driver for WSL)" if windows else of_linux
         return Fix(
             text=f"The installed ROCm build needs AMD's newest driver{there}. HIP_VISIBLE_DEVICES "
             "must not hide the GPU",
@@ -84,7 +86,7 @@ def intel(context: RuleContext) -> Fix:
     lacks = why or events(context, "torch-not-compiled-with-cuda")
     install = lacks and maker_of(context.torch.backend) != "intel"
     return Fix(
-        text="Install torch's XPU build: the installed one was built without it"
+        text="Install torch's XPU build: the installed torch has no XPU support"
         if why
         else 'torch\'s XPU build uses the GPU as device "xpu". Replace "cuda" in your code by '
         '"xpu"',

@@ -167,7 +167,7 @@ def named_record(path: Path) -> Node:
 def _from_snapshot(raw: bytes, what: str) -> Node:
     snapshot = parse_snapshot(raw, what)
     if snapshot.taken_at is None and not snapshot.readings and not facts_of(snapshot):
-        raise BadInput(f"{what} tells nothing of its machine")
+        raise BadInput(f"{what} says nothing about its machine")
     return Node(
         taken_at=snapshot.taken_at,
         kind=tuple(sorted({gpu.name for gpu in snapshot.gpus or ()})),

@@ -24,9 +24,9 @@ low_clocks = Sign(lambda seen: below_clocks(seen.work))
 NOTES: tuple[tuple[Sign, str], ...] = (
     (s.memory_grew, "memory grew all the time, to {gpu.memory.peak:.0f} %: perhaps a leak"),
     (s.memory_high & ~(s.memory_grew | s.server),
-     f"memory {{gpu.memory.p95:.0f}} %, above the mark of {marks.MEMORY_HIGH:.0f} %"),
-    (room & s.of_kind("training", ""), "memory {gpu.memory.p95:.0f} %: the mark is 70 to 90 %"),
-    (hot, f"{{gpu.heat:.0f}} °C, above the mark of {marks.HOT:.0f} °C"),
+     f"memory {{gpu.memory.p95:.0f}} % full, more than {marks.MEMORY_HIGH:.0f} %"),
+    (room & s.of_kind("training", ""), "memory {gpu.memory.p95:.0f} % full: 70 to 90 % is usual"),
+    (hot, f"{{gpu.heat:.0f}} °C, more than {marks.HOT:.0f} °C"),
     (warmed_up, "the figures leave out a warm-up of {gpu.parts.warm:.0f} s (perhaps compilation, "
     "or cold caches)"),
     (paused, "paused {gpu.parts.times} times, {gpu.parts.pause_share:.0f} % of its time, "

@@ -34,7 +34,7 @@ IN_COLLECTIVES = LINKS + (
 )
 GOOD = (
     "utilisation {work.utilization:.0f} %, memory {gpu.memory.p95:.0f} %, {gpu.heat:.0f} °C: "
-    "nothing holds it back"
+    "nothing slows it down"
 )
 BRAKED = (
     "{seen.brake.words} ({seen.brake.reason}) slowed the clocks down in {seen.brake_share:.0f} % "
@@ -113,7 +113,7 @@ CASES: tuple[Case, ...] = (
          + " at {work.power_share:.0f} % of the power limit; no reason was told",
          ("unlock-the-clocks",)),
     Case("throttled", "others", s.used_by_others & s.busy,
-         WORKED + ", but not for this command alone: other processes compute on it",
+         WORKED + ", but other processes compute on it too",
          ("free-the-card",)),
     # between GPUs, and between a GPU and its host
     Case("communication-bound", "hang",

@@ -98,7 +98,7 @@ def left_open(question: Question, decision: Decision, place: Place) -> Iterator[
             "measure one step"
         )
     if total + place.used_bytes > capacity:
-        yield f"it fits only if other programs give back {place.used_bytes / GIB:.1f} GiB"
+        yield f"it fits only if other programs free {place.used_bytes / GIB:.1f} GiB"
     more = 2.0 * job.shape.beside
     if more and question.trainer != "finetrainers" and total + more > 0.8 * capacity:
         yield (

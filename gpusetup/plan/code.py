@@ -136,8 +136,8 @@ def answer_of(request: CodeRequest, stdout: str, stderr: str, code: int | None) 
 HINTS: dict[str, str] = {
     "Contract": "the function takes the batch size (or nothing) and returns (model, batch), "
     "(model, batch, loss) or (model, batch, loss, optimizer)",
-    "NoLoss": "return a third value: a function of the model's output and the target (for a pair) "
-    "or the whole batch that gives one number",
+    "NoLoss": "also return a loss: a function of the model's output and the target (for a pair) "
+    "or the whole batch, which gives one number",
     "TouchesGpu": "the tracing process sees no GPU: build the model and the batch on the CPU",
     "NoNetwork": "build the model from its configuration, or from files on this machine",
     "DataDependentOutputException": "a trace has shapes and no values: in place of a branch on a "
@@ -213,7 +213,7 @@ def notes(found: Trace, request: CodeRequest, best: int | None, fits: bool) -> t
     one = found.asked
     rows = (
         (one.values_read, f"the code reads a tensor's value (times: {one.values_read}); the trace "
-         "took it as 1.0"),
+        "took it as 1.0"),
         (one.compiled, "the trace left out `torch.compile`; a compiled step needs less memory"),
         (one.convolves, "convolutions: cuDNN's own memory is not counted, often 10 to 15 % more"),
         (found.refused, f"gpusetup could not trace another batch: {found.refused}"),

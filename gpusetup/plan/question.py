@@ -158,8 +158,8 @@ def check(job: Job, question: Question) -> None:
     most = question.sp or degrees[-1]
     if question.solve != "gpus" and not takes_longest(job, most):
         raise UsageError(
-            f"{job.tokens:,} tokens a GPU (`max_token_len_per_gpu`) are too few for a "
-            f"sequence of {job.length:,}: the trainer refuses them",
+            f"{job.tokens:,} tokens a GPU (`max_token_len_per_gpu`) are too few for a sequence of "
+            f"{job.length:,}: the trainer refuses them",
             hint=f"at least {least_tokens(job, most):,} with SP={most}",
         )
 

@@ -291,10 +291,10 @@ NORM_KEYS = (
 )  # fmt: skip
 NORM_SWITCHES = ("batch_norm", "use_batchnorm", "use_batch_norm", "batchnorm", "use_bn")
 GOES_WITH = {
-    "optimizer_in_bwd": "steps within the backward: its trainer refuses accumulation with it",
-    "early_step_in_backward": "steps within the backward: its trainer refuses accumulation with it",
-    "steps_per_generation": "goes with the micro-batch",
-    "generation_batch_size": "goes with the micro-batch",
+    "optimizer_in_bwd": "steps within the backward pass: its trainer then refuses accumulation",
+    "early_step_in_backward": "steps within the backward pass: its trainer then refuses accumulation",
+    "steps_per_generation": "depends on the micro-batch",
+    "generation_batch_size": "depends on the micro-batch",
 }
 """Setting, where it is on or a number -> what it says against another micro-batch."""
 

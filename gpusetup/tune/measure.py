@@ -193,7 +193,7 @@ Setup = dict[str, Any]
 ALREADY = "it is on already"
 STEPS: tuple[tuple[Any, Callable[[Session, Row], Setup], str], ...] = (
     ("+AMP", Session.with_amp, ALREADY),
-    ("+batch", Session.with_batch, "no other size is better, with the effective batch kept"),
+    ("+batch", Session.with_batch, "no other size with the same effective batch is better"),
     ("+compile", Session.with_compile, ALREADY),
 )
 """What each changes, and what is said if that is nothing."""

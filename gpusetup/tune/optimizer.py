@@ -81,7 +81,8 @@ class BatchSizeOptimizer:
                 limit, quarter = device.limit_bytes, ""
                 if not device.is_gpu and not job.memory_limit_bytes:
                     # 1 GiB at least, of which torch alone takes a part
-                    limit, quarter = max(limit // 4, min(GIB, limit)), ", a quarter of what is free"
+                    limit, quarter = max(limit // 4, min(GIB, limit)), ", a quarter of the free "
+                    "memory"
                 say(
                     f"Batch sizes on {device.name}: for {total:g} s at most (`total_seconds`),"
                     f" within {limit / GIB:.1f} GiB{quarter} (`memory_limit_bytes`)"

@@ -36,8 +36,8 @@ RAM_PER_WORKER_BYTES = {False: GIB, True: 3 * GIB}
 commits the CUDA libraries' 2 to 3 GiB (error 1455, the paging file is too small)."""
 PREFETCH_LEAST = 2
 WORKERS_SOURCE = (
-    "acceleration guide, corrected: a worker for each usable core (affinity, cgroup),"
-    f" {WORKERS_MOST} at most"
+    "acceleration guide, corrected: a worker for each usable core (affinity, cgroup), "
+    f"{WORKERS_MOST} at most"
 )
 LOADER_SOURCE = "optimisation guide; torch.utils.data"
 
@@ -87,10 +87,10 @@ def loader(case: Case) -> Iterator[Part]:
             f"/dev/shm has {facts.shm_bytes >> 20} MiB, through which workers pass batches:"
             " start the container with `--shm-size 8g` (or `--ipc host`)"
         )
-    why = Why(reason="workers that stay are not started again every epoch", source=LOADER_SOURCE)
+    why = Why(reason="persistent workers do not start again in every epoch", source=LOADER_SOURCE)
     yield from _switched_on(case, "persistent", why)
     yield from added_key(case, "persistent", "true", why)
-    why = Why(reason=f"each worker has {PREFETCH_LEAST} batches ready", source=LOADER_SOURCE)
+    why = Why(reason=f"each worker prepares {PREFETCH_LEAST} batches ready", source=LOADER_SOURCE)
     for setting in case.having("prefetch"):
         size = whole(setting)
         if (size is not None and size < PREFETCH_LEAST) or setting.text in NOTHING[1:]:
@@ -106,7 +106,10 @@ def _switched_on(case: Case, role: str, why: Why) -> Iterator[Part]:
 def other_workers(case: Case) -> Iterator[Part]:
     """What Ray, Dask and others call as a loader does: their processes are the experiment."""
     for setting in case.having("not a loader"):
-        yield (f"{place(setting)} is not below a loader and may mean something else: left as it is")
+        yield (
+            f"{place(setting)} is not in a loader's settings and may mean something else, so "
+            "it stays as it is"
+        )
 
 
 def pinning(case: Case) -> Iterator[Part]:
@@ -203,8 +206,9 @@ def rollout(case: Case) -> Iterator[Part]:
     """Reinforcement learning: the batch is part of the algorithm, the tokens on a GPU are not."""
     if case.having("rollout-batch"):
         yield (
-            "The batch of a reinforcement-learning run is part of the algorithm: left as it is."
-            " Memory is set by max_token_len_per_gpu and sequence parallelism: `gpusetup plan`"
+            "The batch of a reinforcement-learning run is part of the algorithm, so it stays as "
+            "it is. Memory is set by max_token_len_per_gpu and sequence parallelism: `gpusetup "
+            "plan`"
         )
 
 

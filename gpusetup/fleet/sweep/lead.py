@@ -158,7 +158,8 @@ def store_port(store: Lines, seconds: float) -> int:
             said = str(message.get("problem", "")) or line or said
     except (TimeoutError, EOFError) as problem:
         raise Blocked(
-            f"The store of the sweep did not come up: {said[:300] or problem}",
+            "The sweep could not start its store, through which the ranks talk: "
+            f"{said[:300] or problem}",
             hint="`gpusetup verify` says whether this torch works; `--python` names another",
         ) from problem
 

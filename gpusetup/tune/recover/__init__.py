@@ -222,7 +222,7 @@ class _Attempts:
         if self.drawn:
             differs.append("the step draws random numbers for each part (perhaps dropout)")
         if changed := self.undo.state.changed():
-            differs.append(f"buffers are updated once for each part ({named(changed)})")
+            differs.append(f"each part updates the buffers once ({named(changed)})")
         if not uneven and (found := self.checked()):
             differs.append(found)
         return differs
@@ -253,4 +253,8 @@ def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[st
     """Why the parts of a batch would not train as the whole does, in words; [] if they would."""
     norms = [name for name, one in model.named_modules() if isinstance(one, NORMS) and one.training]
     refused = norms and "batchnorm" not in allow
-    return [f"BatchNorm takes its statistics over a part ({named(norms)})"] if refused else []
+    return (
+        [f"BatchNorm computes its statistics over one part only ({named(norms)})"]
+        if refused
+        else []
+    )

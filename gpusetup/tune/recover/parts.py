@@ -255,7 +255,7 @@ def off_by(case: Case, start: int, micro: int, model: torch.nn.Module) -> str | 
         raise
     except Exception as problem:  # also a checkpoint of the old kind
         why = "memory ran out" if is_out_of_memory(problem) else type(problem).__name__
-        return f"whether the loss may be split was not checked ({why})"
+        return f"gpusetup did not check whether the loss may be split ({why})"
     off = 2 * _norm(left) / scale if scale else 0.0
     rough = any(one.rough for one in told) or whole.dtype in (torch.float16, torch.bfloat16)
     if off <= CLOSE[rough]:
