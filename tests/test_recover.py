@@ -156,14 +156,16 @@ def test_no_tensor_of_a_failed_attempt_stays_in_memory(wrapped: bool) -> None:
 
 def test_batchnorm_is_refused_unless_allowed_and_its_statistics_are_taken_back() -> None:
     model = net(torch.nn.BatchNorm1d(8))
-    with pytest.raises(CannotRecover, match=r"BatchNorm takes its statistics over a part \(2\)"):
+    with pytest.raises(
+        CannotRecover, match=r"BatchNorm computes its statistics over one part only \(2\)"
+    ):
         recover_from_oom(step_of(model, 4, "backward"), batch_of(8), model=model)
     assert int(model[2].num_batches_tracked) == 0
     said: list[str] = []
     step = step_of(model, 4, "backward")
     recover_from_oom(step, batch_of(8), model=model, allow=("batchnorm",), say=said.append)
     assert int(model[2].num_batches_tracked) == 2, "once for each part, none for what failed"
-    assert "but BatchNorm takes its statistics over a part" in said[0]
+    assert "but BatchNorm computes its statistics over one part only" in said[0]
     model.eval()
     assert what_differs(model) == []
 

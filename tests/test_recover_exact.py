@@ -252,7 +252,7 @@ def test_a_buffer_that_is_assigned_anew_is_put_back_and_said() -> None:
 
     step = halved(loss, FITS, lambda part: len(part["ids"]))
     done = recover_from_oom(step, batch, model=model, say=[].append)
-    assert done.differs == ("buffers are updated once for each part (calls)",)
+    assert done.differs == ("each part updates the buffers once (calls)",)
     assert int(model.calls) == 4, "once a part, and none for what failed or was compared"
 
 

@@ -210,7 +210,7 @@ class Advice(NamedTuple):
 
 STARVED = ("input-starved/workers", "input-starved/by-itself", "input-starved/slow-items")
 ADVICE = (
-    Advice("a larger batch with less accumulation (the same effective batch)", ("launch-bound",),
+    Advice("larger batch with less accumulation (the same effective batch)", ("launch-bound",),
            lambda seen: all((gpu.memory.p95 or 0) < MEMORY_HIGH for gpu in seen.run.gpus)),
     Advice("DataLoader with num_workers={useful_workers}, pin_memory, persistent_workers",
            STARVED, WORKERS_HELP),
