@@ -291,8 +291,8 @@ NORM_KEYS = (
 )  # fmt: skip
 NORM_SWITCHES = ("batch_norm", "use_batchnorm", "use_batch_norm", "batchnorm", "use_bn")
 GOES_WITH = {
-    "optimizer_in_bwd": "steps within the backward pass: its trainer then refuses accumulation",
-    "early_step_in_backward": "steps within the backward pass: its trainer then refuses accumulation",
+    "optimizer_in_bwd": "steps within the backward pass: its trainer refuses accumulation",
+    "early_step_in_backward": "steps within the backward pass: its trainer refuses accumulation",
     "steps_per_generation": "depends on the micro-batch",
     "generation_batch_size": "depends on the micro-batch",
 }
