@@ -242,7 +242,7 @@ CAUSES = (
     Cause(
         "guarded-set-changed",
         severity=Severity.WARNING,
-        title="{name} was {was} when it was {how} on {when}; now it is {now}",
+        title="{name} was {was} when it was {how} on {when}, it is {now} now",
         plain="An installer replaced torch or a package that must fit it",
         means="`gpusetup guard` or `install` recorded which versions work together. An installer "
         "has replaced one of them.",

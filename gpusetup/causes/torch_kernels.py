@@ -133,7 +133,7 @@ CAUSES = (
         text="Install a torch that supports this GPU. If torch itself works (the second command "
         "prints a number), rebuild the package",
         proven_by="CUDA answers code 209 (48, 8 or 98 in an older runtime)",
-        not_when="If the text says who lacks the kernel: extension-arch-mismatch, "
+        not_when="If the text says who lacks the kernel, it is extension-arch-mismatch, "
         "arch-too-new-for-wheel or arch-too-old-for-wheel",
         # Source: CUDA Runtime API reference, cudaError.
         symptom=True,

@@ -58,10 +58,7 @@ REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,6
 
 def no_platform_way(context: RuleContext) -> str:
     if on(context, "macos"):
-        return (
-            "torch 2.2.2 is the last torch for Intel Macs: it needs Python 3.12 or older and "
-            "numpy<2"
-        )
+        return "torch 2.2.2 is the last one for Intel Macs (Python 3.12 or older, numpy<2)"
     if on(context, "windows"):
         return "Use a 64-bit x86 Python, which runs in emulation, or conda-forge"
     return (
@@ -75,8 +72,7 @@ CAUSES = (
         "download-hash-mismatch",
         title="The downloaded file does not match its hash: {file}",
         plain="The downloaded file does not match its hash",
-        means="A proxy, a full disk or a mirror cut off or changed the download. Or a lock file "
-        "names another build.",
+        means="A proxy, a full disk or a mirror cut off or changed the download. Or a lock file names another build.",
         text="Clear the installer's cache, then run the same installation once more. If you use a "
         "proxy or mirror, try another network. Do not switch off the hash check",
         not_when="If a full disk cut the file, the cause is pip-cache-disk-full",
@@ -106,8 +102,7 @@ CAUSES = (
         "download-network-error",
         title="{host} cannot be reached or verified",
         plain="The package index cannot be reached or verified",
-        means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download, not "
-        "torch, CUDA or the driver.",
+        means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download, not torch, CUDA or the driver.",
         text=ANY_NETWORK + MIRROR,
         not_when="If the server answers 403 or 404, the cause is wrong-index",
         # Source: messages of pip, urllib3, uv and conda.
@@ -197,8 +192,7 @@ CAUSES = (
         "and triton from one index, and let torch choose the versions of its dependencies, as "
         "this command does",
         proven_by="The solver reports that there is no solution",
-        not_when="If conda-cuda-virtual-missing or python-no-wheel was found too, that is the "
-        "cause",
+        not_when="If conda-cuda-virtual-missing or python-no-wheel was found too, that is the cause",
         # Source: messages of uv, pip, conda and pixi.
         way=_as_chosen,
         says=(
@@ -224,11 +218,9 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{package} requires {needs}, but {have} is installed",
         plain="An installed package requires another version of a second package",
-        means="pip warns and installs nevertheless. The warning matters only if you use that "
-        "package.",
+        means="pip warns and installs nevertheless. The warning matters only if you use that package.",
         text="If you use that package, install versions that fit each other",
-        not_when="For torchvision and torchaudio there are separate findings: "
-        "torchvision-mismatch and torchaudio-mismatch",
+        not_when="For torchvision and torchaudio there are separate findings: torchvision-mismatch and torchaudio-mismatch",
         # Source: pip documentation; messages of pip's sources.
         but={"package": "^torch(?:vision|audio)?"},
         look=("pip check",),
@@ -254,8 +246,7 @@ CAUSES = (
         "python-32bit",
         title="This Python is a 32-bit build: torch has no wheels for it",
         text="Make an environment with a 64-bit Python",
-        proven_by="Python's pointers have 32 bits, or its banner, wheel tags or build folders say "
-        "so",
+        proven_by="Python's pointers have 32 bits, or its banner, wheel tags or build folders say so",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=_other_python,
     ),
@@ -265,10 +256,8 @@ CAUSES = (
         plain="torch has no wheel for this Python",
         means="This Python is too new, too old, or free-threaded.",
         text="Make an environment with another Python",
-        proven_by="No build for this system is for this Python version, or an installer finds no "
-        "file although there are some",
-        not_when="If no Python version has a wheel for this system, the cause is "
-        "no-wheel-for-platform",
+        proven_by="No build for this system is for this Python version, or an installer finds no file although there are some",
+        not_when="If no Python version has a wheel for this system, the cause is no-wheel-for-platform",
         # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
         way=_other_python,
@@ -364,13 +353,10 @@ CAUSES = (
     Cause(
         "wrong-index",
         title="{asked} does not exist where the installer looked",
-        means="Versions with a label such as +cu128 are only in PyTorch's index, and not for "
-        "every CUDA version.",
+        means="Versions with a label such as +cu128 are only in PyTorch's index, and not for every CUDA version.",
         text="Use the index that `gpusetup resolve` names",
-        proven_by="The index has no torch or no such label, answers 403 or 404, or lacks this "
-        "release",
-        not_when="If the index has this release only for other Python versions, the cause is "
-        "python-no-wheel",
+        proven_by="The index has no torch or no such label, answers 403 or 404, or lacks this release",
+        not_when="If the index has this release only for other Python versions, the cause is python-no-wheel",
         # Source: the wheels and indexes of torch, read for the catalog.
         alike={
             alike.BITS: (
@@ -398,11 +384,9 @@ CAUSES = (
     Cause(
         "package-not-found",
         title="The installer finds no file of {asked} for this Python and system",
-        means="The package's name or version is wrong, or the installer searched only PyTorch's "
-        "index.",
+        means="The package's name or version is wrong, or the installer searched only PyTorch's index.",
         text="Use PyTorch's index only for torch",
-        proven_by="The installer finds no package of that name, and it is not torch, torchvision "
-        "or torchaudio",
+        proven_by="The installer finds no package of that name, and it is not torch, torchvision or torchaudio",
         # Source: pip documentation; messages of pip's sources.
         kind_of="wrong-index",
         plain="The installer finds no file of another package",

@@ -86,8 +86,8 @@ def require_one_set(pins: Mapping[str, str]) -> None:
         project = table.project(name)
         if project and takes_torch(project, version, pins["torch"]) is False:
             raise Unsatisfiable(
-                f"{name} {version} does not fit torch {pins['torch']}, and a guard would keep "
-                "this mismatch",
+                f"{name} {version} does not go with torch {pins['torch']}: a guard would keep this "
+                "mismatch",
                 hint=f"nothing was changed; `gpusetup install {name}` brings one that does",
             )
 

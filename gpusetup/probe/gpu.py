@@ -145,9 +145,7 @@ def _members(
     if there and family != "macos":
         problem = f"no driver answered; {len(judged_on(listed))} on the PCI bus"
         return None, (Reading(subject="gpus", source="all sources", problem=problem),)
-    return (), (
-        Reading(subject="gpus", source="all sources", value="no source lists an NVIDIA device"),
-    )
+    return (), (Reading(subject="gpus", source="all sources", value="no NVIDIA device is listed"),)
 
 
 def with_visibility(gpus: Sequence[Gpu], asked: Sides, environ: Mapping[str, str]) -> Sequence[Gpu]:
