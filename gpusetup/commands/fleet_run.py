@@ -150,7 +150,7 @@ def _folder(options: Namespace) -> Path:
     folder = Path(options.into or f"{USUAL_FOLDER}-{now}").absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
-            f"{folder} is not empty: name a new or an empty folder for the records",
+            f"{folder} is not empty: name a new folder for the records",
             hint="name another `--into`",
         )
     return folder
