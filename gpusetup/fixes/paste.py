@@ -142,7 +142,7 @@ def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
     pipless = context.installer == "pip" and python.has_pip is False
     by = "uv" if pipless else context.installer
     typed = tuple(command(context, *argv) for argv in context.commands.get(by, ()))
-    why = " (torch from PyTorch's index, then the rest from your index)" if typed[1:] else ""
+    why = " (torch from PyTorch's index, then the rest from yours)" if typed[1:] else ""
     return other(f"the same by {by}{why}", *first, *typed) if typed else ()
 
 
