@@ -324,7 +324,7 @@ def elsewhere(reader: Reader, said: Said) -> Said:
     stage = (reader.word("stage") or "").lower()
     if stage in PAIRS and said["trainer"] != "trinity":
         said["notes"].append(
-            f"{stage} computes pairs and may hold a reference model: plan counts neither"
+            f"{stage} trains on pairs and may hold a reference model: plan counts neither"
         )
     place = (reader.word("optimizer-offload") or "").lower()
     return {"offload_optimizer": place in ("cpu", "nvme", "true", "yes", "on") or None}
