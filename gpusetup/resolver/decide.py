@@ -125,7 +125,7 @@ def _elsewhere(host: Situation) -> Iterator[Rejection]:
             yield Rejection(torch=newest, backend=build.backend, reason=f"is built for {here}")
     reason = "is not for NVIDIA GPUs, and other GPUs are not fitted"
     if not others.get(asked):
-        reason = f"has no torch 1.13 or newer in the catalog of {catalog.as_of}"
+        reason = f"has no torch from 1.13 on that the catalog of {catalog.as_of} knows"
     if asked not in ("auto", *catalog.backends):
         reason = "never existed"
     elif asked not in others:
