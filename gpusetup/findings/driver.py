@@ -215,7 +215,7 @@ def gpu_init_failed(context: RuleContext) -> Findings:
 
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
-    """The loaded driver does not support the GPU: dropped as legacy, too new, or the wrong flavour."""
+    """The loaded driver does not support the GPU: legacy, too new, or of the wrong flavour."""
     said, driver = events(context, "gpu-not-supported-by-driver"), context.driver
     opened, want = driver.open_module, drivers.wanted_driver(context)
     wrong = (want.only_open and opened is False) or (opened and not want.is_open)
