@@ -108,7 +108,7 @@ def test_a_kubectl_that_talks_nonsense_is_a_tool_that_failed(
 ) -> None:
     code, into = fleet(tmp_path, monkeypatch, said)
     assert code == 4 and not into.exists()
-    assert "`kubectl get nodes` gave no list of nodes: " in capsys.readouterr().err
+    assert "`kubectl get nodes` printed no list of nodes: " in capsys.readouterr().err
 
 
 @needs_a_shell

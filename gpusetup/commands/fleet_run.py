@@ -59,12 +59,15 @@ def configure(parser: ArgumentParser) -> None:
     levels = ("quick", "standard", "stress")
     add("--level", choices=levels, default="quick", help="verify's level")
     add_shared(group, "--device", "--python")
-    own = "the Python on the nodes that has gpusetup (this one's path; Ray: the workers' own)"
+    own = (
+        "the Python on the nodes that has gpusetup (default: the same path as here; Ray: the "
+        "workers' own)"
+    )
     add("--node-python", metavar="PATH", help=own)
-    add_shared(group, "--limit", help="for each node (by level: 300, 1200, 600)")
+    add_shared(group, "--limit", help="time for each node (default by level: 300, 1200, 600)")
     group = parser.add_argument_group("how")
     group.add_argument("--print", action="store_true", help="only show what would be submitted")
-    folder = f"new folder for the records ({USUAL_FOLDER}-DATE)"
+    folder = f"a new folder for the records (default: {USUAL_FOLDER}-DATE)"
     group.add_argument("--into", metavar="DIR", help=folder)
 
 
@@ -143,7 +146,7 @@ def _folder(options: Namespace) -> Path:
     folder = Path(options.into or f"{USUAL_FOLDER}-{now}").absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
-            f"{folder} is not empty, and the records need a new folder",
+            f"{folder} is not empty: name a new folder for the records",
             hint="name another `--into`",
         )
     return folder

@@ -64,22 +64,28 @@ def configure(parser: ArgumentParser) -> None:
         (place, "--gpu-mem", str, "SIZE", "a GPU by its memory: 24GiB"),
         (what, "--gpus", int, "N", "number of GPUs"),
         (what, "--model", str, "NAME", "qwen3-8b, or a config.json or its folder"),
-        (what, "--params", str, "124M", "or any model of this size"),
+        (what, "--params", str, "124M", "instead of --model: the number of parameters"),
         (what, "--from-config", str, "FILE", "a training config"),
-        (what, "--code", str, "FILE:NAME", "a function of your code that makes model and batch"),
+        (what, "--code", str, "FILE:NAME", "a function in your code that returns model and batch"),
         (what, "--context", int, "N", "tokens a sequence: 32768"),
-        (what, "--batch", int, "N", "sequences of one micro-batch, on all GPUs together"),
-        (what, "--accumulate", int, "N", "micro-batches of an optimizer step"),
-        (what, "--weights", str, "TYPE", "served weights: bf16, fp8, int4, q4_k_m"),
-        (what, "--cache", str, "TYPE", "served cache: bf16, fp8, q8_0"),
+        (what, "--batch", int, "N", "sequences in one micro-batch, on all GPUs together"),
+        (what, "--accumulate", int, "N", "micro-batches per optimizer step"),
+        (
+            what,
+            "--weights",
+            str,
+            "TYPE",
+            "with --serve: type of the weights: bf16, fp8, int4, q4_k_m",
+        ),
+        (what, "--cache", str, "TYPE", "with --serve: type of the cache: bf16, fp8, q8_0"),
         (how, "--trainer", str, "NAME", "use its defaults: hf, trl, torchtune, ..."),
         (how, "--optimizer", optimizer_named, "NAME", "adamw8bit, adafactor, ..."),
-        (how, "--lora", int, "RANK", "train only a LoRA of this rank"),
+        (how, "--lora", int, "RANK", "train only LoRA adapters of this rank"),
         (how, "--sp", int, "N", "sequence parallelism"),
         (how, "--tp", int, "N", "tensor parallelism"),
         (how, "--pp", int, "N", "pipeline parallelism"),
         (how, "--cp", int, "N", "context parallelism"),
-        (answer, "--cells", str, "CSV", "answer every row of a file, as JSON"),
+        (answer, "--cells", str, "CSV", "answer every row of a CSV file, as JSON"),
     ):
         dest = PARALLEL.get(flag, flag[2:].replace("-", "_"))
         group.add_argument(flag, dest=dest, type=kind, metavar=metavar, help=said)
@@ -104,7 +110,9 @@ def configure(parser: ArgumentParser) -> None:
         ("--gpus-needed", "gpus", "find the fewest GPUs that are enough"),
     ):
         unknown(flag, dest="solve", action="store_const", const=name, help=said)
-    answer.add_argument("--predict", action="store_true", help="do not use measured figures")
+    answer.add_argument(
+        "--predict", action="store_true", help="only predict; do not use measured results"
+    )
 
 
 def run(options: Namespace, out: Console) -> int:

@@ -164,7 +164,7 @@ def read_toolkit(system: System) -> Snapshot:
     release = re.search(r"release (\d+\.\d+)", output.stdout) if output else None
     version, problem = release[1] if release else None, None
     if version is None:
-        problem = output.problem or "its answer names no release" if output else "not on PATH"
+        problem = output.problem or "its output names no release" if output else "not on PATH"
     reading = Reading(subject="toolkit", source=path or "nvcc", value=version, problem=problem)
     return Snapshot(toolkit=Toolkit(nvcc=version, compiler=compiler), readings=(reading,))
 

@@ -36,7 +36,7 @@ def read_torch(system: System, target: Target | None) -> Snapshot:
 
 def _torch(system: System, target: Target, packages: tuple[Package, ...] | None) -> Snapshot:
     if packages is None:
-        problem = target.problem or "the target's folders cannot be listed"
+        problem = target.problem or "gpusetup cannot list the environment's folders"
         return missing("torch", "site-packages", problem)
     for folder in target.path:
         source = join(folder, "torch", "version.py")

@@ -101,7 +101,7 @@ class Kubernetes(Engine):
         label = f"--selector=job-name={job_name(self.run_name, node)}"
         said = self._kubectl("get", "pods", label, "-o", f"jsonpath={POD_STATE}").stdout
         room, _, reason = said.partition("|")
-        return f"{TAKEN}{room}" if room else reason.strip() or "its pod did not end in time"
+        return f"{TAKEN}{room}" if room else reason.strip() or "its pod did not finish in time"
 
     def _kubectl(
         self, *words: str, seconds: float = ASK_SECONDS, stdin: str | None = None
@@ -128,8 +128,8 @@ def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
         found = re.fullmatch(r"(\S+) +(\d+|<none>) +(\S+) +(\S+) *", line)
         if not found or not SAFE.fullmatch(found[1]):
             raise ToolFailed(
-                f"`kubectl get nodes` gave no list of nodes: {line[:80]!r}",
-                hint="is that kubectl, or a script of its name? `type kubectl` shows it",
+                f"`kubectl get nodes` printed no list of nodes: {line[:80]!r}",
+                hint="perhaps `kubectl` is another program of that name: `type kubectl` shows it",
             )
         name, ready, cordoned = found[1], found[3] == "True", found[4] == "true"
         gpus[name] = int(found[2]) if found[2].isdigit() else 0
