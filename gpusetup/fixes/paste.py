@@ -232,7 +232,7 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     if target_refuses(context):
         how = "into a new environment, because gpusetup may not change this one"
     elif in_a_project(context):
-        how = "into pyproject.toml, then `uv sync` (it undoes every `uv pip install`)"
+        how = "the command prints what to add to pyproject.toml (`uv sync` undoes `uv pip install`)"
     text = [f"{why}Install torch {build.torch} from {where}: {how}"]
     if context.decision and context.decision.moves and not target_refuses(context):
         # What of the target moves with the torch to come, and what cannot.
@@ -285,14 +285,14 @@ def pip(context: RuleContext, *words: str) -> Line:
         # `uv pip uninstall` asks nothing and knows no -y.
         rest = [IN_UV.get(word, word) for word in rest if (verb, word) != ("uninstall", "-y")]
         return command(context, "uv", "pip", verb, "--python", python(context), *rest)
-    from gpusetup.installers.options import started
+    from gpusetup.installers import started
 
     return command(context, *started(python(context)), "-m", "pip", *words)
 
 
 def torch_index(context: RuleContext, backend: str) -> tuple[str, ...]:
     """The words with which this environment's installer looks at torch's own index only."""
-    from gpusetup.installers.wheels import for_pip, for_uv
+    from gpusetup.installers import for_pip, for_uv
 
     return (for_uv if context.installer == "uv" else for_pip)(index_url(backend))
 

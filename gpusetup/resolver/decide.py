@@ -179,8 +179,7 @@ def to_answer(
     `packages` are torch and what comes along with it; of what is not torch's family conda is not
     told, because pip installed it.
     """
-    from gpusetup.installers import INSTALLERS
-    from gpusetup.installers.options import InstallerOptions
+    from gpusetup.installers import INSTALLERS, InstallerOptions
     from gpusetup.model.documents import ResolveAnswer
 
     build, commands = resolution.build, {}

@@ -68,8 +68,6 @@ class Joint(Frozen):
     build: TorchBuild
     packages: tuple[JointPackage, ...]
     held_back: tuple[HeldBack, ...] = ()
-    refused: tuple[HeldBack, ...] = ()
-    """What would be an old release: a "no"."""
     notes: tuple[str, ...] = ()
 
 
