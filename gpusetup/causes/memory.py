@@ -76,7 +76,7 @@ CAUSES = (
                 title="Other programs hold {others} of the GPU's {total}",
                 text="End the program that holds the memory (often an earlier run that did not "
                 "end, or another notebook), or use another GPU. A smaller batch does not help "
-                "here here",
+                "here",
                 look=("nvidia-smi",),
             ),
             Message(

@@ -184,7 +184,7 @@ CAUSES = (
         title="WSL does not reach the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",
-        proven_by="WSL shows no GPU, and /dev/dxg or libcuda is missing in WSL in WSL",
+        proven_by="WSL shows no GPU, and /dev/dxg or libcuda is missing in WSL",
         # Source: NVIDIA, "CUDA on WSL User Guide".
         by_check=True,
         way=lambda context, _: driver_of_windows(

@@ -138,7 +138,7 @@ def _there(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> 
     record = RECORDS[finding.id]
     if record.lacks == "gpu":
         return Fix(text=lender.gives_a_gpu)
-    why = f"The driver belongs to {lender.name}, so you cannot update it there there"
+    why = f"The driver belongs to {lender.name}, so you cannot update it there"
     old = record.lacks == "driver"
     if old and context.driver.version and context.resolution.build:
         fix = paste.install_torch(context, f"{why}. ")
