@@ -49,9 +49,12 @@ def _verdict(run: Run) -> tuple[Judged, Seen | None]:
     there = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
     each = [Seen(run, gpu, work) for gpu in there if (work := considered(gpu))]
     seen, case = min(((one, case_of(one)) for one in each), key=lambda pair: _rank(pair[1]))
-    if case.verdict != "throttled" and (apart := uneven(run)):
+    if case.verdict != "throttled" and case.cause != "hang" and (apart := uneven(run)):
         return apart, None
     said = sentence(case.says, run, seen)
+    rest = [gpu.label for gpu in run.gpus if not worked(gpu) and run.held(gpu)]
+    if case.cause == "hang" and rest:
+        said += f"; GPU {', '.join(rest)} did nothing: see its process first"
     if len(run.gpus) > 1 and case.verdict != "good" and not said.startswith("GPU "):
         said = f"GPU {seen.gpu.label}: {said}"
     return Judged(case.verdict, case.cause, said, case.steps), seen
@@ -73,11 +76,13 @@ def one_was_lost(run: Run) -> Judged | None:
 def too_little(run: Run) -> Judged | None:
     if not run.gpus:
         return Judged(None, "", "no GPU was watched", ("see-why-no-gpu",))
-    if any(gpu.utilization is not None for gpu in run.gpus):
-        few = run.samples < marks.SHORT
-        return Judged(None, "", f"{run.samples} samples are too few to judge") if few else None
-    told = "no GPU told its utilisation: some cards do not, and with MIG none does"
-    return Judged(None, "", told, ("ask-the-driver",))
+    told = max(gpu.parts.whole.samples if gpu.parts.whole else 0 for gpu in run.gpus)
+    if told >= marks.SHORT:
+        return None
+    if told == run.samples:
+        return Judged(None, "", f"{told} samples are too few to judge")
+    said = f"{told} of {run.samples} samples told a utilisation: some cards tell none, and with MIG"
+    return Judged(None, "", f"{said} none does", ("ask-the-driver",))
 
 
 def idle(run: Run) -> Judged | None:

@@ -21,10 +21,13 @@ from gpusetup.readings.nvidia_smi import (
     parse_table,
     row_of,
 )
-from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
+from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Gpus
 
 LINES_OF_ONE = 6000
-PARTS_OF_A_LOG = ("clocks event reasons", "clocks throttle reas")
+PARTS_OF_A_LOG = (
+    *("clocks event reasons", "clocks throttle reas", "pcie generation"),
+    *("ecc errors", "retired pages", "remapped rows"),
+)
 
 
 def nvidia_smi(text: Text) -> Facts:
@@ -54,7 +57,7 @@ def outputs(text: Text) -> Iterator[tuple[str, Smi]]:
             part = lines[start : min(end, start + LINES_OF_ONE)]
             yield (
                 f"{name}, line {start + 1}",
-                parse("\n".join(line.lstrip(" *>`") for line in part)),
+                parse("\n".join(line.lstrip("*>`") for line in part)),
             )
 
 
@@ -69,7 +72,9 @@ def _facts(smi: Smi, source: str) -> Facts:
     if smi.gpus:
         # A table without its banner that was pasted twice has each GPU twice.
         slots = {gpu.pci_bus_id or str(n): gpu for n, gpu in enumerate(smi.gpus)}
-        yield Gpus(tuple(slots.values()), source, SURE)
+        # A part of a log that names no place tells of a GPU that another list has.
+        placed = any(gpu.pci_bus_id or gpu.nvml_index is not None for gpu in smi.gpus)
+        yield Gpus(tuple(slots.values()), source, SURE if placed else GUESS - 1)
     driver = smi.driver_version or ""
     if smi.smi_version not in (None, driver) and driver.count(".") == 1:
         # A program of Linux on Windows' driver, whose versions have two numbers.
