@@ -52,9 +52,6 @@ def _verdict(run: Run) -> tuple[Judged, Seen | None]:
     if case.verdict != "throttled" and case.cause != "hang" and (apart := uneven(run)):
         return apart, None
     said = sentence(case.says, run, seen)
-    rest = [gpu.label for gpu in run.gpus if not worked(gpu) and run.held(gpu)]
-    if case.cause == "hang" and rest:
-        said += f"; GPU {', '.join(rest)} did nothing: see its process first"
     if len(run.gpus) > 1 and case.verdict != "good" and not said.startswith("GPU "):
         said = f"GPU {seen.gpu.label}: {said}"
     return Judged(case.verdict, case.cause, said, case.steps), seen
@@ -79,10 +76,8 @@ def too_little(run: Run) -> Judged | None:
     told = max(gpu.parts.whole.samples if gpu.parts.whole else 0 for gpu in run.gpus)
     if told >= marks.SHORT:
         return None
-    if told == run.samples:
-        return Judged(None, "", f"{told} samples are too few to judge")
-    said = f"{told} of {run.samples} samples told a utilisation: some cards tell none, and with MIG"
-    return Judged(None, "", f"{said} none does", ("ask-the-driver",))
+    said = f"{told} of {run.samples} samples tell a utilisation: too few to judge"
+    return Judged(None, "", said, ("ask-the-driver",) if told < run.samples else ())
 
 
 def idle(run: Run) -> Judged | None:

@@ -117,9 +117,10 @@ CASES: tuple[Case, ...] = (
          ("free-the-card",)),
     # between GPUs, and between a GPU and its host
     Case("communication-bound", "hang",
-         s.several & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
-         "{seen.together} GPUs of one job show {work.utilization:.0f} % utilisation but touch no "
-         "memory and move nothing: they wait in a collective", waits_where),
+         (s.several | s.beside_a_resting_one)
+         & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
+         "{seen.together} of the job's GPUs show {work.utilization:.0f} % utilisation but touch no "
+         "memory and move nothing: a rank waits in a collective", waits_where),
     Case("communication-bound", "links",
          s.several & ((s.links_carry & partly & ~(s.workers_full | s.gaps))
                       | (s.busy & s.links_rule & ~s.memory_bus_full)), LINKS, fewer_bytes),

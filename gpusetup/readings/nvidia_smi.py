@@ -7,7 +7,7 @@ is None.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from gpusetup.model.frozen import Frozen, replace
@@ -187,8 +187,8 @@ def dotted(text: str | None) -> str | None:
 
 
 SMI_VERSION = lazy(r"NVIDIA-SMI\s+(\d[\w.]*)")
-DRIVER_VERSION = lazy(r"(?:Driver|KMD) Version:\s*([\w.!/]+)")
-CUDA_VERSION = lazy(r"CUDA (?:UMD )?Version:\s*([\w.!/]+)")
+DRIVER_VERSION = lazy(r"(?:Driver|KMD) Version\s*:\s*([\w.!/]+)")
+CUDA_VERSION = lazy(r"CUDA (?:UMD )?Version\s*:\s*([\w.!/]+)")
 FIRST = lazy(
     r"^\s*(?P<nvml_index>\d+)\s+(?P<name>\S.*?)\s+"
     r"(?P<driver_model>On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*$"
@@ -202,14 +202,13 @@ MEMORY = lazy(r"(?P<memory_used_bytes>\d+\s*MiB)\s*/\s*(?P<memory_total_bytes>\d
 LOAD = lazy(r"(?P<utilization_percent>\d+%|N/A|ERR!)\s+(?P<compute_mode>\S.*\S)")
 
 
-def parse_banner(text: str) -> Smi:
-    """The versions in the first line of the table, if it is there.
+def parse_banner(line: str) -> Smi:
+    """The versions in the first line of the table, or in the head of the long output.
 
     >>> line = "| NVIDIA-SMI 610.43.02   KMD Version: 610.43.02   CUDA UMD Version: 13.3  |"
     >>> parse_banner(line).driver_version, parse_banner(line).cuda_version
     ('610.43.02', '13.3')
     """
-    line = next((line for line in text.splitlines() if SMI_VERSION.search(line)), "")
     found = (pattern.search(line) for pattern in (SMI_VERSION, DRIVER_VERSION, CUDA_VERSION))
     smi, driver, cuda = (hit and hit[1] for hit in found)
     return Smi(
@@ -234,7 +233,7 @@ def parse_table(text: str) -> Smi:
     rows = gpu_rows(text)
     kept = [row.pop("persistence", None) for row in rows]
     return replace(
-        parse_banner(text),
+        parse_banner(next(filter(SMI_VERSION.search, text.splitlines()), "")),
         gpus=tuple(Gpu(**row) for row in rows) if rows else None,
         persistence=all(kept) if kept and None not in kept else None,
     )
@@ -331,7 +330,7 @@ def recovery_action(text: str | None) -> str | None:
 GPU_HEAD = lazy(
     r"(?m)^\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])[^\S\n]*$"
 )
-FIELDS: tuple[tuple[str, str, Callable[[str | None], Any]], ...] = (
+FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("name", "Product Name", cell),
     ("uuid", "GPU UUID", cell),
     ("memory_total_bytes", "FB Memory Usage/Total", memory),
@@ -339,29 +338,19 @@ FIELDS: tuple[tuple[str, str, Callable[[str | None], Any]], ...] = (
     ("temperature_celsius", "GPU Current Temp", integer),
     ("power_watts", "(?:(?:Instantaneous|Average) )?Power Draw", number),
     ("power_limit_watts", "(?:(?:Current|Enforced) )?Power Limit", number),
-    ("utilization_percent", "Utilization/GPU", integer),
-    ("pcie_generation", "PCIe Generation/Current", integer),
-    ("pcie_generation_max", "PCIe Generation/Max", integer),
     ("pcie_width", "Link Width/Current", integer),
     ("pcie_width_max", "Link Width/Max", integer),
     ("compute_mode", "Compute Mode", compute_mode),
     ("driver_model", "Driver Model/Current", driver_model),
     ("mig_enabled", "MIG Mode/Current", flag),
     ("mig_count", "MIG Device", word({"none": 0})),
-    ("ecc_enabled", "ECC Mode/Current", flag),
     ("ecc_uncorrected", "Volatile/(?:[SD]RAM Uncorrectable.*|Double Bit/Total)", integer),
     ("retired_pages", "Retired Pages/(?:Single|Double) Bit ECC", integer),
     ("retired_pending", "Retired Pages/Pending.*|Remapped Rows/Pending|.* Repair Pending", flag),
     ("remap_failed", "Remapping Failure Occurred", flag),
     ("sram_threshold_exceeded", "SRAM Threshold Exceeded", flag),
-    ("licensed", "License Status", word({"licensed": True, "unlicensed": False})),
     ("recovery_action", "GPU Recovery Action", recovery_action),
-    ("recovery_action", "(?:GPU )?Reset Status/Reset Required", word({"yes": "gpu_reset"})),
-    (
-        "recovery_action",
-        "(?:GPU )?Reset Status/Drain and Reset .*",
-        word({"yes": "drain_and_reset"}),
-    ),
+    ("recovery_action", "(?:GPU )?Reset Status/.*", word({"yes": "gpu_reset"})),
 )
 """Field, where it stands (its label and, where that is not enough, the headings above), and how its
 text is read. Of several places numbers count together, a yes wins, else the first."""
@@ -379,13 +368,11 @@ def parse_query(text: str) -> Smi:
     ('545.29.06', ('sw_power_cap',))
     """
     head, *parts = GPU_HEAD.split(text)
-    lines = tuple(placed(head))
     gpus = tuple(map(gpu_of, parts[1::2], parts[::2])) or (gpu_of(head),)
-    return Smi(
-        driver_version=next(said(lines, "(?:KMD|Driver) Version", dotted), None),
-        cuda_version=next(said(lines, "CUDA (?:UMD )?Version", dotted), None),
-        gpus=None if gpus == (Gpu(name=UNNAMED),) else gpus,
-    )
+    return replace(parse_banner(head), gpus=gpus if gpus != (Gpu(name=UNNAMED),) else None)
+
+
+Page = Sequence[tuple[str, str]]
 
 
 def placed(page: str) -> Iterator[tuple[str, str]]:
@@ -406,13 +393,11 @@ def placed(page: str) -> Iterator[tuple[str, str]]:
             yield "/".join(name for _, name in above), value
 
 
-def said(
-    page: Iterable[tuple[str, str]], place: str, reads: Callable[[str | None], Any]
-) -> Iterator[Any]:
+def said(page: Page, place: str, reads: Callable[[str], Any]) -> list[Any]:
     """What stands at a place, as far as it can be read."""
     where = re.compile(rf"(?:.*/)?(?:{place})", re.I)
     told = (reads(text) for name, text in page if where.fullmatch(name))
-    return (value for value in told if value is not None)
+    return [value for value in told if value is not None]
 
 
 COUNTED = ("ecc_uncorrected", "retired_pages")
@@ -422,10 +407,10 @@ def gpu_of(page: str, bus: str | None = None) -> Gpu:
     lines = tuple(placed(page))
     known: dict[str, Any] = {"pci_bus_id": bus, "lost": says_lost(page) or None}
     for name, place, reads in FIELDS:
-        if values := [*said(lines, place, reads)]:
+        if values := said(lines, place, reads):
             one = next((value for value in values if value is True), values[0])
             known.setdefault(name, sum(values) if name in COUNTED else one)
-    states = {one: [*said(lines, one.replace("_", " "), flag)] for _, one in THROTTLE_BITS}
+    states = {one: said(lines, one.replace("_", " "), flag) for _, one in THROTTLE_BITS}
     if any(states.values()):
         known["throttle_reasons"] = tuple(one for one in states if True in states[one])
     return Gpu(**{"name": UNNAMED, **known})

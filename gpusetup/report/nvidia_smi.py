@@ -12,7 +12,6 @@ from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.readings.nvidia_smi import (
     ERRORS,
-    GPU_HEAD,
     NO_DEVICES,
     SMI_VERSION,
     Smi,
@@ -25,9 +24,9 @@ from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Gpus
 
 LINES_OF_ONE = 6000
 PARTS_OF_A_LOG = (
-    *("clocks event reasons", "clocks throttle reas", "pcie generation"),
-    *("ecc errors", "retired pages", "remapped rows"),
-)
+    "clocks event reasons", "clocks throttle reas", "pcie generation",
+    "ecc errors", "retired pages", "remapped rows", "gpu 0000",
+)  # fmt: skip
 
 
 def nvidia_smi(text: Text) -> Facts:
@@ -45,16 +44,14 @@ def outputs(text: Text) -> Iterator[tuple[str, Smi]]:
     if not tables and any("|" in line and row_of(line) for line in lines):
         tables = [0]
     logs = [n for n, line in enumerate(lines) if "NVSMI LOG" in line]
-    if not logs and (
-        any(part in text.low for part in PARTS_OF_A_LOG) or any(map(GPU_HEAD.match, lines))
-    ):
+    if not logs and any(part in text.low for part in PARTS_OF_A_LOG):
         logs = [0]
     for name, starts, parse in (
         ("nvidia-smi", tables, parse_table),
         ("nvidia-smi -q", logs, parse_query),
     ):
         for start, end in pairwise((*starts, len(lines))):
-            part = lines[start : min(end, start + LINES_OF_ONE)]
+            part = lines[start:end][:LINES_OF_ONE]
             yield (
                 f"{name}, line {start + 1}",
                 parse("\n".join(line.lstrip("*>`") for line in part)),
@@ -73,8 +70,7 @@ def _facts(smi: Smi, source: str) -> Facts:
         # A table without its banner that was pasted twice has each GPU twice.
         slots = {gpu.pci_bus_id or str(n): gpu for n, gpu in enumerate(smi.gpus)}
         # A part of a log that names no place tells of a GPU that another list has.
-        placed = any(gpu.pci_bus_id or gpu.nvml_index is not None for gpu in smi.gpus)
-        yield Gpus(tuple(slots.values()), source, SURE if placed else GUESS - 1)
+        yield Gpus(tuple(slots.values()), source, GUESS - 1 if "0" in slots else SURE)
     driver = smi.driver_version or ""
     if smi.smi_version not in (None, driver) and driver.count(".") == 1:
         # A program of Linux on Windows' driver, whose versions have two numbers.
