@@ -152,16 +152,11 @@ driver_model = word({"wddm": "WDDM", "tcc": "TCC", "wdm": "TCC", "mcdm": "MCDM"}
 
 # NVML's bits for what holds the clocks down (nvml.h, nvmlClocksEventReason*).
 THROTTLE_BITS = (
-    (0x001, "gpu_idle"),
-    (0x002, "applications_clocks_setting"),
-    (0x004, "sw_power_cap"),
-    (0x008, "hw_slowdown"),
-    (0x010, "sync_boost"),
-    (0x020, "sw_thermal_slowdown"),
-    (0x040, "hw_thermal_slowdown"),
-    (0x080, "hw_power_brake_slowdown"),
+    (0x001, "gpu_idle"), (0x002, "applications_clocks_setting"), (0x004, "sw_power_cap"),
+    (0x008, "hw_slowdown"), (0x010, "sync_boost"), (0x020, "sw_thermal_slowdown"),
+    (0x040, "hw_thermal_slowdown"), (0x080, "hw_power_brake_slowdown"),
     (0x100, "display_clock_setting"),
-)
+)  # fmt: skip
 
 
 def throttle_mask(text: str | None) -> tuple[str, ...] | None:
@@ -303,17 +298,12 @@ def next_line(cells: list[str]) -> dict[str, Any]:
 
 
 RECOVERY_ACTIONS = (
-    ("none", "none"),
-    ("drain and reset", "drain_and_reset"),
-    ("drain p2p and reset", "drain_and_reset"),
-    ("drain p2p", "drain_p2p"),
-    ("imex", "recover_imex_domain"),
-    ("bus reset", "bus_reset"),
-    ("system reboot", "system_reboot"),
-    ("reboot", "node_reboot"),
-    ("reset", "gpu_reset"),
-    ("flr", "gpu_reset"),
-)
+    ("none", "none"), ("drain and reset", "drain_and_reset"),
+    ("drain p2p and reset", "drain_and_reset"), ("drain p2p", "drain_p2p"),
+    ("imex", "recover_imex_domain"), ("bus reset", "bus_reset"),
+    ("system reboot", "system_reboot"), ("reboot", "node_reboot"),
+    ("reset", "gpu_reset"), ("flr", "gpu_reset"),
+)  # fmt: skip
 """Words in nvidia-smi's and the kernel's names -> NVML's; the first that is there counts."""
 
 
@@ -360,7 +350,6 @@ def parse_query(text: str) -> Smi:
     """`nvidia-smi -q`, whole, cut, or a part of it (`-d PERFORMANCE`).
 
     >>> smi = parse_query('''Driver Version                            : 545.29.06
-    ... Attached GPUs                             : 1
     ... GPU 00000000:0B:00.0
     ...     Clocks Event Reasons
     ...         SW Power Cap                      : Active''')
@@ -370,9 +359,6 @@ def parse_query(text: str) -> Smi:
     head, *parts = GPU_HEAD.split(text)
     gpus = tuple(map(gpu_of, parts[1::2], parts[::2])) or (gpu_of(head),)
     return replace(parse_banner(head), gpus=gpus if gpus != (Gpu(name=UNNAMED),) else None)
-
-
-Page = Sequence[tuple[str, str]]
 
 
 def placed(page: str) -> Iterator[tuple[str, str]]:
@@ -393,14 +379,11 @@ def placed(page: str) -> Iterator[tuple[str, str]]:
             yield "/".join(name for _, name in above), value
 
 
-def said(page: Page, place: str, reads: Callable[[str], Any]) -> list[Any]:
-    """What stands at a place, as far as it can be read."""
+def said(page: Sequence[tuple[str, str]], place: str, reads: Callable[[str], Any]) -> list[Any]:
+    """What stands at a place, as far as it can be read; MIG instances' own sections are left out."""
     where = re.compile(rf"(?!MIG Device/)(?:.*/)?(?:{place})", re.I)
     told = (reads(text) for name, text in page if where.fullmatch(name))
     return [value for value in told if value is not None]
-
-
-COUNTED = ("ecc_uncorrected", "retired_pages")
 
 
 def gpu_of(page: str, bus: str | None = None) -> Gpu:
@@ -409,7 +392,8 @@ def gpu_of(page: str, bus: str | None = None) -> Gpu:
     for name, place, reads in FIELDS:
         if values := said(lines, place, reads):
             one = next((value for value in values if value is True), values[0])
-            known.setdefault(name, sum(values) if name in COUNTED else one)
+            counted = name in ("ecc_uncorrected", "retired_pages")
+            known.setdefault(name, sum(values) if counted else one)
     states = {one: said(lines, one.replace("_", " "), flag) for _, one in THROTTLE_BITS}
     if any(states.values()):
         known["throttle_reasons"] = tuple(one for one in states if True in states[one])
