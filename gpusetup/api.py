@@ -113,23 +113,12 @@ def resolve(
     return _answer("resolve", ResolveAnswer, locals())
 
 
-PLAN_TAKES = (
-    *("machine", "model", "params", "from_config", "code", "context", "batch", "accumulate"),
-    *("gpu", "gpu_mem", "gpus", "trainer", "strategy", "optimizer", "dtype", "amp", "lora"),
-    *("quantize", "checkpointing", "offload", "sp", "tp", "pp", "cp"),
-    *("max_context", "max_batch", "gpus_needed", "predict", "serve", "weights", "cache"),
-)
-"""The arguments of `plan`: each is the option of that name, with the same default."""
-
-
 def plan(**question: Any) -> PlanAnswer | ServePlan:
     """Say whether a training (with `serve`: a server) fits on these GPUs, and with which recipe.
 
     Each argument is the option of that name. With `code` a child process runs and traces one step
     of that code. Sizes are GiB.
     """
-    for name in question.keys() - {*PLAN_TAKES}:
-        raise TypeError(f"plan() got an unexpected keyword argument {name!r}")
     if question.get("serve") is not None:
         return _answer("plan", ServePlan, question)
     return _answer("plan", PlanAnswer, question)

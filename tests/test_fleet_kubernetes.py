@@ -21,7 +21,7 @@ from gpusetup.fleet.engines.kubernetes import Setting
 from gpusetup.fleet.work import Work
 
 VERSIONS = ("1.29", "1.33", "1.37")
-SETTING = Setting(image="train:1", namespace="ml", runtime_class="nvidia")
+SETTING = Setting(image="train:1", runtime_class="nvidia")
 
 
 def jobs(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> list[Any]:

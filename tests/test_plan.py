@@ -151,7 +151,7 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, *H20, "--checkpointing", "bogus"), "invalid choice: 'bogus'"),
         ((*MODEL, *H20, "--quantize", "nf4"), "not trained themselves"),
         ((*MODEL, *H20, "--optimizer", "magic"), "No optimizer 'magic'"),
-        ((*MODEL, *H20, "--strategy", "magic"), "'magic' is none of single"),
+        ((*MODEL, *H20, "--strategy", "magic"), "invalid choice: 'magic'"),
         ((*MODEL, *H20, "--trainer", "paddlenlp"), "torchtitan"),
         ((*MODEL, *H20, "--max-context"), "looks for what `--context` gives"),
         (("--params", "7x", *H20), "is no number of parameters"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -43,16 +42,9 @@ def run(options: Namespace, out: Console) -> int:
     except ModuleNotFoundError as problem:
         raise Blocked(
             "`gpusetup mcp` needs the package mcp, which is not installed here",
-            hint=f"`{way_to_have_it(sys.executable)}`",
+            hint=f"`{own_line('uv', 'pip', 'install', '--python', sys.executable, NEEDS)}`",
         ) from problem
     if sys.stdin.isatty():
         out.talk("An assistant's program starts this and talks to it; Ctrl-C ends it.")
     serve(options.python)
     return 0
-
-
-def way_to_have_it(python: str) -> str:
-    """The command that adds the package to where gpusetup is installed."""
-    if importlib.util.find_spec("pip") is None:
-        return own_line("uv", "pip", "install", "--python", python, NEEDS)
-    return own_line(python, "-m", "pip", "install", NEEDS)

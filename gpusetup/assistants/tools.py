@@ -61,7 +61,6 @@ class Tool(Frozen):
     more: Mapping[str, Mapping[str, Any]] = {}
     """What it takes besides: name -> JSON schema."""
     needs: tuple[str, ...] = ()
-    asks_network: bool = False
 
 
 def schema_of(tool: Tool) -> Values:
@@ -144,8 +143,7 @@ def _without_reasons(resolution: Values) -> Values:
 
 
 def _resolve(values: Values, python: str | None) -> Values:
-    online = values.pop("ask_index", False)
-    asked = {**values, "packages": _names(values.get("packages", ())), "offline": not online}
+    asked = {**values, "packages": _names(values.get("packages", ())), "offline": True}
     found = _on_machine("resolve", asked, python)
     return found if asked.get("explain") else _without_reasons(found)
 
@@ -183,7 +181,6 @@ MACHINE = {
         "enum": [*example_machines()],
     }
 }
-ONLINE = {"type": "boolean", "description": "with packages: ask the person's own package index"}
 
 TOOLS = (
     Tool(
@@ -214,9 +211,8 @@ TOOLS = (
             *("packages", "driver", "gpu", "os", "architecture", "python", "glibc"),
             *("torch", "backend", "explain"),
         ),
-        more={**MACHINE, "ask_index": ONLINE},
+        more=MACHINE,
         answer=_resolve,
-        asks_network=True,
     ),
     Tool(
         name="plan",

@@ -36,7 +36,6 @@ EXAMPLES = (
 ONLY = {
     "partition": "slurm",
     "after": "slurm",
-    "namespace": "kubernetes",
     "runtime_class": "kubernetes",
 }
 """What one engine alone takes; `after` is what follows `--`, options of srun."""
@@ -54,7 +53,6 @@ def configure(parser: ArgumentParser) -> None:
     job = "a Job on each idle node, of an image with gpusetup and your torch"
     one("--kubernetes", metavar="IMAGE", help=job)
     add("--partition", metavar="NAME", help="Slurm: only this partition")
-    add("--namespace", metavar="NAME", help="Kubernetes: default, if not given")
     add("--runtime-class", metavar="NAME", help="Kubernetes: nvidia, if needed")
     group = parser.add_argument_group("what each node does")
     add = group.add_argument
@@ -79,9 +77,8 @@ def run(options: Namespace, out: Console) -> int:
     if options.print:
         out.text(engine.plan())
         return 0
-    each = f"{plural(len(engine.nodes), 'node')}, each for {engine.work.limit:g} s at most"
-    if engine.more_seconds:
-        each += f", and {engine.more_seconds:g} s more to begin and to end"
+    most = engine.work.limit + engine.more_seconds
+    each = f"{plural(len(engine.nodes), 'node')}, each for {most:g} s at most"
     out.talk(f"{engine.title} {each}; records go to {into}")
     with blocked_by_files(f"Cannot make {into}", "name another `--into`"):
         into.mkdir(parents=True, exist_ok=True)
@@ -133,7 +130,6 @@ def _engine(options: Namespace, wish: Wish) -> Engine:
 
     setting = Setting(
         image=options.kubernetes,
-        namespace=options.namespace or "default",
         runtime_class=options.runtime_class,
     )
     return Kubernetes(wish, setting)
