@@ -380,7 +380,7 @@ def placed(page: str) -> Iterator[tuple[str, str]]:
 
 
 def said(page: Sequence[tuple[str, str]], place: str, reads: Callable[[str], Any]) -> list[Any]:
-    """What stands at a place, as far as it can be read; MIG instances' own sections are left out."""
+    """What stands at a place, as far as it can be read. MIG instances' sections are left out."""
     where = re.compile(rf"(?!MIG Device/)(?:.*/)?(?:{place})", re.I)
     told = (reads(text) for name, text in page if where.fullmatch(name))
     return [value for value in told if value is not None]
