@@ -260,10 +260,6 @@ CAUSES = (
         # Source: nvidia-smi's manual page.
         by_check=True,
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
-        says=(
-            r"(?P<reason>SW Power Cap|HW Slowdown|HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown) ?: Active",
-        ),
-        examples=("Clocks Throttle Reasons\n        SW Power Cap : Active",),
     ),
     Cause(
         "pcie-degraded",

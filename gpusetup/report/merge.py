@@ -31,7 +31,7 @@ from gpusetup.model.machine import (
     Wanted,
 )
 from gpusetup.model.versions import Capability, cuda_of, parsed
-from gpusetup.readings.side import first_known, same_gpu, told_gpus
+from gpusetup.readings.side import UNNAMED, first_known, same_gpu, told_gpus
 from gpusetup.report.facts import Claim, Fact, Gpus
 
 EVENTS_KEPT = 80
@@ -91,15 +91,19 @@ def unrefuted(events: Events) -> Events:
 
 
 def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading]]:
-    """The most trusted list with GPUs in it, each GPU with what other lists know of it."""
+    """The most trusted list with GPUs in it, each GPU with what other lists know of it; one that
+    is not named is the only one that there is."""
     readings = [
         reading for one in lists[:READINGS_A_SUBJECT] for reading in told_gpus(one.source, one.gpus)
     ]
     full = sorted((one for one in lists if one.gpus), key=lambda one: -one.trust)
     others = [gpu for one in full[1:] for gpu in one.gpus]
     kept = full[0].gpus[:GPUS_KEPT] if full else ()
+    alone = (UNNAMED,) if len(kept) == 1 else ()
     whole = (
-        first_known([gpu, *(one for one in others if same_gpu(gpu, one) or one.name == gpu.name)])
+        first_known(
+            [gpu, *(one for one in others if same_gpu(gpu, one) or one.name in (gpu.name, *alone))]
+        )
         for gpu in kept
     )
     return (tuple(whole) if lists else None), readings
