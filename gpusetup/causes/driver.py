@@ -88,13 +88,12 @@ CAUSES = (
         "driver-missing",
         title="{who}: there is no NVIDIA driver",
         plain="No NVIDIA driver was found",
-        means="The GPU is on the bus, but no kernel module and no driver libraries are installed.",
+        means="No kernel module of NVIDIA's driver answers, and none of its libraries and programs is found.",
         text="Install the distribution's driver package and reboot",
         proven_by="The PCI bus shows an NVIDIA GPU, and there is no libcuda and no module on disk",
         not_when="driver-not-loaded: a part of a driver is installed; in a container and in WSL the driver is elsewhere",
         # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
-        explains=("container-hook-failed",),
         impossible=(in_wsl,),
         by_check=True,
         alike={
@@ -194,7 +193,6 @@ CAUSES = (
         # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
         # Installation Guide".
         lacks="gpu",
-        explains=("container-hook-failed",),
         impossible=(gpu_is_listed, in_windows_itself, in_wsl, is_lent),
         by_check=True,
         way=load_fix,

@@ -75,7 +75,7 @@ CAUSES = (
         "cuda-toolkit-mismatch-extension-build",
         title="nvcc and torch have different CUDA versions: an extension built here would not fit",
         means="An extension must be compiled with torch's CUDA (its major at least).",
-        text="Build with the nvcc of torch's CUDA: set CUDA_HOME to that toolkit",
+        text="Build with the nvcc of torch's CUDA: install that toolkit if it is not there, and set CUDA_HOME to it",
         proven_by="The build names both versions, or nvcc an architecture that it does not know",
         not_when="cuda-toolkit-missing: there is no nvcc",
         # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.

@@ -77,7 +77,7 @@ def _replace_it(context: RuleContext, text: str) -> Fix:
     build = context.resolution.build
     if build and build.backend == "cpu":
         return Fix(text="No CUDA build works on this machine: see the other findings")
-    return paste.install_torch(context, text)
+    return paste.another_torch(context, text)
 
 
 RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"'
@@ -244,7 +244,7 @@ CAUSES = (
         proven_by="torch's label is rocm, and an NVIDIA GPU is listed",
         not_when="amd-gpu: there is no NVIDIA GPU",
         # Source: the wheels and indexes of torch, read for the catalog.
-        way=paste.install_torch,
+        way=paste.another_torch,
     ),
     Cause(
         "xpu-wheel-on-nvidia",
@@ -255,7 +255,7 @@ CAUSES = (
         proven_by="torch's label is xpu, and an NVIDIA GPU is listed",
         not_when="intel-gpu: there is no NVIDIA GPU",
         # Source: the wheels and indexes of torch, read for the catalog.
-        way=paste.install_torch,
+        way=paste.another_torch,
     ),
     Cause(
         "torch-sees-no-gpu",

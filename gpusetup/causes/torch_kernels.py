@@ -22,13 +22,21 @@ def _other_wheel(context: RuleContext, _: str) -> Fix:
     """The torch that serves the GPU; where none does, what can be done without."""
     build = paste.chosen(context)
     if build.backend != "cpu" if build else context.resolution.advice or board_of(context.snapshot):
-        return paste.install_torch(context)
+        return paste.another_torch(context)
     return Fix(
         text="No wheel in the catalog supports this GPU: use the CPU build, a newer or a rented "
         "GPU",
         commands=(paste.gpusetup(context, "--backend", "cpu"),),
     )
 
+
+NO_NEWER = (
+    "The installed torch is the build for this GPU and driver; a newer one may know more (`gpusetup "
+    "install --upgrade`). Until then let Triton use the ptxas of an installed CUDA toolkit that knows "
+    "the GPU (`export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas`; Triton from 3.6 on reads "
+    "TRITON_PTXAS_BLACKWELL_PATH for Blackwell), or run without torch.compile "
+    "(TORCHDYNAMO_DISABLE=1)"
+)
 
 CAUSES = (
     Cause(
@@ -44,7 +52,7 @@ CAUSES = (
         stage="first-kernel",
         explains=("cuda-init-failed",),
         but={"compiler": "^nvcc$"},
-        way=paste.install_torch,
+        way=lambda context, text: paste.another_torch(context, text, NO_NEWER),
         says=(
             says(r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)", compiler="XLA's assembler"),
             *(
