@@ -229,12 +229,12 @@ ANOTHER_RUNS = (
 )
 
 
-def another_torch(context: RuleContext, why: str = "", else_: str = ANOTHER_RUNS) -> Fix:
-    """Install the build that fits; `else_` if it is listed: then an install changes nothing."""
+def another_torch(context: RuleContext, why: str = "", if_listed: str = ANOTHER_RUNS) -> Fix:
+    """Install the build that fits; `if_listed` if it is listed: then an install changes nothing."""
     build, torch = chosen(context), context.torch
     listed = (torch.version or "").partition("+")[0], torch.backend
     if build is not None and listed == (build.torch, build.backend):
-        return Fix(text=else_)
+        return Fix(text=if_listed)
     return install_torch(context, why)
 
 

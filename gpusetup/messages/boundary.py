@@ -51,10 +51,12 @@ ROWS = (
     row("gpu-image", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
     row(
         "image-build",
-        (
-            r"failed to solve: process|=> ERROR \[|The command '/bin/sh -c .{1,400}?returned a non-zero code|\bbuilding at STEP\b"
-            r"|\b(?:in|during|while|when) (?:\S{1,12} ){0,4}?`?(?:docker|podman)(?:[ -]compose)?(?: buildx)? build\b"
-        ),
+        r"failed to solve: process|=> ERROR \[|The command '/bin/sh -c .{1,400}?returned a non-zero code|\bbuilding at STEP\b",
+    ),
+    row(
+        "image-build",
+        r"\b(?:in|during|while|when) (?:\S{1,12} ){0,4}?`?(?:docker|podman)(?:[ -]compose)?(?: buildx)? build\b",
+        unless=r"(?:docker|podman) run|compose up|\bworks?\b|succe",
     ),
     row(
         "no-nvidia-driver",
