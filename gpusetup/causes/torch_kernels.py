@@ -31,11 +31,10 @@ def _other_wheel(context: RuleContext, _: str) -> Fix:
 
 
 NO_NEWER = (
-    "The installed torch is the build for this GPU and driver; a newer one may know more (`gpusetup "
-    "install --upgrade`). Until then let Triton use the ptxas of an installed CUDA toolkit that knows "
-    "the GPU (`export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas`; Triton from 3.6 on reads "
-    "TRITON_PTXAS_BLACKWELL_PATH for Blackwell), or run without torch.compile "
-    "(TORCHDYNAMO_DISABLE=1)"
+    "The installed torch is the build for this GPU and driver. A newer one may know more (`gpusetup "
+    "install --upgrade`). Until then let Triton use the ptxas of a CUDA toolkit that knows the GPU: "
+    "`export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas` (from Triton 3.6 on, for Blackwell: "
+    "TRITON_PTXAS_BLACKWELL_PATH). Or run without torch.compile (TORCHDYNAMO_DISABLE=1)"
 )
 
 CAUSES = (

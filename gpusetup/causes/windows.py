@@ -69,7 +69,7 @@ CAUSES = (
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
         means="Mostly the runtime of Visual C++ is missing or old (msvcp140, vcruntime140_1); torch 2.4.0 also needs libomp140.x86_64.dll.",
         text="Install the current Visual C++ runtime (x64), then reinstall torch. If 2.4.0 still "
-        "does not load, install 2.4.1, which mends that",
+        "does not load, install 2.4.1, which fixes that",
         proven_by="Windows answers error 126, 127, 182, 193 or 1114",
         not_when="windows-pagefile-too-small: error 1455; extension-abi-mismatch: the DLL is an extension's",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
