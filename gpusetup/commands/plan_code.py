@@ -88,6 +88,6 @@ def trace(
     if said.problem:
         raise Unsatisfiable(
             f"`{request.code}` was ended: {said.problem}",
-            hint="a trace computes nothing; look for a loop, a wait or a question in the code",
+            hint="tracing takes seconds: look for a loop, a wait or a prompt in your code",
         )
     return code.answer_of(request, said.stdout, said.stderr, said.exit)

@@ -76,7 +76,7 @@ def too_little(run: Run) -> Judged | None:
     if any(gpu.utilization is not None for gpu in run.gpus):
         few = run.samples < marks.SHORT
         return Judged(None, "", f"{run.samples} samples are too few to judge") if few else None
-    told = "no GPU told its utilisation: some cards do not, and with MIG none does"
+    told = "no GPU reports its utilisation: some cards cannot, and with MIG none can"
     return Judged(None, "", told, ("ask-the-driver",))
 
 
@@ -187,7 +187,7 @@ def hung(run: Run) -> str:
     resting = [gpu.label for gpu in working if gpu not in spinning and gpu.parts.rest]
     if resting:
         told += f", GPU {', '.join(resting)} did nothing"
-    return f"{told}, and nothing moved: a rank waits in a collective that another never reached"
+    return f"{told}, and nothing moved: a rank waits in a collective for another rank"
 
 
 def _stood_still(since: float, run: Run) -> str:

@@ -116,7 +116,7 @@ def why(said: bytes) -> str:
     lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
     with contextlib.suppress(ValueError, IndexError):
         return str(json.loads(lines[-1])["message"])
-    return lines[-1] if lines else "the watching process said nothing"
+    return lines[-1] if lines else "the watching process gave no answer"
 
 
 class DeviceMemory(Frozen):

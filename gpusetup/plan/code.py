@@ -126,7 +126,7 @@ def answer_of(request: CodeRequest, stdout: str, stderr: str, code: int | None) 
         return from_json(line, Trace, what="the trace's answer")
     if "No module named 'torch'" in stderr:
         raise Blocked(
-            "The target interpreter has no torch, and a trace needs one",
+            "The environment has no torch, which `--code` needs",
             hint="`gpusetup install`, or activate the environment that your code runs in",
         )
     end = f"killed by signal {-code}" if code is not None and code < 0 else f"exit {code}"
@@ -136,9 +136,9 @@ def answer_of(request: CodeRequest, stdout: str, stderr: str, code: int | None) 
 HINTS: dict[str, str] = {
     "Contract": "the function takes the batch size (or nothing) and returns (model, batch), "
     "(model, batch, loss) or (model, batch, loss, optimizer)",
-    "NoLoss": "return a third value: a function of the model's output and the target (for a pair) "
-    "or the whole batch that gives one number",
-    "TouchesGpu": "a trace sees no GPU: build the model and the batch on the CPU",
+    "NoLoss": "also return a loss: a function of the model's output and the target (for a pair) "
+    "or the whole batch, which gives one number",
+    "TouchesGpu": "the tracing process sees no GPU: build the model and the batch on the CPU",
     "NoNetwork": "build the model from its configuration, or from files on this machine",
     "DataDependentOutputException": "a trace has shapes and no values: in place of a branch on a "
     "tensor's value write `torch.where(condition, a, b)`, or leave the check out of the step",
@@ -213,10 +213,10 @@ def notes(found: Trace, request: CodeRequest, best: int | None, fits: bool) -> t
     one = found.asked
     rows = (
         (one.values_read, f"the code reads a tensor's value (times: {one.values_read}); the trace "
-         "took it as 1.0"),
-        (one.compiled, "`torch.compile` was left out of the trace; a compiled step keeps less"),
+        "took it as 1.0"),
+        (one.compiled, "the trace left out `torch.compile`; a compiled step needs less memory"),
         (one.convolves, "convolutions: cuDNN's own memory is not counted, often 10 to 15 % more"),
-        (found.refused, f"no other batch could be traced: {found.refused}"),
+        (found.refused, f"gpusetup could not trace another batch: {found.refused}"),
         (best is None and len(found.traces) > 1,
          "memory does not grow with the batch: any batch fits, or none"),
         (not fits and best, f"a batch of {(best or 0) * request.gpus} would fit"),

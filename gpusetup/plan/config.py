@@ -71,7 +71,10 @@ def question_of(
     for part in PARTS:
         said |= part(reader, said)
     if trainer is None:
-        reader.assumed.append("no trainer is recognised: a plain loop, in 32 bits unless said")
+        reader.assumed.append(
+            "the trainer is unknown: plan assumes a plain loop in 32 bits, "
+            "unless the config says otherwise"
+        )
     own = {name: said[name] for name in dict(defaults(Question)) if name in said}
     how = {name: said[name] for name in FIELDS if said.get(name) is not None and name not in own}
     return FromConfig(
@@ -123,7 +126,7 @@ def model(reader: Reader, said: Said) -> Said:
     is_file = named_file.is_there(file) and not named_file.is_folder(file)
     if is_file and file.name != "config.json":
         hint = "a name, a config.json or its folder"
-        raise reader.refused(setting, "a file, but no model's config.json", hint)
+        raise reader.refused(setting, "this file is no model's config.json", hint)
     return {"model": name, **({"quantize": "nf4"} if ".qlora_" in text else {})}
 
 
@@ -144,7 +147,9 @@ def adapters(reader: Reader, said: Said) -> Said:
     """LoRA if the config says it, of which rank and beside what."""
     method = (reader.word("adapter") or "").lower()
     if method == "freeze":
-        said["notes"].append("frozen layers are not counted: all layers are taken as trained")
+        said["notes"].append(
+            "frozen layers are not counted: plan assumes that all layers are trained"
+        )
         return {}
     on = method in ("lora", "qlora", "true", "yes")
     off = not on and (method or said["trainer"] == "trl")
@@ -186,7 +191,7 @@ def length(reader: Reader, said: Said) -> Said:
     found = total if trainer == "trinity" else own or total
     if found is None and trainer == "trinity" and prompt and response:
         found = prompt + response
-        reader.assumed.append(f"the longest sequence is prompt and response: {found:,}")
+        reader.assumed.append(f"the longest sequence is prompt plus response: {found:,}")
     usual = LENGTHS.get(trainer or "")
     if found is None and usual:
         reader.assumed.append(f"no length is named: {trainer}'s own {usual:,} tokens")
@@ -200,7 +205,7 @@ def batch(reader: Reader, said: Said) -> Said:
     each = reader.number("batch", MOST["batch"])
     total = None if trinity and each else reader.number("total", MOST["batch"])
     if each is None and total is None and not trinity:
-        reader.assumed.append("no batch is named: 1 on each GPU")
+        reader.assumed.append("the config names no batch: plan assumes 1 on each GPU")
         each = 1
     return {"per_gpu": each, "total": total}
 
@@ -275,10 +280,12 @@ def kernels(reader: Reader, said: Said) -> Said:
 def parallel(reader: Reader, said: Said) -> Said:
     gpus, nodes = reader.number("gpus", MOST["gpus"]), reader.number("nodes", 10**4)
     if (reader.number("replicas", MOST["gpus"]) or 1) > 1:
-        said["notes"].append("replicas of shards are not counted: all GPUs are taken as one shard")
+        said["notes"].append(
+            "replicas of shards are not counted: plan assumes one shard over all GPUs"
+        )
     if (reader.number("ep", MOST["gpus"]) or 1) > 1:
         said["notes"].append(
-            "expert parallelism is not counted: a GPU is taken to have all experts"
+            "expert parallelism is not counted: plan assumes that each GPU has all experts"
         )
     return {"devices": gpus * (nodes or 1) if gpus else None}
 
@@ -317,7 +324,7 @@ def elsewhere(reader: Reader, said: Said) -> Said:
     stage = (reader.word("stage") or "").lower()
     if stage in PAIRS and said["trainer"] != "trinity":
         said["notes"].append(
-            f"{stage} computes pairs and may hold a reference model: neither is counted"
+            f"{stage} trains on pairs and may hold a reference model: plan counts neither"
         )
     place = (reader.word("optimizer-offload") or "").lower()
     return {"offload_optimizer": place in ("cpu", "nvme", "true", "yes", "on") or None}

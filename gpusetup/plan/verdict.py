@@ -52,7 +52,7 @@ def batch_verdict(
         verdict=verdict,
         total_gib=need,
         capacity_gib=have,
-        reason=f"a batch of {per_gpu} takes {need:.1f} of {have:.1f} GiB by `gpusetup plan`",
+        reason=f"by `gpusetup plan` a batch of {per_gpu} needs {need:.1f} of {have:.1f} GiB",
     )
 
 
@@ -62,7 +62,7 @@ def _run(
     """The run as the config has it."""
     found = question_of(config)
     if found.per_gpu is None and found.total is None:
-        raise UsageError("The config fills a budget of tokens, it has no batch")
+        raise UsageError("The config sets a budget of tokens and no batch")
     gpus = found.gpus or place.count or 1
     question = for_gpus(replace(found, per_gpu=per_gpu, total=None), gpus)
     question = replace(question, accumulate=accumulate or question.accumulate)

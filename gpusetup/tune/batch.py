@@ -82,9 +82,8 @@ def cannot_fit(case: Case) -> str | None:
         if one.verdict != "too much":
             return None
         return (
-            f"This model cannot be trained like this on this card: a single sample needs"
-            f" {one.total_gib:.1f} of {one.capacity_gib:.1f} GiB."
-            f" {_enough(config, card)}"
+            "This model with these settings does not fit on this card: a single sample needs "
+            f"{one.total_gib:.1f} of {one.capacity_gib:.1f} GiB. {_enough(config, card)}"
         )
     except GpuSetupError:
         return None
@@ -130,7 +129,10 @@ def batch(case: Case) -> Iterator[Part]:
         if key.role != "batch":
             continue
         if unit:
-            yield f"{place(setting)} is left as it is: {place(unit)} counts {unquoted(unit.text)}"
+            yield (
+                f"{place(setting)} stays as it is, because {place(unit)} counts "
+                f"{unquoted(unit.text)}"
+            )
         elif not size or size < 1:
             yield no_number(setting)
         else:
@@ -180,9 +182,9 @@ def _judged(case: Case, split: Split) -> Iterator[Part]:
         return
     if 0 < effective < measured:
         yield (
-            f"{split.name}: {measured} ran here; a batch {measured / effective:.3g} times as large"
-            " is another experiment: scale the learning rate with it for SGD, by its square root"
-            " for Adam, and warm up"
+            f"{split.name}: {measured} ran here. A batch {measured / effective:.3g} times as "
+            "large is another experiment: for SGD scale the learning rate with it, for Adam by "
+            "its square root, and warm up"
         )
     elif not micro or micro * 4 < most:
         partner = f", with {in_words(split.partner.path)}" if split.partner else ""
@@ -213,7 +215,7 @@ def _by_plan(case: Case, split: Split) -> Iterator[Part]:
         if one and card and one.total_gib > one.capacity_gib:
             enough = _enough(case.config, card, split.effective)
             way = f"Even 1 takes {one.total_gib:.1f} GiB. {enough}"
-        yield f"{split.name}: {now.reason}, and no smaller one is clear. {way}"
+        yield f"{split.name}: {now.reason}, and no smaller batch is sure to fit. {way}"
     elif best != split.size:
         yield from _same_batch(case, split, best, f"{BY_PLAN}, clear on this card")
 
@@ -227,7 +229,7 @@ def _same_batch(case: Case, split: Split, micro: int, source: str) -> list[Part]
     reason = f"{pieces} keeps the effective batch of {split.effective} on a GPU"
     if split.derived:
         reason += " (the trainer derives the accumulation from the global batch)"
-    why = Why(reason=f"{reason}; only BatchNorm would see other pieces", source=source)
+    why = Why(reason=f"{reason}; only BatchNorm would compute other statistics", source=source)
     both = [*written_over(case, split.setting, str(micro), why)]
     if split.partner:
         both += written_over(case, split.partner, str(steps), why)
@@ -235,9 +237,9 @@ def _same_batch(case: Case, split: Split, micro: int, source: str) -> list[Part]
         added = added_key(case, "accumulation", str(steps), why)
         if not added:
             return [
-                f"{split.name} is {split.effective}; {source} says {micro} with {steps} steps"
-                " of accumulation. The config has no accumulation key that is known: nothing is"
-                " written: a smaller batch alone is another experiment"
+                f"{split.name} is {split.effective}; {source} says {micro} with {steps} steps of "
+                "accumulation. The config has no known accumulation key, so gpusetup writes "
+                "nothing: a smaller batch alone is another experiment"
             ]
         both += added
     return [part for part in both if isinstance(part, str)] or both
@@ -289,10 +291,10 @@ NORM_KEYS = (
 )  # fmt: skip
 NORM_SWITCHES = ("batch_norm", "use_batchnorm", "use_batch_norm", "batchnorm", "use_bn")
 GOES_WITH = {
-    "optimizer_in_bwd": "steps within the backward: its trainer refuses accumulation with it",
-    "early_step_in_backward": "steps within the backward: its trainer refuses accumulation with it",
-    "steps_per_generation": "goes with the micro-batch",
-    "generation_batch_size": "goes with the micro-batch",
+    "optimizer_in_bwd": "steps within the backward pass: its trainer refuses accumulation",
+    "early_step_in_backward": "steps within the backward pass: its trainer refuses accumulation",
+    "steps_per_generation": "depends on the micro-batch",
+    "generation_batch_size": "depends on the micro-batch",
 }
 """Setting, where it is on or a number -> what it says against another micro-batch."""
 
@@ -307,33 +309,35 @@ def refusals(case: Case) -> Iterator[str]:
         on = truth(one) is not False and whole(one) != 0 and one.kind == "scalar"
         if on and (IN_BATCH.search(name) or IN_BATCH.search(text)):
             yield (
-                f"{place(one)} compares the samples of one batch with each other: another"
-                " micro-batch is another loss"
+                f"{place(one)} compares the samples of one batch with each other: another "
+                "micro-batch changes the loss"
             )
         if name in GOES_WITH and (truth(one) or whole(one)):
             yield f"{place(one)} {GOES_WITH[name]}"
         if "auto_scale_lr" in one.path and name == "enable" and truth(one):
-            yield "auto_scale_lr is on: the learning rate follows the batch of the loader"
+            yield "auto_scale_lr is on: the learning rate changes with the loader's batch"
         if "GradientAccumulationScheduler" in text:
             yield f"line {one.line} schedules the accumulation itself"
         if one.path == ("batch_size",) and trainer and trainer.name == "axolotl":
-            yield f"{place(one)} is axolotl's total: it derives the accumulation"
+            yield (
+                f"{place(one)} is axolotl's total batch: axolotl derives the accumulation from it"
+            )
         said = name.lower() in NORM_KEYS and NORM.match(text.rpartition(".")[2])
         if one.kind == "scalar" and (said or (name.lower() in NORM_SWITCHES and truth(one))):
             yield (
-                f"{place(one)} is {text}, which has BatchNorm: its statistics would be over other"
-                " pieces. The choice is yours: keep the batch, synchronise BatchNorm over GPUs,"
-                " or use GroupNorm"
+                f"{place(one)} is {text}, which has BatchNorm: another micro-batch would change "
+                "its statistics. The choice is yours: keep the batch, synchronise BatchNorm over "
+                "GPUs, or use GroupNorm"
             )
     loop = trainer or Loop(name="this trainer")
     for one in counted(case):
         name = name_of(one.path)
         if name in loop.micro.split():
-            yield f"{place(one)} counts micro-batches: change both by hand"
+            yield f"{place(one)} counts micro-batches: change it and the batch by hand"
         elif loop.steps == "unknown" and name not in loop.updates.split():
             yield (
-                f"{place(one)} counts steps, and whether these are micro-batches or updates is not"
-                " known here: change both by hand"
+                f"{place(one)} counts steps, but gpusetup does not know whether of micro-batches "
+                "or of updates: change it and the batch by hand"
             )
 
 
@@ -352,7 +356,7 @@ def fixed_by_another(config: Config) -> str | None:
     for one in config.settings:
         text = unquoted(one.text)
         if own and text == "auto":
-            return f"{place(one)} is auto: the trainer's own config decides"
+            return f"{place(one)} is auto: the trainer's own config sets the value"
         if one.path == ("deepspeed",) and ".json" in text:
-            return f"{text} holds a batch and a precision too: change both by hand"
+            return f"{text} sets a batch and a precision too: change both files by hand"
     return None

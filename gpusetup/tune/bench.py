@@ -157,7 +157,7 @@ class Bench:
         sizes = (self.job.memory_limit_bytes, free_memory(System()))
         limit = said["limit_bytes"] or min(filter(None, sizes), default=None)
         if not limit or not said["counts"]:
-            raise Blocked("This system does not tell how much memory a process uses")
+            raise Blocked("This system does not show how much memory a process uses")
         named = {name: said[name] for name in ("device", "name", "half")}
         return Device(limit_bytes=limit, **named)
 
@@ -207,7 +207,10 @@ def refuse_errors(job: Job, trials: Sequence[Trial]) -> None:
     if broken is not None and not any(one.status == "ok" for one in trials):
         name = job.code or "the model"
         detail, _, hint = (broken.detail or "").partition("\nhint: ")
-        usual = "it must run one training step by itself, in time; the batch size is not the reason"
+        usual = (
+            "one training step must run by itself within the time limit; the batch size is not "
+            "the reason"
+        )
         said = f"{name} with batch {broken.batch} failed: {detail}"
         raise BadInput(said, hint=hint or usual)
 
@@ -229,7 +232,7 @@ def saved(job: Mapping[str, Any]) -> Iterator[str]:
             torch.save(dict(job), path)
         except (pickle.PicklingError, AttributeError, TypeError) as problem:
             raise BadInput(
-                f"The model cannot be given to a child process: {problem}",
+                f"gpusetup cannot pass the model to a child process: {problem}",
                 hint="define it at the top of a module, or use `gpusetup tune --batch-size --code`",
             ) from problem
         about = {"sys_path": sys.path, **({"init_main_from_path": main} if main else {})}

@@ -134,7 +134,7 @@ class Session:
         """A step, kept if it gains; mixed precision only if its loss is a number."""
         row = self.measured(wanted)
         if row.name == "+AMP" and row.status == "ok" and before.loss is not None is row.loss:
-            return replace(row, detail=f"the loss is no number in {row.amp}")
+            return replace(row, detail=f"the loss becomes NaN in {row.amp}")
         return replace(row, kept=gains(row, before))
 
     def together(self, wanted: Row) -> Row:
@@ -193,13 +193,13 @@ Setup = dict[str, Any]
 ALREADY = "it is on already"
 STEPS: tuple[tuple[Any, Callable[[Session, Row], Setup], str], ...] = (
     ("+AMP", Session.with_amp, ALREADY),
-    ("+batch", Session.with_batch, "no other size is better, with the effective batch kept"),
+    ("+batch", Session.with_batch, "no other size with the same effective batch is better"),
     ("+compile", Session.with_compile, ALREADY),
 )
 """What each changes, and what is said if that is nothing."""
-TAKEN_BACK = "not faster when all was run again"
-UNSTEADY = "slower than when it was added: other work disturbs this machine"
-NO_GAIN = "Nothing made it faster: `gpusetup monitor -- COMMAND` shows what it waits for"
+TAKEN_BACK = "not faster in the second run of all changes together"
+UNSTEADY = "slower than in its first run: other programs disturb the measurement"
+NO_GAIN = "Nothing made the training faster: `gpusetup monitor -- COMMAND` shows what it waits for"
 GAIN = 1.03
 """A step that gains less than 3 % is not worth its trouble."""
 

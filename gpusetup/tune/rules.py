@@ -36,8 +36,8 @@ RAM_PER_WORKER_BYTES = {False: GIB, True: 3 * GIB}
 commits the CUDA libraries' 2 to 3 GiB (error 1455, the paging file is too small)."""
 PREFETCH_LEAST = 2
 WORKERS_SOURCE = (
-    "acceleration guide, corrected: a worker for each usable core (affinity, cgroup),"
-    f" {WORKERS_MOST} at most"
+    "acceleration guide, corrected: a worker for each usable core (affinity, cgroup), "
+    f"{WORKERS_MOST} at most"
 )
 LOADER_SOURCE = "optimisation guide; torch.utils.data"
 
@@ -87,10 +87,10 @@ def loader(case: Case) -> Iterator[Part]:
             f"/dev/shm has {facts.shm_bytes >> 20} MiB, through which workers pass batches:"
             " start the container with `--shm-size 8g` (or `--ipc host`)"
         )
-    why = Why(reason="workers that stay are not started again every epoch", source=LOADER_SOURCE)
+    why = Why(reason="persistent workers do not start again in every epoch", source=LOADER_SOURCE)
     yield from _switched_on(case, "persistent", why)
     yield from added_key(case, "persistent", "true", why)
-    why = Why(reason=f"each worker has {PREFETCH_LEAST} batches ready", source=LOADER_SOURCE)
+    why = Why(reason=f"each worker prepares {PREFETCH_LEAST} batches ready", source=LOADER_SOURCE)
     for setting in case.having("prefetch"):
         size = whole(setting)
         if (size is not None and size < PREFETCH_LEAST) or setting.text in NOTHING[1:]:
@@ -106,7 +106,10 @@ def _switched_on(case: Case, role: str, why: Why) -> Iterator[Part]:
 def other_workers(case: Case) -> Iterator[Part]:
     """What Ray, Dask and others call as a loader does: their processes are the experiment."""
     for setting in case.having("not a loader"):
-        yield (f"{place(setting)} is not below a loader and may mean something else: left as it is")
+        yield (
+            f"{place(setting)} is not in a loader's settings and may mean something else, so "
+            "it stays as it is"
+        )
 
 
 def pinning(case: Case) -> Iterator[Part]:
@@ -136,7 +139,7 @@ def precision(case: Case) -> Iterator[Part]:
         return
     if capability < (7, 0) and not measured:
         if case.having(*AMP):
-            yield "This GPU has no tensor cores: mixed precision saves memory, hardly time"
+            yield "This GPU has no tensor cores: mixed precision saves memory, but hardly any time"
         return
     why = Why(
         reason="tensor cores; measured savings of memory are 1 to 49 %, by model",
@@ -157,8 +160,9 @@ def precision(case: Case) -> Iterator[Part]:
             yield from written_over(case, setting, f"{kind.removeprefix('fp')}-mixed", why)
         elif kind == "fp16" and (text.startswith("bf16") or (role == "bf16" and switch)):
             yield (
-                f"{place(setting)} asks for bf16, which this GPU computes slowly (before capability"
-                " 8.0): use fp16 with loss scaling. Left as it is, because the loss may differ"
+                f"{place(setting)} asks for bf16, which this GPU computes slowly (before "
+                "capability 8.0): use fp16 with loss scaling. Not changed, because the loss may "
+                "differ"
             )
 
 
@@ -173,7 +177,7 @@ def compiling(case: Case) -> Iterator[Part]:
     """`torch.compile` only if it was measured to be faster."""
     measured = case.option.gained.get("compile")
     if measured:
-        why = "fused kernels: fewer passes over memory; the first step takes minutes"
+        why = "fused kernels read the memory less often; the first step takes minutes"
         yield from _switched_on(case, "compile", Why(reason=why, source=MEASURED))
         yield from _added(case, ("compile",), "model = torch.compile(model)")
     for setting in case.having("compile") if measured is None else ():
@@ -202,15 +206,16 @@ def rollout(case: Case) -> Iterator[Part]:
     """Reinforcement learning: the batch is part of the algorithm, the tokens on a GPU are not."""
     if case.having("rollout-batch"):
         yield (
-            "The batch of a reinforcement-learning run is part of the algorithm: left as it is."
-            " Memory is set by max_token_len_per_gpu and sequence parallelism: `gpusetup plan`"
+            "The batch of a reinforcement-learning run is part of the algorithm, so it stays as "
+            "it is. Memory is set by max_token_len_per_gpu and sequence parallelism: `gpusetup "
+            "plan`"
         )
 
 
 def several_gpus(case: Case) -> Iterator[Part]:
     gpus = case.facts.gpus
     if not gpus:
-        yield "No NVIDIA GPU is visible here: only what depends on the CPU was looked at"
+        yield "gpusetup sees no NVIDIA GPU here, so it looked only at settings for the CPU"
     elif gpus > 1:
         yield (
             f"{gpus} GPUs: start one process each (`torchrun --nproc-per-node {gpus} ...`);"

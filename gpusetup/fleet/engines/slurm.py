@@ -64,7 +64,7 @@ class Slurm(Engine):
 
     def taken(self, said: Output) -> str:
         busy = said.exit and not said.stdout and any(words in said.stderr for words in BUSY)
-        return "it is no longer idle" if busy else ""
+        return "another job uses the node now" if busy else ""
 
     def end(self) -> None:
         self._run(("scancel", f"--name={self.run_name}"))

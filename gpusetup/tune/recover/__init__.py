@@ -29,7 +29,7 @@ from gpusetup.tune.recover.parts import NORMS, Case, Counted, batch_size, cuts, 
 from gpusetup.tune.recover.undo import Undo, named
 
 LOG = logging.getLogger("gpusetup.tune")
-RECOMPUTE = "recompute activations (torch.utils.checkpoint), or give it a smaller model or input"
+RECOMPUTE = "recompute activations (torch.utils.checkpoint), or use a smaller model or input"
 MOST_CHECKED = 8
 
 
@@ -99,7 +99,7 @@ def recover_from_oom(
     """
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         raise UsageError(
-            "Several ranks train: one that splits its batch would leave the others waiting",
+            "Several ranks train: while one rank splits its batch, the others would wait for it",
             hint="use a smaller batch and gradient accumulation; `gpusetup plan` says which fits",
         )
     undo = Undo(model)
@@ -135,7 +135,7 @@ class _Attempts:
             loss, problem = self.attempt(micro)
             self.drawn |= undo.state.drawn()
             if self.drawn and "random" not in allow and (micro < self.count or problem):
-                _refuse(["the step draws random numbers (dropout?)"], problem)
+                _refuse(["the step draws random numbers (perhaps dropout)"], problem)
             if problem is None:
                 break
             undo.attempt()
@@ -173,7 +173,7 @@ class _Attempts:
                     raise
                 raise CannotRecover(
                     f"The step fails on a part of the batch: {type(problem).__name__}: {problem}",
-                    hint="it must take any number of samples",
+                    hint="`step` must accept any number of samples",
                 ) from problem
             one: BaseException | None = problem
             while one is not None:
@@ -204,7 +204,9 @@ class _Attempts:
             self.undo.backward(self.backward, counted)
             losses.append(counted.detach())
         if not losses:
-            raise CannotRecover("Nothing in the batch counts", hint="leave the batch out")
+            raise CannotRecover(
+                "The batch has nothing that counts for the loss", hint="leave the batch out"
+            )
         factor = 1.0 if self.case.sums else expected / total
         if abs(factor - 1) > 1e-12:
             self.undo.rescale(factor)
@@ -216,11 +218,11 @@ class _Attempts:
         differs = [*what_differs(self.model), *uneven]
         hooked = [name for name, one in self.model.named_parameters() if one._backward_hooks]
         if hooked:
-            differs.append(f"a hook works on the gradient of each part ({named(hooked)})")
+            differs.append(f"a hook changes the gradient of each part ({named(hooked)})")
         if self.drawn:
-            differs.append("random numbers are drawn for each part (dropout?)")
+            differs.append("the step draws random numbers for each part (perhaps dropout)")
         if changed := self.undo.state.changed():
-            differs.append(f"buffers are updated once for each part ({named(changed)})")
+            differs.append(f"each part updates the buffers once ({named(changed)})")
         if not uneven and (found := self.checked()):
             differs.append(found)
         return differs
@@ -243,7 +245,7 @@ def _refuse(reasons: list[str], problem: BaseException | None) -> None:
     if reasons:
         raise CannotRecover(
             f"Splitting the batch would change the training: {'; '.join(reasons)}",
-            hint="a smaller batch size, or `allow=` what may differ",
+            hint="use a smaller batch size, or name in `allow=` what may differ",
         ) from problem
 
 
@@ -251,4 +253,8 @@ def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[st
     """Why the parts of a batch would not train as the whole does, in words; [] if they would."""
     norms = [name for name, one in model.named_modules() if isinstance(one, NORMS) and one.training]
     refused = norms and "batchnorm" not in allow
-    return [f"BatchNorm takes its statistics over a part ({named(norms)})"] if refused else []
+    return (
+        [f"BatchNorm computes its statistics over one part only ({named(norms)})"]
+        if refused
+        else []
+    )
