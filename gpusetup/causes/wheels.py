@@ -313,22 +313,14 @@ CAUSES = (
                 r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))",
                 what="Python or system",
             ),
-            says(
-                r"(?:\b(?:no|lack of|without|missing)\b|отсутств\w+|\bнет\b) (?:official |any |готовых )?(?:pre-?built |precompiled |binary )?wheels? (?:for|of|для) (?P<requirement>[A-Za-z][\w-]{2,40})(?: [\d.]{1,12})? (?:on|for|на|для|под) (?P<platform>Windows|macOS|Linux aarch64|aarch64|ARM64?)\b",
-                said="in words",
-            ),
         ),
         examples=(
             "torch==2.8.0 is unusable because no wheels are available with a matching platform, we can conclude",
             "hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)",
             "Unable to find installation candidates for torch (2.1.0+cu118)",
             "error: found distribution torchaudio==2.0.0 @ registry+https://download.pytorch.org/whl/cu121 with neither wheels nor source distribution",
-            "there are no prebuilt wheels for xformers 0.0.28 on Windows",
         ),
-        not_examples=(
-            "a page with neither wheels nor source distribution",
-            "there are prebuilt wheels for xformers on Windows",
-        ),
+        not_examples=("a page with neither wheels nor source distribution",),
     ),
     Cause(
         "glibc-too-old",

@@ -70,7 +70,8 @@ CAUSES = (
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
         means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old. torch "
         "2.4.0 needs libomp140.x86_64.dll too.",
-        text="Install the current Visual C++ runtime (x64), then reinstall torch (2.4.1 or newer)",
+        text="Install the current Visual C++ runtime (x64), then reinstall torch. If 2.4.0 still "
+        "does not load, install 2.4.1, which fixes that",
         proven_by="Windows answers error 126, 127, 182, 193 or 1114",
         not_when="With error 1455 the cause is windows-pagefile-too-small. If an extension's DLL "
         "is missing, it is extension-abi-mismatch",

@@ -29,7 +29,7 @@ from gpusetup.evidence.context import (
     is_report,
     on,
 )
-from gpusetup.evidence.places import is_beside_torch
+from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.fixes.distributions import distribution_of
 from gpusetup.model.finding import Finding, Fix
@@ -70,6 +70,7 @@ def _doubt(context: RuleContext, about: Finding) -> tuple[str | None, tuple[str,
         "torch": machine.torch.version or machine.torch.cuda,
         "kernels": machine.torch.kernels,
         "bus": machine.pci_devices,
+        "build": in_an_image_build(context),
         "program": any("said" not in e.values for e in events(context, *record.kinds)),
     }
     others = () if record.symptom else ("program",)

@@ -24,8 +24,8 @@ def build_case(
 ) -> tuple[RuleContext, ResolveAnswer]:
     """What the rules are given, and the resolution as a document."""
     from gpusetup.catalog.builds import with_catalog
-    from gpusetup.resolver import to_answer
     from gpusetup.resolver.companions import moved_with
+    from gpusetup.resolver.decide import OF_A_BUILD, to_answer
 
     machine = with_catalog(snapshot, catalog)
     if request is None:
@@ -34,13 +34,18 @@ def build_case(
         decision = decision_for(machine, catalog, request)
     resolution = decision.resolution
     answer = to_answer(resolution, machine, moved_with(machine, resolution.build))
+    installer = installer_of(machine)
+    if installer == "conda" and (theirs := resolution.conda):
+        # Recommended is what this environment's own installer installs.
+        told = {name: getattr(theirs, name) for name in OF_A_BUILD}
+        answer = replace(answer, index_url=None, **told)
     context = RuleContext(
         snapshot=machine,
         catalog=catalog,
         resolution=resolution,
         decision=decision,
         commands=answer.commands,
-        installer=installer_of(machine),
+        installer=installer,
         request=request,
         other_host=other_host,
     )
@@ -90,7 +95,7 @@ def _refuses(event: Event) -> bool:
 def _backends(machine: Snapshot, catalog: Catalog) -> list[str]:
     """The backends that an extension build of one CUDA can use: of its major, the nearest first;
     below it before above it, because an extension needs nvcc of torch's major."""
-    wanted = machine.wanted.cuda
+    wanted = _cuda(machine)
     if not wanted or machine.wanted.backend:
         return []
     own = parsed(wanted)
@@ -100,10 +105,19 @@ def _backends(machine: Snapshot, catalog: Catalog) -> list[str]:
     return [one for _, one in same]
 
 
+def _cuda(machine: Snapshot) -> str | None:
+    """The CUDA that a text asks for; else nvcc's, where an extension does not fit a torch that is
+    not shown."""
+    build = any(e.kind == "cuda-toolkit-mismatch-extension-build" for e in machine.events)
+    by_nvcc = machine.toolkit.nvcc if build and not machine.torch.version else None
+    return machine.wanted.cuda or by_nvcc
+
+
 def _wanted(machine: Snapshot, catalog: Catalog) -> Request:
     """The request that stands in the snapshot, else in a text the installed release."""
     wanted, told = machine.wanted, machine.origin == "report"
-    backend = wanted.backend or (f"cu{wanted.cuda.replace('.', '')}" if wanted.cuda else "auto")
+    cuda = _cuda(machine)
+    backend = wanted.backend or (f"cu{cuda.replace('.', '')}" if cuda else "auto")
     if told and backend == "auto" and machine.torch.backend in (None, "cpu"):
         # The index that torchvision or torchaudio comes from, where torch shows none.
         there = installed(machine)

@@ -171,6 +171,8 @@ BESIDE_THE_POINT = (
     "gpu-image",
     "slurm-job",
     "shared-node",
+    "login-node",
+    "image-build",
     "backend-runs",
     "ran-first",
     "program-failed",

@@ -159,7 +159,8 @@ def starts_anew(context: RuleContext, want: Wanted) -> bool:
     driver, family = context.driver, distribution(context) or ""
     held = any(device.driver for device in nvidia_on_pci(context))
     loaded = held or driver.module_loaded or driver.nouveau_loaded
-    return bool(loaded or family == "arch" or asks_for_a_key(family, want))
+    in_use = events(context, "nouveau-in-use")
+    return bool(loaded or in_use or family == "arch" or asks_for_a_key(family, want))
 
 
 def elsewhere(context: RuleContext) -> str | None:
@@ -201,7 +202,8 @@ def load_fix(context: RuleContext, _: str) -> Fix:
         return Fix(text=text, needs_root=True, needs_reboot=True)
     family = distribution(context)
     nouveau = any(device.driver == "nouveau" for device in nvidia_on_pci(context))
-    if nouveau or context.driver.nouveau_loaded or events(context, "nouveau-in-the-way"):
+    held = events(context, "nouveau-in-the-way", "nouveau-in-use")
+    if nouveau or context.driver.nouveau_loaded or held:
         return Fix(
             text="Block nouveau (the open-source driver), rebuild the initial RAM disk and reboot",
             commands=(*NOUVEAU_COMMANDS, *lines(*REBUILD_INITRD.get(family or "", ()), REBOOT)),

@@ -222,6 +222,22 @@ def chosen(context: RuleContext) -> TorchBuild | None:
     return context.resolution.build
 
 
+ANOTHER_RUNS = (
+    "The torch that is listed fits this machine: another one runs. Ask the program's Python which "
+    'one (`python -c "import sys, torch; print(sys.executable, torch.__file__)"`); start the '
+    "program with the other Python, or remove the second torch"
+)
+
+
+def another_torch(context: RuleContext, why: str = "", if_listed: str = ANOTHER_RUNS) -> Fix:
+    """Install the build that fits; `if_listed` if it is listed: then an install changes nothing."""
+    build, torch = chosen(context), context.torch
+    listed = (torch.version or "").partition("+")[0], torch.backend
+    if build is not None and listed == (build.torch, build.backend):
+        return Fix(text=if_listed)
+    return install_torch(context, why)
+
+
 def install_torch(context: RuleContext, why: str = "") -> Fix:
     """Install the build that the resolver chose; what to change first where none fits."""
     build = chosen(context)
