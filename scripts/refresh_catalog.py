@@ -37,7 +37,7 @@ from refresh_companions import wheels_on, with_companions
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.file import read_catalog
 from gpusetup.catalog.kernels import release
-from gpusetup.install.fetching.wheels import Wheel
+from gpusetup.install.wheels import Wheel
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import Capability, cuda_of, parsed

@@ -12,7 +12,7 @@ from each_row import each
 from judging import changed
 from machines_named import snapshots
 from message_samples import samples
-from report_asked import NO_DRIVER, UNAVAILABLE, answered, misses
+from report_asked import NO_DRIVER, NOT_FOUND, UNAVAILABLE, answered, misses
 from report_messages import MESSAGES
 
 from gpusetup.catalog.file import load_catalog
@@ -278,6 +278,17 @@ NVJITLINK = (
 SAGE = '  File "/v/lib/python3.12/site-packages/sageattention/core.py"\nRTX 5090\n' + NO_KERNEL
 FATAL = "nvcc fatal   : Unsupported gpu architecture 'compute_{}'"
 UBUNTU = "OS: Ubuntu 24.04.1 LTS\n"
+IN_USE = (
+    "01:00.0 VGA compatible controller: NVIDIA Corporation AD107 [GeForce RTX 4060] (rev a1)\n"
+    "Kernel driver in use: nouveau"
+)
+STEP = "The command '/bin/sh -c python x.py' returned a non-zero code: 1"
+HOOK = "nvidia-container-cli: detection error: nvml error"
+STUB = "Unexpected error from cudaGetDeviceCount(). Error 34: CUDA driver is a stub library"
+NO_SUCH_TAG = (
+    "ERROR: torch-2.9.1+cu128-cp312-cp312-manylinux_2_28_x86_64.whl is not a supported wheel on this "
+    "platform."
+)
 COMPILED = 'File "{}", line 310\nAssertionError: Torch not compiled with CUDA enabled'
 XID_79 = "NVRM: Xid (PCI:0000:00:04): 79, GPU has fallen off the bus."
 DELETED = "Runtime, Disconnect and delete runtime"
@@ -327,6 +338,26 @@ DELETED = "Runtime, Disconnect and delete runtime"
         *((f"{job}nvidia-smi\n{NO_MODULE}", "administrators", "sudo")
           for job in ("#SBATCH --partition=a100\n$ ", "I start it through slurm, and in the job:\n$ ",
                       "$ srun -p gpu ")),
+        (f"{UBUNTU}{NOT_FOUND}\n{IN_USE}", "driver-missing|apt install", "blacklist nouveau"),
+        (f"{NO_MODULE}\n{IN_USE}", "driver-not-loaded|blacklist nouveau", ""),
+        (f"[me@login02 ~]$ nvidia-smi\n{NOT_FOUND}", "srun --gres=gpu:1", "Install the NVIDIA driver"),
+        (f"ImportError: libcuda.so.1: cannot open shared object file\n{STEP}",
+         "image build has no GPU", "Install the NVIDIA driver|docker run"),
+        (f"{HOOK}: unknown error\nNVRM: Xid (PCI:0000:4f:00): 119, Timeout after 45s of waiting for "
+         "RPC response from GPU7 GSP!", "gsp-timeout", "apt install"),
+        (f"{STUB}\nLD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs", "libcuda-stub|LD_LIBRARY_PATH", "unknown"),
+        # --- what is there ---
+        ("torch 2.9.1+cu130, driver 580.95.05, GPU 0: NVIDIA GB10\nptxas fatal   : Value 'sm_121a' is "
+         "not defined for option 'gpu-name'", "TRITON_PTXAS_PATH", "--torch 2.9.1"),
+        ("torch 2.6.0+cu124, RTX 3080\nAssertionError: Torch not compiled with CUDA enabled",
+         "The torch that runs|torch.__file__", "gpusetup install"),
+        (f"glibc 2.27, Python 3.12.4, RTX 2080 Ti\n{NO_SUCH_TAG}", "glibc-too-old|torch 2.6.0", "uv venv"),
+        (f"Python 3.10.4, RTX 2080 Ti\n{NO_SUCH_TAG}", "python-no-wheel", ""),
+        ("× Getting requirements to build wheel did not run successfully.\nModuleNotFoundError: No "
+         "module named 'torch'\ntorch 2.8.0", "build-isolation-no-torch", "Start the program with"),
+        *((text, "leaves too little for its KV cache|raise the share", "End the other") for text in (
+            "ValueError: No available memory for the cache blocks.",
+            "Not enough memory. Please try to increase --mem-fraction-static.")),
         # --- whose torch it is ---
         (SYSTEMS_TORCH.format("/usr/local/lib/python3.8/dist-packages"),
          "pip uninstall -y torchaudio\n", "whl/|torch=="),
@@ -374,3 +405,22 @@ DELETED = "Runtime, Disconnect and delete runtime"
 )  # fmt: skip
 def test_the_way_out_is_of_what_the_text_shows(text: str, has: str, never: str) -> None:
     assert misses(text, has, never) == []
+
+
+MIXED = """conda list torch
+pytorch                   2.5.1           py3.11_cuda12.4_cudnn9_0    pytorch
+torch                     2.8.0                    pypi_0    pypi
+>>> torch.__version__
+2.8.0+cpu
+Windows 11, RTX 4060, Driver Version: 566.36"""
+TWO_CUDAS = (
+    "torch 2.6.0+cu124, RTX A6000\nInstalled CUDA version 11.5 does not match the version torch was "
+    "compiled with 12.4"
+)
+
+
+@each("text, means", [(TWO_CUDAS, "cuda-12.4"), (MIXED, "--backend {}")])
+def test_what_is_recommended_is_what_the_fix_means(text: str, means: str) -> None:
+    resolution = answered(text).resolution
+    assert misses(text, means.format(resolution.backend), "") == []
+    assert resolution.backend != "cu118"

@@ -6,7 +6,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.command_values import is_a_path, is_a_version
-from gpusetup.evidence.context import RuleContext, in_container, on
+from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -348,7 +348,19 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=(*NO_INIT, *NO_DRIVER),
         commands=_without_stubs,
-        cases=(Message(having={"folder": ""}, commands=_without_stubs, only=Severity.WARNING),),
+        cases=(
+            # Nothing has loaded the stub that lies there.
+            Message(
+                where=(
+                    lambda context: all(
+                        "folder" in event.values for event in events(context, "libcuda-stub")
+                    ),
+                    lambda context: context.snapshot.cuda_api.init_code != 34,
+                ),
+                commands=_without_stubs,
+                only=Severity.WARNING,
+            ),
+        ),
         says=(
             r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
             r"You should always run with libnvidia-ml\.so",

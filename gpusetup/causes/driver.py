@@ -88,7 +88,8 @@ CAUSES = (
         "driver-missing",
         title="{who}: there is no NVIDIA driver",
         plain="No NVIDIA driver was found",
-        means="The GPU is on the bus, but no kernel module and no driver libraries are installed.",
+        means="No kernel module of NVIDIA's driver answers, and none of its libraries and programs "
+        "is found.",
         text="Install your distribution's driver package and reboot",
         proven_by="The PCI bus shows an NVIDIA GPU, and the disk has no libcuda and no driver "
         "module",
@@ -96,7 +97,6 @@ CAUSES = (
         "Containers and WSL use their host's driver",
         # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
-        explains=("container-hook-failed",),
         impossible=(in_wsl,),
         by_check=True,
         alike={
@@ -199,7 +199,6 @@ CAUSES = (
         # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
         # Installation Guide".
         lacks="gpu",
-        explains=("container-hook-failed",),
         impossible=(gpu_is_listed, on_windows_without_container, in_wsl, is_lent),
         by_check=True,
         way=load_fix,

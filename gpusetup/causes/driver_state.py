@@ -7,7 +7,6 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import driver_answers, events, in_container
 from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.fixes import drivers
-from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 
 HERE = Message(
@@ -17,8 +16,6 @@ HERE = Message(
     needs_root=True,
 )
 
-NEW = r"(?:RTX 50[5-9]0|RTX PRO \d{4} Blackwell)"
-INSTALLED = r"(?:install(?:ed|ing|er|ation)?|reboot|driver)\b"
 
 CAUSES = (
     Cause(
@@ -123,7 +120,6 @@ CAUSES = (
             "gpu-does-not-answer",
             "cuda-misses-gpu",
             "forward-compat-unsupported",
-            "container-hook-failed",
         ),
         by_check=True,
         commands=("sudo reboot",),
@@ -227,18 +223,6 @@ CAUSES = (
                 "gpu-init-failed",
             )
         },
-        says=(
-            says(
-                rf"{NEW}\b.{{0,900}}?\b{INSTALLED}.{{0,300}}?black screen|black screen.{{0,300}}?\b{INSTALLED}.{{0,900}}?\b{NEW}\b",
-                driver="closed",
-                said="in words",
-                unless=r"open(?:-source)? (?:kernel )?modules?|nvidia-open|-open\b|Windows 1[01]",
-            ),
-        ),
-        examples=(
-            "NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",
-            "After I installed driver 575 for my RTX 5060 the reboot gives a black screen",
-        ),
-        not_examples=("GTX 1060: black screen of a game",),
+        examples=("NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",),
     ),
 )

@@ -124,8 +124,8 @@ CAUSES = (
             r"depends on `?torch`?, but doesn't declare it as a build dependency",
             says(
                 r"""(?x)
-        Collecting\ (?P<package>[\w.@:/+\[\]~-]{2,120})
-        (?:(?!Collecting\ )[^\0]){0,200}?
+        (?:Collecting\ (?P<package>[\w.@:/+\[\]~-]{2,120})
+        (?:(?!Collecting\ )[^\0]){0,200}?)?
         (?:Getting\ requirements\ to\ build|Preparing\ metadata|setup\.py\ egg_info)
         (?:(?!Collecting\ )[^\0]){0,1500}?No\ module\ named\ ['\"]?torch['\"]?
         (?![\w.])

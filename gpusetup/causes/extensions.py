@@ -237,7 +237,7 @@ CAUSES = (
     Cause(
         "extension-arch-mismatch",
         title="{who} has no kernel for {gpu}",
-        plain="An extension has no kernel for the GPU, but torch has one one",
+        plain="An extension has no kernel for the GPU, but torch has one",
         means="The extension was compiled for the GPUs of another machine.",
         text="Rebuild the extension for this GPU (or install its wheel for a newer release)",
         proven_by="A kernel is missing, and torch's own kernels support the GPU or the "

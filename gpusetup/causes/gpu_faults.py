@@ -151,7 +151,7 @@ CAUSES = (
         "gpu-hang",
         title="{who} hung ({what})",
         plain="The GPU hung",
-        means="A CUDA CUDA kernel does not end, the driver has a fault, or the GPU is not stable "
+        means="A CUDA kernel does not end, the driver has a fault, or the GPU is not stable "
         "(overclocking, power, heat).",
         text="End the program and reset the GPU, or reboot (a GPU that drives a display cannot be "
         "reset). Update the driver. If the GPU hangs with other programs too, remove "
@@ -260,10 +260,6 @@ CAUSES = (
         # Source: nvidia-smi's manual page.
         by_check=True,
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
-        says=(
-            r"(?P<reason>SW Power Cap|HW Slowdown|HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown) ?: Active",
-        ),
-        examples=("Clocks Throttle Reasons\n        SW Power Cap : Active",),
     ),
     Cause(
         "pcie-degraded",

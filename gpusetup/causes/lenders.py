@@ -1,4 +1,4 @@
-"""Who lends notebooks: how one gets a GPU there, starts anew, and takes another machine.
+"""Who lends notebooks and nodes: how one gets a GPU there, starts anew, and takes another machine.
 
 The machine is a stranger's: nobody installs a driver on it, restarts it or opens its kernel's log.
 """
@@ -58,6 +58,11 @@ LENDERS = {
         ),
     )
 }
+
+
+def has_a_scheduler(context: RuleContext) -> bool:
+    """Whether GPUs are given to jobs here: a login node has none."""
+    return bool(events(context, "slurm-job", "login-node"))
 
 
 def is_lent(context: RuleContext) -> bool:

@@ -76,7 +76,7 @@ CAUSES = (
                 title="Other programs hold {others} of the GPU's {total}",
                 text="End the program that holds the memory (often an earlier run that did not "
                 "end, or another notebook), or use another GPU. A smaller batch does not help "
-                "here here",
+                "here",
                 look=("nvidia-smi",),
             ),
             Message(
@@ -88,11 +88,24 @@ CAUSES = (
                 look=("nvidia-smi",),
             ),
             Message(
-                having={"engine": ""},
-                text="End the other process, and give the server less memory. vLLM: lower its "
-                "share of the GPU (`--gpu-memory-utilization`), then `--max-model-len` and "
-                "`--max-num-seqs`. llama.cpp: put fewer layers on the GPU (`--n-gpu-layers`; "
-                "ollama: `num_gpu`) or use a smaller context (`--ctx-size`; ollama: `num_ctx`)",
+                having={"short": "cache"},
+                title="The share of the GPU that {engine} takes leaves too little for its KV cache",
+                text="Lower the context or the number of requests (vLLM: `--max-model-len`, "
+                "`--max-num-seqs`; SGLang: `--context-length`, `--max-running-requests`). If no other "
+                "program uses the GPU, raise the share instead (vLLM: `--gpu-memory-utilization`; "
+                "SGLang: `--mem-fraction-static`). Otherwise use a quantized model or more GPUs",
+                look=("nvidia-smi",),
+            ),
+            Message(
+                having={"engine": "vLLM"},
+                text="vLLM takes its share of the whole GPU when it starts, and that much is not "
+                "free. End the other programs on the GPU, or lower `--gpu-memory-utilization`",
+                look=("nvidia-smi",),
+            ),
+            Message(
+                having={"engine": "llama.cpp"},
+                text="Put fewer layers on the GPU (`--n-gpu-layers`; ollama: `num_gpu`) or use a "
+                "smaller context (`--ctx-size`; ollama: `num_ctx`). End other programs on the GPU",
                 look=("nvidia-smi",),
             ),
             Message(where=(_no_segments,), text=END_OTHERS, look=("nvidia-smi",)),
@@ -123,7 +136,11 @@ CAUSES = (
             r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
             "cublas_status_alloc_failed",
             "cudaerrormemoryallocation",
-            r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static",
+            says(
+                r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static",
+                engine="SGLang",
+                short="cache",
+            ),
             r"Not enough memory to handle \d{1,9} (?:prefill|total) tokens",
             r"Out of memory in cu(?:Mem|Ctx|Module|Launch|Graph|Array|Tex|Stream)\w{0,40}",
             r"Allocation on device \d? ?would exceed allowed memory",
@@ -177,10 +194,10 @@ CAUSES = (
                 "显存",
                 unless=r"显存(?:不足|不够)[，,]?(?:所以|就|才)?换|(?:是不是|是否|会不会|难道)[^。，,\n]{0,12}显存|(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存",
             ),
-            says("no available memory for the cache blocks", engine="vLLM"),
             says(
-                r"larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)",
+                r"no available memory for the cache blocks|larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)",
                 engine="vLLM",
+                short="cache",
             ),
             says(r"cudaMalloc failed: out of memory", engine="llama.cpp"),
         ),

@@ -77,7 +77,8 @@ CAUSES = (
         "does not work",
         means="An extension must be compiled with torch's CUDA version, at least the same major "
         "version.",
-        text="Build with the nvcc of torch's CUDA version: set CUDA_HOME to that toolkit",
+        text="Build with the nvcc of torch's CUDA version: install that toolkit if it is not there, "
+        "and set CUDA_HOME to it",
         proven_by="The build's output names both versions, or nvcc does not know an architecture",
         not_when="If there is no nvcc, the cause is cuda-toolkit-missing",
         # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.

@@ -77,7 +77,7 @@ def _replace_it(context: RuleContext, text: str) -> Fix:
     build = context.resolution.build
     if build and build.backend == "cpu":
         return Fix(text="No CUDA build works on this machine: see the other findings")
-    return paste.install_torch(context, text)
+    return paste.another_torch(context, text)
 
 
 RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"'
@@ -245,7 +245,7 @@ CAUSES = (
         proven_by="torch's version ends in +rocm…, and there is an NVIDIA GPU",
         not_when="If there is no NVIDIA GPU, the cause is amd-gpu",
         # Source: the wheels and indexes of torch, read for the catalog.
-        way=paste.install_torch,
+        way=paste.another_torch,
     ),
     Cause(
         "xpu-wheel-on-nvidia",
@@ -256,7 +256,7 @@ CAUSES = (
         proven_by="torch's version ends in +xpu, and there is an NVIDIA GPU",
         not_when="If there is no NVIDIA GPU, the cause is intel-gpu",
         # Source: the wheels and indexes of torch, read for the catalog.
-        way=paste.install_torch,
+        way=paste.another_torch,
     ),
     Cause(
         "torch-sees-no-gpu",

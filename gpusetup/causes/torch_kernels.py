@@ -22,13 +22,20 @@ def _other_wheel(context: RuleContext, _: str) -> Fix:
     """The torch that serves the GPU; where none does, what can be done without."""
     build = paste.chosen_build(context)
     if build.backend != "cpu" if build else context.resolution.advice or board_of(context.snapshot):
-        return paste.install_torch(context)
+        return paste.another_torch(context)
     return Fix(
         text="No known wheel of torch supports this GPU: use the CPU build, or a newer or rented "
         "GPU",
         commands=(paste.gpusetup(context, "--backend", "cpu"),),
     )
 
+
+NO_NEWER = (
+    "The installed torch is the build for this GPU and driver. A newer one may know more (`gpusetup "
+    "install --upgrade`). Until then let Triton use the ptxas of a CUDA toolkit that knows the GPU: "
+    "`export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas` (from Triton 3.6 on, for Blackwell: "
+    "TRITON_PTXAS_BLACKWELL_PATH). Or run without torch.compile (TORCHDYNAMO_DISABLE=1)"
+)
 
 CAUSES = (
     Cause(
@@ -45,7 +52,7 @@ CAUSES = (
         stage="first-kernel",
         explains=("cuda-init-failed",),
         but={"compiler": "^nvcc$"},
-        way=paste.install_torch,
+        way=lambda context, text: paste.another_torch(context, text, NO_NEWER),
         says=(
             says(r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)", compiler="XLA's assembler"),
             *(

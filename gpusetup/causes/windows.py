@@ -70,7 +70,8 @@ CAUSES = (
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
         means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old. torch "
         "2.4.0 needs libomp140.x86_64.dll too.",
-        text="Install the current Visual C++ runtime (x64), then reinstall torch (2.4.1 or newer)",
+        text="Install the current Visual C++ runtime (x64), then reinstall torch. If 2.4.0 still "
+        "does not load, install 2.4.1, which fixes that",
         proven_by="Windows answers error 126, 127, 182, 193 or 1114",
         not_when="With error 1455 the cause is windows-pagefile-too-small. If an extension's DLL "
         "is missing, it is extension-abi-mismatch",
@@ -184,7 +185,7 @@ CAUSES = (
         title="WSL does not reach the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",
-        proven_by="WSL shows no GPU, and /dev/dxg or libcuda is missing in WSL in WSL",
+        proven_by="WSL shows no GPU, and /dev/dxg or libcuda is missing in WSL",
         # Source: NVIDIA, "CUDA on WSL User Guide".
         by_check=True,
         way=lambda context, _: driver_of_windows(

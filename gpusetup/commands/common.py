@@ -145,17 +145,8 @@ def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
 def read_listed(options: argparse.Namespace, out: Console) -> None:
     """Add the requirements of the files to the words; a torch among them is told of by `--torch`
     where that is not given."""
-    from gpusetup.install.listed_words import words_of_files
+    from gpusetup.install.packages import words_of_files
 
-    if not options.requirements:
-        return
-    listed = words_of_files(options.requirements)
-    if listed.hashed and options.command == "install":
-        raise UsageError(
-            f"{listed.hashed} names hashes, but gpusetup may choose files with other hashes",
-            hint="install torch first by `gpusetup install`, then run `uv pip install "
-            "--require-hashes -r` with this file",
-        )
-    for note in listed.notes:
-        out.talk(note)
-    options.packages = [*options.packages, *listed.words]
+    installs = options.command == "install"
+    words = words_of_files(options.requirements, out.talk, installs=installs)
+    options.packages = [*options.packages, *words]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from argparse import ArgumentParser, Namespace
 from datetime import date
 from functools import partial
-from pathlib import Path
 
-from gpusetup.catalog.builds import INDEX_ROOT, with_catalog
+from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import add_shared, gather, read_listed
 from gpusetup.diagnosis.request import choose_request, decision_for
@@ -16,8 +14,8 @@ from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.packages import requested_packages
 from gpusetup.install.request import index_root_of
-from gpusetup.install.settings import asking_environment, indexes
-from gpusetup.install.together import choose_together, refusal
+from gpusetup.install.together import choose_together
+from gpusetup.install.uv_settings import asking_environment, indexes
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch
 from gpusetup.model.resolution import FAMILY, Request, Resolution
@@ -90,7 +88,7 @@ def _torch_of_words(options: Namespace) -> None:
 
 
 def answer(options: Namespace, out: Console) -> int:
-    root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
+    root = index_root_of(options.index_root)
     shown = without_logins(root)
     catalog = load_catalog()
     request = Request(
@@ -119,8 +117,6 @@ def answer(options: Namespace, out: Console) -> int:
     resolution = at_root(resolution, shown)
     resolution = replace(resolution, notes=_notes(resolution, snapshot, root))
     chosen = joint.packages if joint else ()
-    if joint and joint.refused:
-        raise refusal(joint)
     if joint:
         named = (requirement(one) for one in chosen if one.asked and one.name not in FAMILY)
         found = to_answer(resolution, snapshot, (*family(chosen), *named))
@@ -185,13 +181,11 @@ def _together(
     none. UsageError for what is no package."""
     requested = requested_packages(options.packages, {}, environment_of(asked.machine))
     family = [word for word in options.packages if name_of(word) in FAMILY[1:]]
-    if requested.left_out_words:
-        out.talk(requested.left_out_words)
     asked = replace(asked, words=by_name((*family, *requested.packages)))
     if options.offline:
         joint = by_table(asked)
     else:
-        places = (root, *indexes(asking_environment(os.environ, Path.home())))
+        places = (root, *indexes(asking_environment()))
         shown = ", ".join(map(without_logins, places))
         out.talk(f"asked: {shown} (`--offline` uses no network)")
         joint = choose_together(asked, root)

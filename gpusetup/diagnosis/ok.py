@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.evidence.context import (
-    cuda_errors,
     driver_answers,
     events,
     gpus,
@@ -21,9 +20,8 @@ from gpusetup.evidence.context import (
     serving,
 )
 from gpusetup.findings.presence import serves_its_maker
-from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import COMPLAINT
-from gpusetup.model.machine import Event, visible_gpus
+from gpusetup.model.machine import visible_gpus
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
 CUDA_NOT_REACHED = ("no-nvidia-driver", "cuda-unavailable", "cuda-error", "driver-check-failed")
 """What a program says that looked for the driver or for CUDA in vain. A driver that answers
 elsewhere in the text, for example on the host, does not prove that the program reaches it."""
-PROGRAM_XIDS = frozenset({"13", "31", "43", "45"})
-"""Xids of a fault in one program's own work: it computed on the GPU."""
 
 
 def may_be_ok(context: RuleContext) -> bool:
@@ -67,14 +63,7 @@ def _report_is_healthy(context: RuleContext) -> bool:
 
 def computed(context: RuleContext) -> bool:
     """Whether a program is said to have computed on the GPU, or torch to see it."""
-    ran = events(context, "gpu-computes") or cuda_errors(context, *BY_PROGRAMS)
-    xids = (e.values.get("number") for e in events(context, "xid") if not _is_of_pictures(e))
-    return bool(context.torch.cuda_available or ran or PROGRAM_XIDS.intersection(xids))
-
-
-def _is_of_pictures(xid: Event) -> bool:
-    """Whether what drew a picture failed, and nothing that computed: Xid 13 names the unit."""
-    return "Graphics Exception: " in (xid.text or "")
+    return bool(context.torch.cuda_available or events(context, "gpu-computes"))
 
 
 def _only_warned_of_capability(context: RuleContext) -> bool:

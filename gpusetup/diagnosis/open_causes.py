@@ -32,7 +32,7 @@ from gpusetup.evidence.context import (
     is_report,
     on,
 )
-from gpusetup.evidence.places import is_beside_torch
+from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import distribution_of
 from gpusetup.model.finding import Finding, Fix
@@ -73,6 +73,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
         "torch": machine.torch.version or machine.torch.cuda,
         "kernels": machine.torch.kernels,
         "bus": machine.pci_devices,
+        "build": in_an_image_build(context),
         "program": any("said" not in e.values for e in events(context, *record.kinds)),
     }
     others = () if record.symptom else ("program",)

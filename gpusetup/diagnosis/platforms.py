@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.layers import OF_THE_DRIVER, Layer
-from gpusetup.causes.lenders import Lender, lender_of
+from gpusetup.causes.lenders import Lender, has_a_scheduler, lender_of
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import events, is_report
 from gpusetup.evidence.places import IN_KUBERNETES
@@ -107,10 +107,14 @@ def clauses_without(text: str, foreign: str) -> str:
 
 INSTALL_COMMANDS = ("pip install ", "pip uninstall ", "gpusetup install")
 ON_A_CLUSTER = Fix(
-    text="Ask Slurm for a GPU (`#SBATCH --gres=gpu:1`), and run the command in such a job. If the "
-    "job lists no GPU either, report the node to the cluster's administrators",
+    text="Ask the scheduler for a GPU (Slurm: `#SBATCH --gres=gpu:1`), and run the command in such "
+    "a job: a login node has no GPU. If the job lists no GPU either, report its node to the "
+    "cluster's administrators",
     commands=lines("srun --gres=gpu:1 nvidia-smi -L"),
 )
+
+
+BY_OTHERS = "Ask the cluster's administrators to do this: "
 
 
 def fit_to_lent_machine(context: RuleContext, finding: Finding) -> Finding:
@@ -120,12 +124,13 @@ def fit_to_lent_machine(context: RuleContext, finding: Finding) -> Finding:
         return finding
     if lender := lender_of(context):
         return replace(finding, fix=_way_at_lender(context, lender, finding, fix))
-    if RECORDS[finding.id].lacks == "gpu" and events(context, "slurm-job"):
+    scheduled = has_a_scheduler(context)
+    if RECORDS[finding.id].lacks == "gpu" and scheduled:
         return replace(finding, fix=ON_A_CLUSTER)
-    shared = events(context, "slurm-job", "shared-node") or IN_KUBERNETES(context)
-    if not (fix.needs_root and shared):
+    shared = scheduled or events(context, "shared-node") or IN_KUBERNETES(context)
+    if not (fix.needs_root and shared) or fix.text.startswith(BY_OTHERS):
         return finding
-    text = f"Ask the cluster's administrators to do this: {fix.text}"
+    text = f"{BY_OTHERS}{fix.text}"
     return replace(
         finding, fix=lines_without(replace(fix, text=text), "reboot|modprobe|--gpu-reset")
     )
@@ -135,7 +140,7 @@ def _way_at_lender(context: RuleContext, lender: Lender, finding: Finding, fix: 
     record = RECORDS[finding.id]
     if record.lacks == "gpu":
         return Fix(text=lender.gives_a_gpu)
-    why = f"The driver belongs to {lender.name}, so you cannot update it there there"
+    why = f"The driver belongs to {lender.name}, so you cannot update it there"
     old = record.lacks == "driver"
     if old and context.driver.version and context.resolution.build:
         fix = paste.install_torch(context, f"{why}. ")

@@ -24,8 +24,8 @@ def build_case(
 ) -> tuple[RuleContext, ResolveAnswer]:
     """What the rules are given, and the resolution as a document."""
     from gpusetup.catalog.builds import with_catalog
-    from gpusetup.resolver import to_answer
     from gpusetup.resolver.companions import moved_with
+    from gpusetup.resolver.decide import OF_A_BUILD, to_answer
 
     machine = with_catalog(snapshot, catalog)
     if request is None:
@@ -34,13 +34,18 @@ def build_case(
         decision = decision_for(machine, catalog, request)
     resolution = decision.resolution
     answer = to_answer(resolution, machine, moved_with(machine, resolution.build))
+    installer = choose_installer(machine)
+    if installer == "conda" and (theirs := resolution.conda):
+        # Recommended is what this environment's own installer installs.
+        told = {name: getattr(theirs, name) for name in OF_A_BUILD}
+        answer = replace(answer, index_url=None, **told)
     context = RuleContext(
         snapshot=machine,
         catalog=catalog,
         resolution=resolution,
         decision=decision,
         commands=answer.commands,
-        installer=choose_installer(machine),
+        installer=installer,
         request=request,
         other_host=other_host,
     )
@@ -92,19 +97,29 @@ def _index_refuses(event: Event) -> bool:
 def _backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
     """The backends that an extension build of one CUDA can use: of its major, the nearest first;
     below it before above it, because an extension needs nvcc of torch's major."""
-    if not machine.wanted.cuda or machine.wanted.backend:
+    cuda_asked = _cuda(machine)
+    if not cuda_asked or machine.wanted.backend:
         return []
-    own = parsed(machine.wanted.cuda)
+    own = parsed(cuda_asked)
     known = ((parsed(cuda), backend) for backend in catalog.backends if (cuda := cuda_of(backend)))
     same_major = [pair for pair in known if pair[0].major == own.major]
     same_major.sort(key=lambda pair: (pair[0] > own, abs(pair[0].minor - own.minor)))
     return [backend for _, backend in same_major]
 
 
+def _cuda(machine: Snapshot) -> str | None:
+    """The CUDA that a text asks for; else nvcc's, where an extension does not fit a torch that is
+    not shown."""
+    build = any(e.kind == "cuda-toolkit-mismatch-extension-build" for e in machine.events)
+    by_nvcc = machine.toolkit.nvcc if build and not machine.torch.version else None
+    return machine.wanted.cuda or by_nvcc
+
+
 def _request_shown(machine: Snapshot, catalog: Catalog) -> Request:
     """The request that stands in the snapshot, else in a text the installed release."""
     wanted, in_report = machine.wanted, machine.origin == "report"
-    backend = wanted.backend or (f"cu{wanted.cuda.replace('.', '')}" if wanted.cuda else "auto")
+    cuda = _cuda(machine)
+    backend = wanted.backend or (f"cu{cuda.replace('.', '')}" if cuda else "auto")
     if in_report and backend == "auto" and machine.torch.backend in (None, "cpu"):
         # The index that torchvision or torchaudio comes from, if torch shows none.
         packages = installed(machine)

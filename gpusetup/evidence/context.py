@@ -154,6 +154,8 @@ NO_FAILURES = (
     "gpu-image",
     "slurm-job",
     "shared-node",
+    "login-node",
+    "image-build",
     "backend-runs",
     "ran-first",
     "program-failed",

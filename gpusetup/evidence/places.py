@@ -47,6 +47,11 @@ def gpu_is_listed(context: RuleContext) -> bool:
     return bool(listed_gpus(context))
 
 
+def in_an_image_build(context: RuleContext) -> bool:
+    """A step of an image's build failed: whatever the host has, there is no GPU in it."""
+    return bool(events(context, "image-build"))
+
+
 def in_a_hosted_notebook(context: RuleContext) -> bool:
     return bool(events(context, "hosted-notebook"))
 

@@ -7,6 +7,7 @@ import re
 from gpusetup.causes.windows import WSL_LIBRARIES
 from gpusetup.evidence.context import (
     RuleContext,
+    cuda_errors,
     cuda_was_refused,
     driver_answers,
     events,
@@ -18,9 +19,9 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     whole_number,
 )
-from gpusetup.evidence.places import job_without_gpu
+from gpusetup.evidence.places import in_an_image_build, job_without_gpu
 from gpusetup.findings.message_rules import finding, seen, shown
-from gpusetup.findings.presence import NVML_UNKNOWN, says_only_no_smi
+from gpusetup.findings.presence import NVML_UNKNOWN
 from gpusetup.model.finding import Findings
 from gpusetup.model.machine import Events
 
@@ -45,7 +46,7 @@ NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "c
 def _text_without_driver(context: RuleContext) -> bool:
     """A text in which a CUDA build of torch finds nothing."""
     torch = is_cuda_build(context.torch) and cuda_was_refused(context)
-    messages = events(context, *NO_DRIVER_IN_WSL[:2]) or says_only_no_smi(context)
+    messages = events(context, *NO_DRIVER_IN_WSL[:3])
     return is_report(context) and bool(messages or torch)
 
 
@@ -70,6 +71,8 @@ NOTHING = ("", "-1", "none", "void", "NoDevFiles")
 def container_no_gpu(context: RuleContext) -> Findings:
     """A container that was started without its host's GPU."""
     said = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
+    if in_an_image_build(context):
+        said += (*events(context, *BLIND, *IN_VAIN), *cuda_errors(context, 3, 100))
     if not context.other_host and (said or _given_none(context)):
         kind = shown(context, "container.kind", f"container: {context.snapshot.container.kind}")
         seen = said or (*events(context, *BLIND, *IN_VAIN), kind)

@@ -42,6 +42,8 @@ def driver_not_loaded(context: RuleContext) -> Findings:
     kinds = (*NOT_LOADED, "module-not-found")
     said = [e for e in events(context, *kinds) if "uvm" not in e.values.get("module", "")]
     installed = driver.library_found or driver.module_version or driver.library_version
+    if said or installed or driver.version:
+        said += events(context, "nouveau-in-use")
     if installed and driver.module_loaded is False and not kernel_driver_spoke(context):
         on_disk = f"module nvidia is not loaded; on disk: {driver.module_version or 'unknown'}"
         said.append(shown(context, "driver.module_loaded", on_disk))
@@ -224,10 +226,7 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     if not said and wrong and live:
         loaded = "open" if opened else "closed"
         said = (shown(context, "driver.open_module", f"{loaded} kernel modules", driver=loaded),)
-    # Beside mere words the name of a GPU is no list of the driver's.
-    words = all(event.values.get("said") for event in said)
-    listed = any(not words or g.uuid or g.pci_bus_id for g in listed_gpus(context))
-    if said and not listed:
+    if said and not listed_gpus(context):
         yield finding(
             context, "gpu-not-supported-by-driver", said, gpus=gpu_naming.gpu_names(context)
         )

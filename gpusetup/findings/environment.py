@@ -108,7 +108,9 @@ def torch_cpu_build(context: RuleContext) -> Findings:
     if old or context.os.jetson or not (there or (there is None and about_it)):
         return
     if said or (torch.backend == "cpu" and not torch.cuda_available):
-        who, gpu = named(context), gpu_naming.gpu_names(context)
+        # A build with CUDA that is listed is not the one that says so.
+        who = named(context) if torch.backend in (None, "cpu") else "The torch that runs"
+        gpu = gpu_naming.gpu_names(context)
         of_torch = shown(context, "torch.version", f"{who}, backend {torch.backend or 'cpu'}")
         of_gpu = (shown(context, "gpus", gpu),) if gpus(context) else ()
         seen = (*said, of_torch, *of_gpu)

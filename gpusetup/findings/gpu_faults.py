@@ -59,8 +59,7 @@ def power_thermal_throttle(context: RuleContext) -> Findings:
         if limits & {*(gpu.throttle_reasons or ())} or (gpu.temperature_celsius or 0) >= HOT_CELSIUS
     ]
     fields = ("temperature_celsius", "power_watts", "power_limit_watts", "throttle_reasons")
-    said = marked(context, held, *fields) or events(context, "power-thermal-throttle")
-    if said:
+    if said := marked(context, held, *fields):
         yield finding(
             context, "power-thermal-throttle", said, who=gpu_naming.gpus_in_title(context, held)
         )

@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterable
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
-from gpusetup.causes.lenders import lender_of
+from gpusetup.causes.lenders import has_a_scheduler, lender_of
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
     cuda_needed,
-    cuda_was_refused,
     driver_answers,
     events,
     has_nvidia,
@@ -21,6 +20,7 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     on,
 )
+from gpusetup.evidence.places import in_an_image_build
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import gpu_naming, other_makers, paste
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
@@ -36,19 +36,19 @@ NVML_UNKNOWN = 999
 
 def absent_here(context: RuleContext) -> bool:
     """Whether the driver is missing from this machine itself, not from around it."""
-    return not (
-        context.other_host or in_container(context) or context.os.wsl or on(context, "macos")
-    )
+    around = in_container(context) or in_an_image_build(context) or context.os.wsl
+    return not (context.other_host or around or on(context, "macos"))
 
 
-PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected")
+PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected", "nouveau-in-the-way")
 """Events of the driver's own programs: torch's "no NVIDIA driver" then means none is loaded."""
 
 
 def driver_missing(context: RuleContext) -> Findings:
     """An NVIDIA GPU, or a program that looked for one, and no NVIDIA driver at all."""
     driver, there = context.driver, has_nvidia(context)
-    said = (*events(context, "no-nvidia-driver"), *_looked_in_vain(context))
+    # nouveau has each GPU that no driver of NVIDIA's was ever installed for.
+    said = (*events(context, "no-nvidia-driver", "nouveau-in-use"), *_looked_in_vain(context))
     runs = driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded
     if runs or there is False or not (absent_here(context) or said_on_the_host(said)):
         return
@@ -60,7 +60,7 @@ def driver_missing(context: RuleContext) -> Findings:
         seen = (*said, *on_the_bus(context), *(library if no_library else ()))
         lender = lender_of(context)
         fix = Fix(text=lender.gives_a_gpu) if lender else _install(context)
-        who = gpu_naming.gpu_names(context) if there else ""
+        who = gpu_naming.gpu_names(context) if there and not has_a_scheduler(context) else ""
         who = f"{lender.name} gave this notebook no GPU" if lender else who
         yield finding(context, "driver-missing", seen, fix=fix, who=who)
 
@@ -83,21 +83,8 @@ def _looked_in_vain(context: RuleContext) -> Events:
         for event in events(context, "library-missing", "cuda-lib-missing")
         if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
     )
-    said = events(context, "program-lib-missing")
-    open_ = any("or_else" in event.values for event in said)
-    asked = cuda_was_refused(context) or says_only_no_smi(context) or open_
-    needs_it = asked and not events(context, *FAILS_WITHOUT_GPU)
-    no_smi = events(context, "smi-not-found") if needs_it or lender_of(context) else ()
+    no_smi = () if events(context, *FAILS_WITHOUT_GPU) else events(context, "smi-not-found")
     return (*libraries, *no_smi)
-
-
-def says_only_no_smi(context: RuleContext) -> bool:
-    """A text that says that nvidia-smi is not found and shows nothing else of the machine's stack:
-    somebody asks for it."""
-    machine = context.snapshot
-    shown = machine.torch.version or machine.driver.version or machine.gpus or machine.packages
-    kinds = {event.kind for event in machine.events}
-    return is_report(context) and kinds == {"smi-not-found"} and not shown
 
 
 FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")

@@ -16,6 +16,7 @@ from gpusetup.model.machine import Event
 from gpusetup.model.resolution import FAMILY, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
+from gpusetup.resolver.situation import python_tag
 
 KINDS = (
     *("python-no-wheel", "no-wheel-for-platform", "wrong-index", "conda-not-found"),
@@ -54,16 +55,10 @@ ITS_INDEX = (
 )
 
 
-def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix:
+def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix | None:
     """Another index, or another Python: with the build that the resolver found."""
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
-    if event.values.get("said") and asked:
-        return Fix(
-            text=f"Install a release of {asked} that has a wheel for this system, torch and CUDA, "
-            "or use WSL. If the program does not need the package, do without it. Otherwise "
-            "build it from source"
-        )
     if board_of(context.snapshot) and paste.chosen_build(context) is None:
         return jetson_fix(context)
     tags = re.search(r"-cp(\d)(\d+)t?-", asked)
@@ -78,6 +73,8 @@ def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix:
         return _other_python(context, asked)
     if cause == "no-wheel-for-platform" and paste.chosen_build(context) is None:
         return Fix(text=no_platform_way(context))
+    if cause == "glibc-too-old" and paste.chosen_build(context) is None:
+        return None
     return paste.install_torch(context, "Ask for what exists. ")
 
 
@@ -131,11 +128,10 @@ def _why(context: RuleContext, event: Event, asked: str) -> str:
         cause = "no-wheel-for-platform" if os.family == "macos" else "wrong-index"
         return "package-not-found" if re.fullmatch(EXPORTED, asked) else cause
     if event.kind == "wheel-not-supported":
-        word = {"linux": "linux", "windows": "win", "macos": "macosx"}.get(os.family or "", "")
-        return "python-no-wheel" if word in asked else "no-wheel-for-platform"
+        return _tag_that_fails(context, asked)
     asks = event.kind == "no-matching-distribution"
     ours = name in FAMILY if asks else name.startswith(OURS)
-    if not ours and (name or asks) and not event.values.get("said"):
+    if not ours and (name or asks):
         return "package-not-found"
     torch, where = _torch_of(context, name, version), label or index_label(event)
     here = _here(context, torch, where)
@@ -156,6 +152,18 @@ def _why(context: RuleContext, event: Event, asked: str) -> str:
     # older or newer ones only: the Python (or the platform) is another one's.
     inside = offered and offered[0] <= number <= offered[-1]
     return "wrong-index" if inside else "python-no-wheel"
+
+
+def _tag_that_fails(context: RuleContext, wheel: str) -> str:
+    """Which tag of a file's name does not fit here: its glibc, its system, else its Python."""
+    os, tag = context.os, (python_tag(context.snapshot) or "").replace(".", "")
+    needed = re.search(r"manylinux_2_(\d+)", wheel)
+    libc = re.search(r"glibc 2\.(\d+)", os.libc or "")
+    if needed and libc and int(libc[1]) < int(needed[1]):
+        return "glibc-too-old"
+    word = {"linux": os.machine or "linux", "windows": "win", "macos": "macosx"}
+    fits = f"-cp{tag}-" in wheel or word.get(os.family or "", "") not in wheel
+    return "no-wheel-for-platform" if fits else "python-no-wheel"
 
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"

@@ -164,9 +164,10 @@ def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
     """Whether only a start of the machine loads what was installed: a module that is loaded now
     stands in its way, a key is asked for, or an update brings another kernel."""
     driver, family = context.driver, linux_family(context) or ""
-    bound = any(device.driver for device in nvidia_on_pci(context))
-    loaded = bound or driver.module_loaded or driver.nouveau_loaded
-    return bool(loaded or family == "arch" or asks_for_a_key(family, request))
+    held = any(device.driver for device in nvidia_on_pci(context))
+    loaded = held or driver.module_loaded or driver.nouveau_loaded
+    in_use = events(context, "nouveau-in-use")
+    return bool(loaded or in_use or family == "arch" or asks_for_a_key(family, request))
 
 
 def where_driver_lives(context: RuleContext) -> str | None:
@@ -208,7 +209,8 @@ def load_fix(context: RuleContext, _: str) -> Fix:
         return Fix(text=text, needs_root=True, needs_reboot=True)
     family = linux_family(context)
     nouveau = any(device.driver == "nouveau" for device in nvidia_on_pci(context))
-    if nouveau or context.driver.nouveau_loaded or events(context, "nouveau-in-the-way"):
+    held = events(context, "nouveau-in-the-way", "nouveau-in-use")
+    if nouveau or context.driver.nouveau_loaded or held:
         return Fix(
             text="Block nouveau (the open-source driver), rebuild the initial RAM disk and reboot",
             commands=(*NOUVEAU_COMMANDS, *lines(*REBUILD_INITRD.get(family or "", ()), REBOOT)),

@@ -218,6 +218,22 @@ def chosen_build(context: RuleContext) -> TorchBuild | None:
     return context.resolution.build
 
 
+ANOTHER_RUNS = (
+    "The torch that is listed fits this machine: another one runs. Ask the program's Python which "
+    'one (`python -c "import sys, torch; print(sys.executable, torch.__file__)"`); start the '
+    "program with the other Python, or remove the second torch"
+)
+
+
+def another_torch(context: RuleContext, why: str = "", if_listed: str = ANOTHER_RUNS) -> Fix:
+    """Install the build that fits; `if_listed` if it is listed: then an install changes nothing."""
+    build, torch = chosen_build(context), context.torch
+    listed = (torch.version or "").partition("+")[0], torch.backend
+    if build is not None and listed == (build.torch, build.backend):
+        return Fix(text=if_listed)
+    return install_torch(context, why)
+
+
 def install_torch(context: RuleContext, why: str = "") -> Fix:
     """Install the build that the resolver chose; what to change first where none fits."""
     build = chosen_build(context)
@@ -228,7 +244,7 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     if target_refuses(context):
         how = "into a new environment, because gpusetup may not change this one"
     elif in_a_project(context):
-        how = "into pyproject.toml, then `uv sync` (it undoes every `uv pip install`)"
+        how = "the command prints what to add to pyproject.toml (`uv sync` undoes `uv pip install`)"
     text = [f"{why}Install torch {build.torch} from {where}: {how}"]
     if context.decision and context.decision.moves and not target_refuses(context):
         # What of the target moves with the torch to come, and what cannot.
@@ -281,7 +297,7 @@ def pip(context: RuleContext, *words: str) -> Line:
         # `uv pip uninstall` asks nothing and knows no -y.
         rest = [UV_NAMES.get(word, word) for word in rest if (verb, word) != ("uninstall", "-y")]
         return command(context, "uv", "pip", verb, "--python", python(context), *rest)
-    from gpusetup.installers.options import started
+    from gpusetup.installers import started
 
     return command(context, *started(python(context)), "-m", "pip", *words)
 

@@ -101,10 +101,6 @@ class Task(Frozen):
         return (first, *(found.fallbacks if self.question.request.backend == "auto" else ()))
 
     @property
-    def fallbacks(self) -> tuple[Choice, ...]:
-        return self.resolution.fallbacks if self.decision.moves else ()
-
-    @property
     def build(self) -> TorchBuild:
         assert self.resolution.build is not None, "a task has a build"
         return self.resolution.build

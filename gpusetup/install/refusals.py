@@ -72,20 +72,16 @@ def refuse(question: Question, decision: Decision) -> None:
     )
 
 
-OPTIONS = {"backend": "--backend", "for_gpu": "--gpu", "for_driver": "--driver"}
-
-
 def own_environment(question: Question, decision: Decision) -> str:
     """The command that makes, beside a target that may not be changed, what it would become."""
     request, machine = question.request, question.machine
-    words = [*in_new_environment(decision, machine), *question.asked.packages]
-    for name, option in OPTIONS.items():
-        value = getattr(request, name)
-        values = value if isinstance(value, tuple) else (value,)
-        asked = () if option in words else (one for one in values if one not in (None, "auto"))
-        words += [word for one in asked for word in (option, one)]
-    own = ("gpusetup", "install", "--venv", new_folder(machine), *words)
-    return without_logins(shell_line(own, machine.os.family))
+    prescribed = in_new_environment(decision, machine, question.wanted)
+    host = [word for gpu in request.for_gpu for word in ("--gpu", gpu)]
+    if request.for_driver:
+        host += ["--driver", request.for_driver]
+    own = ("gpusetup", "install", "--venv", new_folder(machine), *prescribed)
+    line = shell_line((*own, *question.asked.packages, *host), machine.os.family)
+    return without_logins(line)
 
 
 def check_described(machine: Snapshot, way: str) -> None:

@@ -49,7 +49,7 @@ def _verdict(run: Run) -> tuple[Judged, Seen | None]:
     there = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
     each = [Seen(run, gpu, work) for gpu in there if (work := considered(gpu))]
     seen, case = min(((one, case_of(one)) for one in each), key=lambda pair: _rank(pair[1]))
-    if case.verdict != "throttled" and (apart := uneven(run)):
+    if case.verdict != "throttled" and case.cause != "hang" and (apart := uneven(run)):
         return apart, None
     said = sentence(case.says, run, seen)
     if len(run.gpus) > 1 and case.verdict != "good" and not said.startswith("GPU "):
@@ -73,11 +73,11 @@ def one_was_lost(run: Run) -> Judged | None:
 def too_little(run: Run) -> Judged | None:
     if not run.gpus:
         return Judged(None, "", "no GPU was watched", ("see-why-no-gpu",))
-    if any(gpu.utilization is not None for gpu in run.gpus):
-        few = run.samples < marks.SHORT
-        return Judged(None, "", f"{run.samples} samples are too few to judge") if few else None
-    told = "no GPU reports its utilisation: some cards cannot, and with MIG none can"
-    return Judged(None, "", told, ("ask-the-driver",))
+    told = max(gpu.parts.whole.samples if gpu.parts.whole else 0 for gpu in run.gpus)
+    if told >= marks.SHORT:
+        return None
+    said = f"{told} of {run.samples} samples tell a utilisation: too few to judge"
+    return Judged(None, "", said, ("ask-the-driver",) if told < run.samples else ())
 
 
 def idle(run: Run) -> Judged | None:

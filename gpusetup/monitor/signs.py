@@ -14,7 +14,7 @@ from operator import attrgetter
 from gpusetup.monitor import marks
 from gpusetup.monitor.brakes import Brake, active_brake, is_laptop
 from gpusetup.monitor.programs import is_display
-from gpusetup.monitor.run import Run
+from gpusetup.monitor.run import Run, worked
 from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.work import Moment, Work, mean, percent
 
@@ -271,6 +271,10 @@ def over_the_network(s: Seen) -> bool:
 
 several = reaches("together", 2) | reaches("run.nodes", 2)
 """Several GPUs work on one job: here, or on other machines, as its launcher says."""
+beside_a_resting_one = Sign(
+    lambda s: any(s.run.held(gpu) and not worked(gpu) for gpu in s.run.gpus)
+)
+"""Another GPU's memory is held, and nothing ran there."""
 launched = Sign(attrgetter("run.launched"))
 links_carry = (
     reaches("work.link_rate", marks.LINK)

@@ -53,9 +53,13 @@ def notes(run: Run) -> Iterator[str]:
             seen = Seen(run, gpu, work)
             said = (sentence(text, run, seen) for when, text in NOTES if when(seen))
             yield from (f"GPU {gpu.label}: {one}" for one in said)
-    unused = [gpu for gpu in run.gpus if not run.belongs(gpu)] if run.at_work else []
-    for told, draws in (("only a display draws on", True), ("not used", False)):
-        if rest := [gpu.label for gpu in unused if gpu.only_draws == draws]:
+    rests = [gpu for gpu in run.gpus if not worked(gpu)] if run.at_work else []
+    for told, *state in (
+        ("its memory is held and it did nothing", True, False),
+        ("only a display draws on", False, True),
+        ("not used", False, False),
+    ):
+        if rest := [gpu.label for gpu in rests if [run.held(gpu), gpu.only_draws] == state]:
             yield f"{told}: GPU {', '.join(rest)}"
     if run.host_memory is not None and run.host_memory >= marks.MEMORY_TIGHT:
         yield f"the machine's memory is {run.host_memory:.0f} % full"

@@ -117,7 +117,8 @@ CASES: tuple[Case, ...] = (
          ("free-the-card",)),
     # between GPUs, and between a GPU and its host
     Case("communication-bound", "hang",
-         s.several & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
+         (s.several | s.beside_a_resting_one)
+         & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
          "{seen.together} GPUs of one job show {work.utilization:.0f} % utilisation, but use no "
          "memory bandwidth and move no data: they wait in a collective", waits_where),
     Case("communication-bound", "links",

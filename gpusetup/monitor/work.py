@@ -95,8 +95,9 @@ class Work:
 
     @property
     def clock_share(self) -> float | None:
-        """Of the highest SM clock, while something ran."""
-        return percent(self.clock_mhz, self.clock_most)
+        """Of the highest SM clock, while something ran; of the highest seen where none is told."""
+        seen = most(row.gpu.clock_sm_mhz for row in self.running)
+        return percent(self.clock_mhz, self.clock_most or seen)
 
     @property
     def pcie_rate(self) -> float | None:

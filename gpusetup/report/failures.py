@@ -135,6 +135,8 @@ COMPLAINT_WORD = lazy(
     r"|\bcannot (?!collect)|can't |(?<!warning: )\bunable to\b|without gpu|\bno gpus?\b|\bcpu only\b|instead of|\bwrong\b|\bstuck\b|\b(?:hangs|hanging|hung|hang)\b|\bfr(?:eez|oz)\w+"
     r"|\b(?:runs?|running|only|still|entirely|computes?|everything) on (?:the )?cpu\b|\b(?:using|uses|use|runs?|running|only|still|entirely|back|falls?|instead)\b[^.\n]{0,30}\bthe cpu\b"
     r"|\b(?:so|very|too|really|extremely|painfully|is|much|how)\b ?slow|\bslow(?:er|ness|down)\b(?! ?(?:threshold|temp)? *:)|\blow gpu (?:usage|util)"
+    r"|\b(?:after|during|while|when(?:ever)?|as soon as|every time|until|within|middle of)\b[^.\n]{0,40}\b(?:\w*train\w*|(?:fine-?)?tun(?:e|ing)|runs?|running|epochs?|steps|min(?:ute)?s?|hours?|load|inference|(?:start|begin)\w*)\b"
+    r"|\b(?:shuts|switches|turns|powers|goes|went) (?:\w+ )?(?:off|down|black|dark|blank)\b|\b(?:reboots|restarts|resets) (?:itself\b|by\b)|\btakes? (?:\S+ ){0,3}(?:hours?|minutes|days|forever|ages)\b"
     r"|\bwhy (?:is|are|does|do|did|can|it|this|my|the)\b|报错|错误|失败|无法|不能|卡住|很慢|エラー|できない|ошибк|не работ|не вид|\bfehler|funktioniert n|\berreur|ne fonctionne|no funciona|não funciona|오류",
 )
 TABLE_STARTS = ("|", "+-", "+=", "Vulnerability ", "[pip3]", "[conda]")

@@ -31,7 +31,7 @@ from gpusetup.model.machine import (
     Wanted,
 )
 from gpusetup.model.versions import Capability, cuda_of, parsed
-from gpusetup.readings.sources import first_known, gpu_readings, same_gpu
+from gpusetup.readings.sources import UNNAMED, first_known, gpu_readings, same_gpu
 from gpusetup.report.facts import Claim, Fact, Gpus
 
 MAX_EVENTS = 80
@@ -91,18 +91,22 @@ def without_followers(events: Events) -> Events:
 
 
 def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading]]:
-    """The most trusted list with GPUs in it, each GPU with what other lists know of it."""
+    """The most trusted list with GPUs in it, each GPU with what other lists know of it; one that
+    is not named is the only one that there is."""
     readings = [
         reading
         for listed in lists[:MAX_READINGS]
         for reading in gpu_readings(listed.source, listed.gpus)
     ]
-    ranked = sorted((found for found in lists if found.gpus), key=lambda found: -found.trust)
-    best = ranked[0].gpus[:MAX_GPUS] if ranked else ()
-    others = [gpu for found in ranked[1:] for gpu in found.gpus]
+    full = sorted((one for one in lists if one.gpus), key=lambda one: -one.trust)
+    others = [gpu for one in full[1:] for gpu in one.gpus]
+    kept = full[0].gpus[:MAX_GPUS] if full else ()
+    alone = (UNNAMED,) if len(kept) == 1 else ()
     whole = (
-        first_known([gpu, *(one for one in others if same_gpu(gpu, one) or one.name == gpu.name)])
-        for gpu in best
+        first_known(
+            [gpu, *(one for one in others if same_gpu(gpu, one) or one.name in (gpu.name, *alone))]
+        )
+        for gpu in kept
     )
     return (tuple(whole) if lists else None), readings
 

@@ -12,7 +12,6 @@ from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.readings.nvidia_smi import (
     ERRORS,
-    GPU_HEAD,
     NO_DEVICES,
     SMI_VERSION,
     Smi,
@@ -21,10 +20,13 @@ from gpusetup.readings.nvidia_smi import (
     parse_table,
     row_of,
 )
-from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
+from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Gpus
 
 MAX_LINES = 6000
-QUERY_PARTS = ("clocks event reasons", "clocks throttle reas")
+QUERY_PARTS = (
+    "clocks event reasons", "clocks throttle reas", "pcie generation",
+    "ecc errors", "retired pages", "remapped rows", "gpu 0000",
+)  # fmt: skip
 
 
 def nvidia_smi(text: Text) -> Facts:
@@ -42,15 +44,16 @@ def outputs(text: Text) -> Iterator[tuple[str, Smi]]:
     if not tables and any("|" in line and row_of(line) for line in lines):
         tables = [0]
     logs = [n for n, line in enumerate(lines) if "NVSMI LOG" in line]
-    has_query_parts = any(part in text.low for part in QUERY_PARTS)
-    if not logs and (has_query_parts or any(map(GPU_HEAD.match, lines))):
+    if not logs and any(part in text.low for part in QUERY_PARTS):
         logs = [0]
     forms = (("nvidia-smi", tables, parse_table), ("nvidia-smi -q", logs, parse_query))
     for name, starts, parse in forms:
         for start, end in pairwise((*starts, len(lines))):
-            part = lines[start : min(end, start + MAX_LINES)]
-            bare = "\n".join(line.lstrip(" *>`") for line in part)
-            yield f"{name}, line {start + 1}", parse(bare)
+            part = lines[start:end][:MAX_LINES]
+            yield (
+                f"{name}, line {start + 1}",
+                parse("\n".join(line.lstrip("*>`") for line in part)),
+            )
 
 
 def output_facts(smi: Smi, source: str) -> Facts:
@@ -64,7 +67,8 @@ def output_facts(smi: Smi, source: str) -> Facts:
     if smi.gpus:
         # A table without its banner that was pasted twice has each GPU twice.
         slots = {gpu.pci_bus_id or str(n): gpu for n, gpu in enumerate(smi.gpus)}
-        yield Gpus(tuple(slots.values()), source, SURE)
+        # A part of a log that names no place tells of a GPU that another list has.
+        yield Gpus(tuple(slots.values()), source, GUESS - 1 if "0" in slots else SURE)
     driver = smi.driver_version or ""
     if smi.smi_version not in (None, driver) and driver.count(".") == 1:
         # A program of Linux on Windows' driver, whose versions have two numbers.

@@ -169,6 +169,9 @@ def nothing_fits(resolution: Resolution) -> Unsatisfiable:
 # --- the document, and what is asked -------------------------------------------------------------
 
 
+OF_A_BUILD = ("torch", "torchvision", "torchaudio", "backend", "driver_floor")
+
+
 def to_answer(
     resolution: Resolution,
     snapshot: Snapshot,
@@ -179,8 +182,7 @@ def to_answer(
     `packages` are torch and what comes along with it; of what is not torch's family conda is not
     told, because pip installed it.
     """
-    from gpusetup.installers import INSTALLERS
-    from gpusetup.installers.options import InstallerOptions
+    from gpusetup.installers import INSTALLERS, InstallerOptions
     from gpusetup.model.documents import ResolveAnswer
 
     build, commands = resolution.build, {}
@@ -196,9 +198,8 @@ def to_answer(
             commands[name] = tuple(step.argv for step in steps(resolution, options))
         except Unsatisfiable:
             commands[name] = ()
-    of_build = ("torch", "torchvision", "torchaudio", "backend", "driver_floor")
     same = ("index_url", "served", "fallbacks", "rejections", "advice", "notes", "catalog_as_of")
-    told: dict[str, Any] = {name: getattr(build, name, None) for name in of_build}
+    told: dict[str, Any] = {name: getattr(build, name, None) for name in OF_A_BUILD}
     told |= {name: getattr(resolution, name) for name in same}
     return ResolveAnswer(commands=commands, python=python_tag(snapshot), **told)
 

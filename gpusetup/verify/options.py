@@ -125,7 +125,7 @@ def checked(found: Options) -> Options:
         several = "to test several GPUs, leave it out: verify tests every visible GPU; " * (
             "," in found.device
         )
-        hint = f"{several}use use one of auto, cpu, cuda, cuda:0, ..., none"
+        hint = f"{several}use one of auto, cpu, cuda, cuda:0, ..., none"
         raise WrongQuestion(f"--device {found.device!r} is no device", hint)
     expect = tuple(parse(text) for text in flat(found.expect))
     if found.seconds is not None and found.level != "stress":

@@ -34,11 +34,11 @@ FACTS: Mapping[Fault, tuple[str, str]] = {
     ),
     "broken-path": (
         "no exchange between {who}",
-        "check check the switches and routes between them",
+        "check the switches and routes between them",
     ),
     "slow-path": (
         "{rate} between {who}; the median is {middle} ({share})",
-        "check check the switches and cables between them",
+        "check the switches and cables between them",
     ),
     "unmeasured": (
         "no pair of ranks could exchange data",

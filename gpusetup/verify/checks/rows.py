@@ -198,8 +198,7 @@ STANDARD: Tuple[Check, ...] = (
         "programs:compiled",
         "`torch.compile` builds a kernel that computes the same results and gradients",
         "compiled models would be wrong, or not start",
-        then="set set `TORCH_COMPILE_DISABLE=1` until another build of torch or Triton is "
-        "installed",
+        then="set `TORCH_COMPILE_DISABLE=1` until another build of torch or Triton is installed",
         scratch=True,
     ),
     of(
@@ -236,7 +235,7 @@ PROGRAMS: Tuple[Check, ...] = (
     of(
         "language-model",
         "training:language_model",
-        "a small language model trains as it does in float64 on the CPU on the CPU",
+        "a small language model trains as it does in float64 on the CPU",
         TRAINED,
         scratch=True,
     ),

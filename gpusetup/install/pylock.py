@@ -10,21 +10,27 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
 from gpusetup.errors import ToolFailed, Unsatisfiable
-from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import split_login
-from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, file_name
 from gpusetup.install.job import Job
-from gpusetup.install.settings import (
+from gpusetup.install.target.find import Target
+from gpusetup.install.uv_errors import complaint
+from gpusetup.install.uv_settings import (
     asking_environment,
     parse_toml,
+    uv_program,
 )
-from gpusetup.install.target.find import Target
+from gpusetup.install.wheels import (
+    DEFAULT_INDEX,
+    TORCH_INDEX,
+    Wheel,
+    file_name,
+    in_folder,
+)
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.resolver.joint import name_of
 from gpusetup.system.processes import Output, run
@@ -37,7 +43,7 @@ NAME = "what-was-asked-for"
 """How uv calls the question in its sentences."""
 
 
-class Question(Frozen):
+class Requirements(Frozen):
     """What uv is asked: the family from one index, the rest from the user's own."""
 
     family: tuple[str, ...]
@@ -64,51 +70,50 @@ class Question(Frozen):
         return "\n".join(rows) + "\n"
 
 
-def locked(job: Job, target: Target, question: Question) -> tuple[Wheel, ...]:
+def wheels_for(job: Job, target: Target, wanted: Requirements) -> tuple[Wheel, ...]:
     """The files that come: of an environment that is there what changes, of the family all if
     every one is there at this very version. Unsatisfiable if there is no solution."""
-    there, family = target.installed, question.names
+    there, family = target.installed, wanted.names
     if not there:
-        return _compiled(job, target, question)
-    exact = _changes(job, target, question)
+        return _compiled(job, target, wanted)
+    exact = _changes(job, target, wanted)
     comes = [name for name in family if there.get(name) != exact.get(name)] or family
-    question = replace(
-        question,
+    wanted = replace(
+        wanted,
         family=tuple(f"{name}=={exact[name]}" for name in comes),
         others=tuple(f"{n}=={v}" for n, v in exact.items() if n not in family),
     )
-    wanted = question.family or question.others
-    return _compiled(job, target, question, "--no-deps") if wanted else ()
+    anything = wanted.family or wanted.others
+    return _compiled(job, target, wanted, "--no-deps") if anything else ()
 
 
-def require_no(job: Job, target: Target, question: Question) -> bool:
+def require_no(job: Job, target: Target, wanted: Requirements) -> bool:
     """Whether the index of the family has it, so that the packages beside it have no solution."""
     try:
-        _asked(job, target, replace(question, others=()), (*COMPILE, "--no-deps"))
+        _asked(job, target, replace(wanted, others=()), (*COMPILE, "--no-deps"))
     except Unsatisfiable:
         return False
-    return bool(question.others)
+    return bool(wanted.others)
 
 
-def _compiled(job: Job, target: Target, question: Question, *more: str) -> tuple[Wheel, ...]:
-    output = _asked(job, target, question, (*COMPILE, *more))
-    family = question.names
+def _compiled(job: Job, target: Target, wanted: Requirements, *more: str) -> tuple[Wheel, ...]:
+    output = _asked(job, target, wanted, (*COMPILE, *more))
+    family = wanted.names
     rows = parse_toml(output.stdout).get("packages", ())
     rows = sorted(rows, key=lambda row: row["name"] not in family)
+    found = [_wheel(target, family, row) for row in rows]
+    if job.wheels:
+        return tuple(in_folder(job.wheels, found))
     with ThreadPoolExecutor(WORKERS) as pool:
-        found = tuple(pool.map(partial(_wheel, target, family), rows))
-        if here := {one.filename: one for one in job.wheels}:
-            noted = ((here[one.filename], one.sha256) for one in found)
-            return tuple(replace(there, sha256=there.sha256 or sha256) for there, sha256 in noted)
         return tuple(pool.map(_sized, found))
 
 
-def _changes(job: Job, target: Target, question: Question) -> dict[str, str]:
+def _changes(job: Job, target: Target, wanted: Requirements) -> dict[str, str]:
     """Name -> version of what uv would install into the environment as it is; of the family what
     its index has, since another build of the same version may be there."""
-    again = (word for name in question.names for word in ("--reinstall-package", name))
+    again = (word for name in wanted.names for word in ("--reinstall-package", name))
     words = ("install", "--dry-run", "--output-format", "json", *again)
-    output = _asked(job, target, question, words)
+    output = _asked(job, target, wanted, words)
     try:
         rows = json.loads(output.stdout)["changes"]
         return {o["name"]: o["version"] for o in rows if o["action"] != "uninstalled"}
@@ -117,31 +122,31 @@ def _changes(job: Job, target: Target, question: Question) -> dict[str, str]:
         raise ToolFailed(said, hint="nothing was changed") from problem
 
 
-def _asked(job: Job, target: Target, question: Question, words: Sequence[str]) -> Output:
+def _asked(job: Job, target: Target, wanted: Requirements, words: Sequence[str]) -> Output:
     """uv's answer of a target; its error as ours."""
     layout = target.layout
     options: tuple[str, ...] = ("--no-build", "--python", layout.python)
-    environment = asking_environment(job.environ, Path.home(), layout.prefix)
+    environment = asking_environment(layout.prefix)
     if job.wheels:
-        links = Path(job.wheels[0].source).as_uri()
+        links = Path(job.wheels).as_uri()
         options += ("--no-config", "--no-sources", "--no-index", "--find-links", links, "--offline")
         environment.pop("UV_FIND_LINKS", None)
-    argv = (job.uv, "pip", words[0], *options, *words[1:])
-    output = ask_uv(argv, question, environment)
+    argv = (uv_program(), "pip", words[0], *options, *words[1:])
+    output = ask_uv(argv, wanted, environment)
     if not output.ok:
         raise complaint("uv cannot plan the installation", output)
     return output
 
 
-def ask_uv(argv: Sequence[str], question: Question, environment: Mapping[str, str]) -> Output:
+def ask_uv(argv: Sequence[str], wanted: Requirements, environment: Mapping[str, str]) -> Output:
     """uv's answer; nothing of the question is in the arguments, which others may read."""
     with tempfile.TemporaryDirectory(prefix="gpusetup-") as name:
         asked, held = Path(name, "pyproject.toml"), Path(name, "constraints.txt")
-        asked.write_text(question.text, encoding="utf-8")
-        held.write_text("\n".join((*question.constraints, "")), encoding="utf-8")
+        asked.write_text(wanted.text, encoding="utf-8")
+        held.write_text("\n".join((*wanted.constraints, "")), encoding="utf-8")
         named = (f"--requirement={asked}" if "install" in argv else str(asked),)
         words = (*argv, "--constraint", str(held), *named)
-        knowing = {**environment, **login_of(question.index)}
+        knowing = {**environment, **login_of(wanted.index)}
         return run(words, timeout=ASK_SECONDS, environment=knowing)
 
 

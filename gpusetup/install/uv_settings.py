@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
 import stat
 import sys
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from typing import Any
 
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.system.processes import run
+from gpusetup.system.refusals import blocked_by_files
 
 LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
 """Seconds and tries while uv is asked, so that a dead host is reported within 15 s."""
@@ -42,32 +42,23 @@ ASK_SECONDS = 30.0
 
 
 def uv_program() -> str:
-    """The uv binary that came with gpusetup, else the one on PATH."""
-    try:
-        import uv
+    """The uv that came with gpusetup."""
+    import uv
 
-        return str(uv.find_uv_bin())
-    except (ImportError, FileNotFoundError):
-        found = shutil.which("uv")
-    if found is None:
-        raise Blocked("The program uv is not found.", hint="`pip install uv`")
-    return found
+    return str(uv.find_uv_bin())
 
 
-def own_cache(environ: Mapping[str, str]) -> Path:
+def own_cache() -> Path:
     """The folder of uv's cache that only we use, made where it is missing; `Blocked` where others
     could put something into it. What lies in the user's own cache is not trusted."""
     from platformdirs import user_cache_path
 
-    named = environ.get("GPUSETUP_CACHE_DIR")
+    named = os.environ.get("GPUSETUP_CACHE_DIR")
     folder = Path(named).absolute() if named else user_cache_path("gpusetup", False) / "uv"
     hint = "nothing was changed; set GPUSETUP_CACHE_DIR to a folder that only you can write"
-    try:
+    with blocked_by_files(f"The cache {folder} cannot be made", hint):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = folder.stat()
-    except OSError as problem:
-        said = problem.strerror or str(problem)
-        raise Blocked(f"The cache {folder} cannot be made: {said}", hint=hint) from problem
     if os.name == "posix" and (found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022):
         raise Blocked(f"Others own the cache {folder}, or may write to it", hint=hint)
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -75,16 +66,7 @@ def own_cache(environ: Mapping[str, str]) -> Path:
     return folder
 
 
-def certificates(environ: Mapping[str, str]) -> str | bool:
-    """The bundle that `requests` trusts: a setting's, else the system's, else its own."""
-    named = (environ.get(name) for name in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"))
-    places = (*filter(None, named), *SYSTEM_STORES)
-    return next((place for place in places if os.path.exists(place)), True)
-
-
-def asking_environment(
-    environ: Mapping[str, str], home: Path, prefix: str | None = None
-) -> dict[str, str]:
+def asking_environment(prefix: str | None = None) -> dict[str, str]:
     """The environment of uv: the user's own settings of where packages come from, short time
     limits, our cache. `prefix` is the target's, where its pip may have settings.
 
@@ -93,7 +75,7 @@ def asking_environment(
     """
     kept = {
         name: value
-        for name, value in environ.items()
+        for name, value in os.environ.items()
         if not name.startswith(("PIP_", "UV_")) or UV_COUNTS.fullmatch(name)
     }
     others = (one for one in kept.pop("UV_CONSTRAINT", "").split() if not one.endswith(GUARD))
@@ -102,30 +84,28 @@ def asking_environment(
     if any(map(os.path.exists, SYSTEM_STORES)) or os.name != "posix":
         kept = {"UV_SYSTEM_CERTS": "1", **kept}
     ours = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
-    ours["UV_CACHE_DIR"] = str(own_cache(environ))
+    ours["UV_CACHE_DIR"] = str(own_cache())
     asked = {**LIMITS, **kept, **ours}
-    return {**of_pip(pip_settings(environ, home, prefix), asked), **asked}
+    return {**of_pip(pip_settings(prefix), asked), **asked}
 
 
 # --- pip's settings -------------------------------------------------------------------------------
 
 KEYS = (
-    *("index-url", "extra-index-url", "find-links", "trusted-host"),
+    *("index-url", "extra-index-url", "trusted-host"),
     *("cert", "proxy", "keyring-provider", "constraint"),
 )
 """The settings that count (https://pip.pypa.io/en/stable/cli/pip_install/#options)."""
 PIP = "pip.ini" if sys.platform == "win32" else "pip.conf"
 
 
-def pip_settings(
-    environ: Mapping[str, str], home: Path, prefix: str | None = None
-) -> dict[str, str]:
+def pip_settings(prefix: str | None = None) -> dict[str, str]:
     """What counts of pip's files and variables (`KEYS`): `[install]` of any file counts more than
     `[global]` of any other, and a variable more than both. `BadInput` for a file that is no
     configuration: without it, packages would come from elsewhere."""
     parser = RawConfigParser(strict=False)
     parser.optionxform = lambda name: name.lower().replace("_", "-")  # type: ignore[assignment]
-    for path in filter(Path.is_file, _files(environ, home, prefix)):
+    for path in filter(Path.is_file, _files(prefix)):
         try:
             parser.read(path, encoding="utf-8-sig")
         except (Error, UnicodeDecodeError):  # its words may quote a password
@@ -135,7 +115,7 @@ def pip_settings(
                 f"PIP_CONFIG_FILE={os.devnull}",
             ) from None
     found = {
-        key: environ.get(f"PIP_{key.upper().replace('-', '_')}")
+        key: os.environ.get(f"PIP_{key.upper().replace('-', '_')}")
         or parser.get("install", key, fallback="")
         or parser.get("global", key, fallback="")
         for key in KEYS
@@ -143,10 +123,10 @@ def pip_settings(
     return {key: value for key, value in found.items() if value}
 
 
-def _files(environ: Mapping[str, str], home: Path, prefix: str | None) -> tuple[Path, ...]:
+def _files(prefix: str | None) -> tuple[Path, ...]:
     """The files that pip reads, the one that counts most last: the machine's, the user's, the
     environment's own, the one that a variable names."""
-    named = environ.get("PIP_CONFIG_FILE")
+    environ, home, named = os.environ, Path.home(), os.environ.get("PIP_CONFIG_FILE")
     if named == os.devnull:
         return ()
     config = environ.get("APPDATA") or environ.get("XDG_CONFIG_HOME") or home / ".config"
@@ -176,37 +156,23 @@ def of_pip(pip: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, 
         "UV_KEYRING_PROVIDER": "subprocess" if pip.get("keyring-provider") == "subprocess" else "",
     }
     named = {WORDS[key]: " ".join(pip.get(key, "").split()) for key in WORDS}
-    named["UV_FIND_LINKS"] = ",".join(filter(None, map(_place, pip.get("find-links", "").split())))
-    if any(named.values()) and _lines_of_indexes(environment) == _lines_of_indexes({}):
+    if any(named.values()) and indexes(environment) == PYPI:
         found |= named
         found["UV_INDEX_STRATEGY"] = "unsafe-best-match" if named["UV_INDEX"] else ""
     return {name: value for name, value in found.items() if value}
 
 
-def _place(place: str) -> str:
-    """One of pip's `find-links` as uv takes it, which ends a path at a comma and at a `#`; "" for a
-    folder that is not there, which pip passes over, and at which uv ends."""
-    if "://" in place:
-        return place.replace(",", "%2C")
-    path = Path(os.path.expanduser(place)).absolute()
-    return path.as_uri() if path.exists() else ""
+PYPI = ("https://pypi.org/simple",)
+"""What uv takes where nothing tells it of an index."""
 
 
 def indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The indexes that uv takes by its own settings, its default index among them."""
-    return tuple(
-        url for line in _lines_of_indexes(environment) if (url := line.partition("-url ")[2])
-    )
-
-
-def _lines_of_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """What uv itself says of its indexes, asked for nothing; with no environment, as it comes."""
+    """The indexes that uv takes by its own settings, its default index among them; it is asked for
+    nothing."""
     argv: tuple[str, ...] = (uv_program(), "pip", "compile", "--emit-index-url", "--no-header")
-    argv += ("--quiet", "--offline", "--python", sys.executable)
-    if not environment:
-        argv += ("--no-config",)
-    said = run((*argv, "-"), timeout=ASK_SECONDS, environment=environment, stdin="\n")
-    return tuple(re.findall(r"(?m)^--(?:extra-)?index-url \S+", said.stdout))
+    argv += ("--quiet", "--offline", "--python", sys.executable, "-")
+    said = run(argv, timeout=ASK_SECONDS, environment=environment, stdin="\n")
+    return tuple(re.findall(r"(?m)^--(?:extra-)?index-url (\S+)", said.stdout))
 
 
 def in_image_build() -> bool:
@@ -222,8 +188,7 @@ def in_image_build() -> bool:
 def parse_toml(text: str) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
+    else:
+        import tomli as tomllib
 
-        return tomllib.loads(text)
-    import tomli
-
-    return dict(tomli.loads(text))
+    return dict(tomllib.loads(text))
