@@ -19,7 +19,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.plan import config
 from gpusetup.plan.answer import Asked, answer
 from gpusetup.plan.cells import plans
-from gpusetup.plan.job import DIVIDES
+from gpusetup.plan.job import SHARDED
 from gpusetup.plan.place import Place, machine_place, named_gpu, place_of, size
 from gpusetup.plan.question import Question, job_of, shape_of_question
 from gpusetup.plan.serve import serve_plan
@@ -125,8 +125,8 @@ def configure(parser: ArgumentParser) -> None:
 def strategy_word(text: str) -> str:
     """A strategy by FSDP's or DeepSpeed's name, too; argparse names the known ones for another."""
     word = strategy_named(text)
-    if word not in DIVIDES:
-        raise ArgumentTypeError(f"{text!r} is none of {', '.join(DIVIDES)}")
+    if word not in SHARDED:
+        raise ArgumentTypeError(f"{text!r} is none of {', '.join(SHARDED)}")
     return word
 
 

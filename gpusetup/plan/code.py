@@ -14,7 +14,7 @@ from gpusetup.plan.answer import ENV
 from gpusetup.plan.decide import CLEAR, CLEAR_ELSEWHERE, largest
 from gpusetup.plan.job import Recipe
 from gpusetup.plan.measured import NONE
-from gpusetup.plan.memory import CONTEXT, NCCL
+from gpusetup.plan.memory import CUDA_CONTEXT, NCCL
 from gpusetup.plan.place import Place
 
 STRATEGIES = ("single", "ddp", "fsdp", "zero3")  # ZeRO 3 is what FSDP2 does
@@ -246,7 +246,7 @@ class CodeAsked(Frozen):
     @property
     def room(self) -> float:
         """What CUDA's context and NCCL's buffers leave."""
-        return self.place.capacity - CONTEXT - NCCL * (self.request.gpus > 1)
+        return self.place.capacity - CUDA_CONTEXT - NCCL * (self.request.gpus > 1)
 
 
 def best_batch(found: Trace, asked: CodeAsked) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.plan.job import DIVIDES, Job, Recipe, takes_longest
+from gpusetup.plan.job import Job, Recipe, takes_longest
 from gpusetup.plan.measured import NONE, is_standard, measured_recipe
 from gpusetup.plan.memory import Memory, memory
 from gpusetup.plan.states import host_bytes
@@ -131,7 +131,7 @@ def candidates(job: Job, limits: Limits) -> tuple[Recipe, ...]:
     Offload is always used with Env if Env works. A budget
     of tokens leaves the degrees that take the longest sequence; all if none does.
     """
-    may_offload = limits.linux and limits.offload and DIVIDES[job.strategy][0]
+    may_offload = limits.linux and limits.offload and job.shards_parameters
     every = sequence_degrees(job, limits)
     degrees = [sp for sp in every if takes_longest(job, sp)] or every
     found = []
