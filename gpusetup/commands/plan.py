@@ -157,8 +157,8 @@ def asked_of(options: Namespace, out: Console) -> Asked:
         question = found.question
     shape = shape_of_question(question)
     place = _place(options, out)
-    alone = question.how.get("strategy") == "single"
-    several = 1 if alone else place.count or question.inner
+    alone = question.job_fields.get("strategy") == "single"
+    several = 1 if alone else place.count or question.group_size
     gpus = options.gpus or (found.gpus if found else None) or several
     question = config.for_gpus(found, gpus) if found else replace(question, gpus=gpus)
     limits = place.limits(question.sp, predict=options.predict)
@@ -181,7 +181,7 @@ def question_of(options: Namespace) -> Question:
         field = "selective" if options.checkpointing == "selective" else "checkpointing"
         how[field] = options.checkpointing != "none"
     said = {name: getattr(options, name) for name in WHAT}
-    return Question(**said, trainer=trainer_named(options.trainer), how=how)
+    return Question(**said, trainer=trainer_named(options.trainer), job_fields=how)
 
 
 def from_config(file: str, said: Question) -> config.FromConfig:
@@ -191,7 +191,9 @@ def from_config(file: str, said: Question) -> config.FromConfig:
     )
     mine = {name: value for name in WHAT if (value := getattr(said, name)) is not None}
     mine |= {said.solve: None} if said.solve in ("context", "batch") else {}
-    question = replace(found.question, **mine, how={**found.question.how, **said.how})
+    question = replace(
+        found.question, **mine, job_fields={**found.question.job_fields, **said.job_fields}
+    )
     if question.model is None:
         lines = [line for line in found.read.assumed if "variable" in line]
         hint = "add `--model NAME` (a hub id, a short name, or a config.json)"

@@ -24,7 +24,7 @@ from gpusetup.plan.decide import (
     max_context,
     near_limit,
 )
-from gpusetup.plan.job import FIELDS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job import JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
@@ -65,9 +65,9 @@ def assumed(question: Question, decision: Decision) -> Iterator[str]:
         one = "sequence" if s.tokens is None else f"sample of {s.tokens:,} tokens"
         yield f"no `--batch`: one {one} a GPU{more}"
     if question.trainer is None:
-        if job.compute_bytes == 4 and not {"amp", "dtype"} & question.how.keys():
+        if job.compute_bytes == 4 and not {"amp", "dtype"} & question.job_fields.keys():
             yield "in 32 bits, as plain loops run; `--amp bf16` changes that"
-        if not job.checkpointing and job.context > 1 and "checkpointing" not in question.how:
+        if not job.checkpointing and job.context > 1 and "checkpointing" not in question.job_fields:
             yield "without checkpointing, as plain loops run; `--checkpointing` changes that"
 
 
@@ -201,7 +201,7 @@ def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
         "mixed_precision": job.amp or "none",
         "param_dtype": job.dtype,
     }
-    for name, usual in FIELDS.items():
+    for name, usual in JOB_DEFAULTS.items():
         value = getattr(job, name)
         if name not in NAMED_APART and value != usual:
             found[name] = value
@@ -235,12 +235,12 @@ def ways(asked: Asked) -> Iterator[Way]:
     context the longest of one sequence. Nothing is offloaded.
     """
     question, shape = asked.question, asked.job.shape
-    if asked.job.gpus > 1 or question.says_how or not shape.writes_text:
+    if asked.job.gpus > 1 or question.describes_training or not shape.writes_text:
         return
-    limits = replace(asked.limits, offload=False, measured=None)
+    limits = replace(asked.limits, offload=False, measured_gpu=None)
     for name, how in WAYS.items():
         each = {**how, "checkpointing": True}
-        said = replace(question, trainer="hf", how=each, context=asked.job.context, batch=1)
+        said = replace(question, trainer="hf", job_fields=each, context=asked.job.context, batch=1)
         job = job_of(said, shape, limits)
         one, most, longest = (solve(job, limits) for solve in (decide, max_batch, max_context))
         native = shape.native_context or longest.job.context

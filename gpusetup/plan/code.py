@@ -11,7 +11,7 @@ from gpusetup.model.documents import CodePlan, PlanAnswer, PlanMemory
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer import ENV
-from gpusetup.plan.decide import CLEAR, CLEAR_ELSEWHERE, largest
+from gpusetup.plan.decide import CLEAR, CLEAR_UNMEASURED, largest
 from gpusetup.plan.job import Recipe
 from gpusetup.plan.measured import NONE
 from gpusetup.plan.memory import CUDA_CONTEXT, NCCL
@@ -272,7 +272,7 @@ def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanAnswer:
     gaps *= not env
     total = peak + gaps + capacity - asked.room
     fits, sharded = total <= capacity, request.gpus > 1 and request.strategy in ("fsdp", "zero3")
-    near = CLEAR_ELSEWHERE if sharded else CLEAR
+    near = CLEAR_UNMEASURED if sharded else CLEAR
     memory = {
         "states": peak - min(peak, max(one.passing.values())),
         "checkpoints": min(one.kept, peak),

@@ -165,7 +165,7 @@ class Job(Frozen):
         return self.shape.parameters
 
 
-FIELDS: dict[str, Any] = dict(defaults(Job))
+JOB_DEFAULTS: dict[str, Any] = dict(defaults(Job))
 """The fields of a job with their defaults."""
 
 

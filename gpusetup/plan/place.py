@@ -45,7 +45,7 @@ class Place(Frozen):
             offload=not self.unified,
             host=self.host_bytes,
             sp=sp,
-            measured=None if predict else gpu_of(self.gpu, self.total_bytes),
+            measured_gpu=None if predict else gpu_of(self.gpu, self.total_bytes),
         )
 
 

@@ -16,7 +16,7 @@ from gpusetup.model.codec import from_json
 from gpusetup.model.documents import ServePlan
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
-from gpusetup.plan.decide import MOST
+from gpusetup.plan.decide import LARGEST_SOLUTION
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, shape_of_question
 
@@ -117,7 +117,7 @@ def serve_plan(said: Mapping[str, Any], place: Place) -> ServePlan:
         context=context,
         sequences=sequences,
         token_kib=round(token / 1024, 2),
-        largest_context=min(most // sequences, native or MOST),
+        largest_context=min(most // sequences, native or LARGEST_SOLUTION),
         largest_sequences=most // context,
         command=start if most >= wanted else None,
         notes=(f"{context:,} tokens are beyond the native {native:,}",) * beyond,

@@ -12,7 +12,7 @@ from gpusetup.configs.settings import names_in, unquoted
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
-from gpusetup.plan.job import FIELDS
+from gpusetup.plan.job import JOB_DEFAULTS
 
 ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "trainers.json"
 
@@ -61,7 +61,7 @@ def defaults(trainer: str, kind: str, gpus: int, said: Mapping[str, Any]) -> dic
     row = rows().get(trainer)
     if row is None:
         raise UsageError(f"No trainer is called {trainer!r}", hint=f"one of {', '.join(rows())}")
-    found = {name: value for name, value in row.items() if name in FIELDS}
+    found = {name: value for name, value in row.items() if name in JOB_DEFAULTS}
     found |= row.get("several", {}) if gpus > 1 else {}
     if kind in CAPPED and "kernels" not in row:
         found["attention"] = "eager"

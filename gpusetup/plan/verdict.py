@@ -9,7 +9,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import for_gpus, question_of
-from gpusetup.plan.decide import CLEAR_ELSEWHERE, decide, doubt
+from gpusetup.plan.decide import CLEAR_UNMEASURED, decide, doubt
 from gpusetup.plan.job import Job, Recipe
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
@@ -44,9 +44,9 @@ def batch_verdict(
     job, recipe = _run(config, per_gpu, place, short=short, accumulate=accumulate)
     need, have = memory(job, recipe).total / GIB, place.capacity / GIB
     verdict: Literal["clear", "close", "too much"] = "close"
-    if need <= have * (1 - CLEAR_ELSEWHERE) and not doubt(job, recipe):
+    if need <= have * (1 - CLEAR_UNMEASURED) and not doubt(job, recipe):
         verdict = "clear"
-    elif need > have * (1 + CLEAR_ELSEWHERE):
+    elif need > have * (1 + CLEAR_UNMEASURED):
         verdict = "too much"
     return BatchVerdict(
         verdict=verdict,
