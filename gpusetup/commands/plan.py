@@ -17,10 +17,10 @@ from gpusetup.errors import UsageError
 from gpusetup.model.documents import PlanCellsAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.plan import config
-from gpusetup.plan.answer import Asked, answer
+from gpusetup.plan.answer import PlanRequest, answer
 from gpusetup.plan.cells import plans
 from gpusetup.plan.job import SHARDED
-from gpusetup.plan.place import Place, machine_place, named_gpu, place_of, size
+from gpusetup.plan.place import Place, machine_place, memory_size, named_gpu, place_of
 from gpusetup.plan.question import Question, job_of, shape_of_question
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.trainers import trainer_named
@@ -149,7 +149,7 @@ def run_cells(options: Namespace, out: Console) -> int:
     return out.answer(PlanCellsAnswer(cells=found))
 
 
-def asked_of(options: Namespace, out: Console) -> Asked:
+def asked_of(options: Namespace, out: Console) -> PlanRequest:
     """The question, checked before the machine is read, and what its answer is made with."""
     question, found = question_of(options), None
     if options.from_config:
@@ -164,7 +164,7 @@ def asked_of(options: Namespace, out: Console) -> Asked:
     limits = place.limits(question.sp, predict=options.predict)
     said = question if options.gpus or options.solve != "gpus" else replace(question, gpus=None)
     job = job_of(said, shape, limits)
-    return Asked(
+    return PlanRequest(
         question=said,
         place=place,
         limits=limits,
@@ -208,7 +208,7 @@ def from_config(file: str, said: Question) -> config.FromConfig:
 def _place(options: Namespace, out: Console) -> Place:
     """The GPU that was named, or the machine's."""
     if options.gpu_mem:
-        return place_of(None, size(options.gpu_mem))
+        return place_of(None, memory_size(options.gpu_mem))
     catalog = load_catalog()
     if options.gpu:
         return named_gpu(options.gpu, catalog.gpus)

@@ -56,9 +56,9 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def _size(text: str) -> int:
-    from gpusetup.plan.place import size
+    from gpusetup.plan.place import memory_size
 
-    return size(text)
+    return memory_size(text)
 
 
 def _check(options: Namespace) -> None:

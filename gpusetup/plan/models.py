@@ -46,34 +46,34 @@ def table() -> Table:
 
 
 @lru_cache(maxsize=1)
-def names() -> Mapping[str, str]:
+def hub_ids() -> Mapping[str, str]:
     """Key, or hub id in small letters -> hub id."""
-    found: dict[str, str] = {}
+    ids: dict[str, str] = {}
     for name, row in table().models.items():
-        found |= dict.fromkeys((*row.get("also", ()), name.lower()), name)
+        ids |= dict.fromkeys((*row.get("also", ()), name.lower()), name)
     for name in table().models:
-        found.setdefault(key(name), name)
-        found.setdefault(key(re.sub(r"(?<=\d)_(?=\d)", ".", name)), name)
-    return found
+        ids.setdefault(short_name(name), name)
+        ids.setdefault(short_name(re.sub(r"(?<=\d)_(?=\d)", ".", name)), name)
+    return ids
 
 
-VARIANT = re.compile(
+NAME_VARIANT = re.compile(
     r"-(?:hf|diffusers|instruct|chat|it|pt|base|sft|dpo|v\d+(?:\.\d+)?|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"
 )
 """Parts of a name that change nothing of the shape: the tuning, the revision, the format."""
 
 
-def key(text: str) -> str:
+def short_name(text: str) -> str:
     """A name without owner, variant and dashes.
 
-    >>> key("Qwen/Qwen3-8B") == key("qwen3_8b")
+    >>> short_name("Qwen/Qwen3-8B") == short_name("qwen3_8b")
     True
-    >>> key("meta-llama/Meta-Llama-3.1-8B-Instruct") == key("llama-3.1-8b")
+    >>> short_name("meta-llama/Meta-Llama-3.1-8B-Instruct") == short_name("llama-3.1-8b")
     True
     """
     bare = text.strip().lower().rpartition("/")[2].removeprefix("meta-").replace("_", "-")
     bare = re.sub(r"-?bnb-[48]bit$|-gguf$|-awq$|-gptq$|-int[48]$", "", bare)
-    return re.sub(r"[- ]", "", VARIANT.sub("", bare.replace(" ", "-")))
+    return re.sub(r"[- ]", "", NAME_VARIANT.sub("", bare.replace(" ", "-")))
 
 
 def hub_id(text: str) -> str:
@@ -82,7 +82,7 @@ def hub_id(text: str) -> str:
     >>> hub_id("Qwen3-8B"), hub_id("mine")
     ('Qwen/Qwen3-8B', 'mine')
     """
-    return names().get(text.strip().lower()) or names().get(key(text)) or text
+    return hub_ids().get(text.strip().lower()) or hub_ids().get(short_name(text)) or text
 
 
 def is_known(text: str) -> bool:
@@ -94,7 +94,7 @@ WITHOUT_ATTENTION = re.compile(
     r"|inception|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm)"
 )
 """Names of networks that are convolutions, recurrent, or of state space."""
-TRACED = "`gpusetup plan --code train:build --batch 32` traces a step of your model"
+TRACE_HINT = "`gpusetup plan --code train:build --batch 32` traces a step of your model"
 
 
 def model_named(text: str) -> Shape:
@@ -113,9 +113,9 @@ def model_named(text: str) -> Shape:
         return model_in(path)
     if WITHOUT_ATTENTION.search(text.lower()):
         lacks = "has no layers of attention, which is what is read by name and `config.json`"
-        raise UsageError(f"{text!r} {lacks}", hint=TRACED)
-    close = difflib.get_close_matches(key(text), names(), 3, 0.4)
-    close_names = ", ".join(dict.fromkeys(names()[one].rpartition("/")[2] for one in close))
+        raise UsageError(f"{text!r} {lacks}", hint=TRACE_HINT)
+    close = difflib.get_close_matches(short_name(text), hub_ids(), 3, 0.4)
+    close_names = ", ".join(dict.fromkeys(hub_ids()[one].rpartition("/")[2] for one in close))
     hint = f"known names that are near: {close_names or 'none'}; any other by its `config.json`"
     if re.fullmatch(r"[\w.-]+/[\w.-]+", text):
         hint += f", which `hf download {text} config.json --local-dir .` fetches"

@@ -18,7 +18,7 @@ from gpusetup.plan.models import (
 )
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.states import OPTIMIZERS
-from gpusetup.plan.trainers import defaults
+from gpusetup.plan.trainers import trainer_defaults
 
 LARGEST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
@@ -67,21 +67,21 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     loop, or the trainer of the measured cells (FSDP2, on Linux). A frozen base of theirs is kept as
     people do, in bf16.
     """
-    named_fields, gpus = dict(question.job_fields), question.gpus or 1
+    given, gpus = dict(question.job_fields), question.gpus or 1
     by_batch = counts_samples(question, shape)
     samples = gpus if question.trainer or not shape.writes_text else 1
     trainer = question.trainer or ("loop" if by_batch else "trinity")
-    fields = defaults(trainer, shape.kind, gpus, named_fields)
+    fields = trainer_defaults(trainer, shape.kind, gpus, given)
     if question.trainer is None and (
-        named_fields.get("lora") or named_fields.get("quantize") not in (None, "fp8")
+        given.get("lora") or given.get("quantize") not in (None, "fp8")
     ):
         fields["dtype"] = "bf16"
     if not (by_batch or limits.linux):
         fields["strategy"] = "ddp" if gpus > 1 else "single"
-    fields |= named_fields
-    if named_fields.get("selective"):
+    fields |= given
+    if given.get("selective"):
         fields["checkpointing"] = True
-    elif "checkpointing" in named_fields:
+    elif "checkpointing" in given:
         fields["selective"] = False
     amp, dtype, loss = (fields.get(name) for name in ("amp", "dtype", "loss"))
     job = Job(**fields | {

@@ -12,13 +12,13 @@ from gpusetup.configs.settings import FALSE, NOTHING, TRUE, Setting, in_words
 from gpusetup.errors import BadInput
 from gpusetup.model.documents import ConfigKey
 
-ELSEWHERE = frozenset((
+OTHER_MODELS = frozenset((
     "rollout", "rollout_model", "ref", "critic", "reward_model", "auxiliary_models", "teacher",
     "explorer", "inference",
 ))  # fmt: skip
 """A key under one of these is about another model than the one that is trained."""
-SWITCHED = dict.fromkeys(TRUE, True) | dict.fromkeys(FALSE, False)
-MARK = re.compile(r"(?:&\S+\s+)?")
+SWITCH_VALUES = dict.fromkeys(TRUE, True) | dict.fromkeys(FALSE, False)
+ANCHOR = re.compile(r"(?:&\S+\s+)?")
 VARIABLE = re.compile(r"(?:\$\{oc\.decode:\s*)?\$\{oc\.env:\s*([\w.]+)\s*(?:,\s*(.*?)\s*)?\}\}?")
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
@@ -35,7 +35,7 @@ class Reader:
         for one in config.settings:
             self.by_path.setdefault(one.path, one)
             key = key_of(one.path)
-            if key is not None and not ELSEWHERE & set(one.path[:-1]):
+            if key is not None and not OTHER_MODELS & set(one.path[:-1]):
                 self.by_role.setdefault(key.role, []).append(one)
 
     def all(self, role: str) -> Iterator[tuple[Setting, str]]:
@@ -72,7 +72,7 @@ class Reader:
 
     def switch(self, role: str) -> Any:
         """The first switch of a role."""
-        return self.word(role, lambda _, text: SWITCHED.get(text))
+        return self.word(role, lambda _, text: SWITCH_VALUES.get(text))
 
     def names(self, role: str) -> frozenset[str]:
         """The words of a list, or of a text with commas."""
@@ -90,7 +90,7 @@ class Reader:
         refers to a reference."""
         if setting.kind in ("list", "map"):
             return None
-        bare = MARK.sub("", setting.text, count=1).strip().strip("'\"")
+        bare = ANCHOR.sub("", setting.text, count=1).strip().strip("'\"")
         if bare in NOTHING or bare in ("auto", "???"):
             return None
         if variable := VARIABLE.fullmatch(bare):
@@ -121,7 +121,7 @@ class Reader:
     def not_understood(self) -> Iterator[ConfigKey]:
         """The settings that were not read and may take memory for all that is known."""
         for one in self.config.settings:
-            is_read = one.path in self.used or ELSEWHERE & set(one.path)
+            is_read = one.path in self.used or OTHER_MODELS & set(one.path)
             words = [part for part in one.path if isinstance(part, str)]
             harmless = any(NO_MEMORY.search(word) for word in words)
             if not (is_read or harmless) and self.text(one):

@@ -24,7 +24,7 @@ from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config import question_of
 from gpusetup.plan.place import Place
-from gpusetup.plan.verdict import BatchVerdict, batch_verdict, what_fits
+from gpusetup.plan.verdict import BatchVerdict, batch_verdict, ways_to_fit
 from gpusetup.tune.case import (
     MEASURED,
     Case,
@@ -78,7 +78,7 @@ def cannot_fit(case: Case) -> str | None:
     if card is None or elsewhere(case) or case.option.measured:
         return None
     try:
-        one = batch_verdict(config, 1, card, short=True)
+        one = batch_verdict(config, 1, card, any_length=True)
         if one.verdict != "too much":
             return None
         return (
@@ -91,7 +91,7 @@ def cannot_fit(case: Case) -> str | None:
 
 
 def _enough(config: Config, card: Place, steps: int | None = None) -> str:
-    ways = "; ".join(what_fits(config, card, steps)[:3])
+    ways = "; ".join(ways_to_fit(config, card, steps)[:3])
     return f"What makes it fit: {ways}" if ways else f"{BY_PLAN} says what saves most"
 
 
