@@ -15,8 +15,7 @@ from typing import Any, get_type_hints
 from gpusetup import named_file
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import meaning
-from gpusetup.configs.settings import TRUE, Setting, name_of
-from gpusetup.configs.settings import said as said_by
+from gpusetup.configs.settings import TRUE, Setting, name_of, value_of
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
@@ -348,7 +347,7 @@ def plan_map(reader: Reader, fields: Fields) -> Fields:
         name = str(path[-1]) if path[:-1] == ("plan",) else ""
         if name in JOB_DEFAULTS and name != "shape":
             kind = get_type_hints(Job)[name]
-            found[name] = from_plain(said_by(one), kind, what=f"plan.{name}")
+            found[name] = from_plain(value_of(one), kind, what=f"plan.{name}")
             reader.note(one, f"{name} of the job")
     return found
 
