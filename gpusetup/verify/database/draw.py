@@ -237,6 +237,8 @@ def grown(draw: Draw, call: Call, most: int) -> Call:
             return x
         y = x.detach().index_select(place, picks)
         if y.is_floating_point() or y.is_complex():
+            # The database's divisors have the least number for zero; its quotients have no end.
+            y = y.masked_fill(y.abs() == torch.finfo(y.dtype).tiny, 1.0)
             y = y * (1 - torch.rand(tuple(y.shape), generator=draw.made) / 3).to(y.dtype)
         return y.requires_grad_(x.requires_grad)
 

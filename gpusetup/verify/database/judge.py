@@ -101,7 +101,9 @@ ONCE = 2.0
 def limits(torch: Any, question: Any, target: Target, moves: List[Any]) -> Tuple[Any, Any]:
     """The error allowed of each element, and which are not judged."""
     exact = target.exact
-    u = max(question.u, float(torch.finfo(target.found.dtype).eps) / 2)
+    format = torch.finfo(target.found.dtype)
+    is_gradient = "gradient" in target.label
+    u = max(question.u, float(format.eps) / 2)
     size = exact.abs()
     size = torch.where(size.isfinite(), size, torch.zeros_like(size))
     change = torch.zeros_like(size)
@@ -114,27 +116,25 @@ def limits(torch: Any, question: Any, target: Target, moves: List[Any]) -> Tuple
         unsure |= ~off.isfinite() & exact.isfinite().logical_or(moved.isfinite())
         change = torch.maximum(change, torch.nan_to_num(off, 0.0, 0.0, 0.0))
     most = max(question.at_least, greatest(size))
-    if "gradient" in target.label:
-        steep = STEEP * question.at_least if question.at_least else 0.0
-        most = max(most, ALONG * question.along, steep)
+    if is_gradient:
+        most = max(most, ALONG * question.along, STEEP * question.at_least)
     spread = float(change.mean()) if change.numel() else 0.0
-    least = SMALLEST.get(question.dtype, torch.finfo(target.found.dtype).tiny)
+    least = SMALLEST.get(question.dtype, format.tiny)
     own = OWN.get(question.dtype, OWN["float32"])
     many = question.many
-    if question.once and "gradient" not in target.label:
+    if question.once and not is_gradient:
         allowed = ONCE * u * size + MOVED * many * (change + spread) + least
-        return allowed, unsure | (size + allowed >= torch.finfo(target.found.dtype).max)
+        return allowed, unsure | (size + allowed >= format.max)
     many *= CLEARLY
     allowed = question.room * many * own * (u * most + least)
     allowed += many * MOVED * (change + SHARE * spread)
-    top = torch.finfo(target.found.dtype).max
-    unsure |= size + allowed >= top
-    steep = False
-    if "gradient" in target.label:
+    unsure |= size + allowed >= format.max
+    may_overflow = question.dtype == "float16"
+    if is_gradient:
         unsure |= size * u >= question.along  # a roundoff of an argument moves all of the answer
-        steep = min(question.height, 1e30) ** 3 * 4 >= top
-        steep = steep or question.height_given >= 0.5 * log(top)
-    if steep or question.dtype == "float16":
+        may_overflow |= min(question.height, 1e30) ** 3 * 4 >= format.max
+        may_overflow |= question.height_given >= 0.5 * log(format.max)
+    if may_overflow:
         unsure |= ~target.found.isfinite()
     return allowed, unsure
 
