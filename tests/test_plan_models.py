@@ -13,7 +13,7 @@ import pytest
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.plan.config_json import shape_of
-from gpusetup.plan.models import model_in, model_named, parameter_count, table
+from gpusetup.plan.models import model_in, model_named, model_table, parameter_count
 
 HERE = Path(__file__).resolve().parent
 
@@ -89,7 +89,7 @@ def planned(*words: str) -> float:
 
 
 def test_every_row_of_the_table_has_its_published_count_and_a_sound_shape() -> None:
-    rows = table().models
+    rows = model_table().models
     assert len(rows) >= 190
     assert sum(row["checked"] == "published" for row in rows.values()) >= 170
     for name in rows:

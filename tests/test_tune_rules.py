@@ -6,7 +6,7 @@ import pytest
 
 from gpusetup.configs.config import edited, read_config
 from gpusetup.model.frozen import replace
-from gpusetup.plan.verdict import batch_verdict
+from gpusetup.plan.batch_verdict import batch_verdict
 from gpusetup.tune.case import Facts, Measured, Proposal
 from gpusetup.tune.rules import propose
 

@@ -129,13 +129,6 @@ class Host:
 # --- what is trained ---------------------------------------------------------------------------
 
 
-def function_of(request: Answer) -> Callable[..., Any]:
-    """The function that gives the model and its batch."""
-    if request.get("code"):
-        return steps.function_named(request["code"])  # type: ignore[no-any-return]
-    return saved_job(request["pickle"])
-
-
 def saved_job(path: str) -> Callable[[], Answer]:
     """A job that the user's process saved a moment ago, as a function without parameters.
 
@@ -176,7 +169,9 @@ class Trial:
         random.seed(0)  # the same weights and samples in every trial
         torch.manual_seed(0)
         self.device = device_of(request)
-        job = steps.job_for(function_of(request), request["batch"])
+        code = request.get("code")
+        function = steps.function_named(code) if code else saved_job(request["pickle"])
+        job = steps.job_for(function, request["batch"])
         self.memory = memory_of(self.device, request)
         model = job.model.to(self.device).train()
         steps.optimizer_of(job, request.get("optimizer") or "adamw")

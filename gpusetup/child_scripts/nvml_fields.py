@@ -66,7 +66,7 @@ MOST_PROCESSES = 64
 FIRST_64 = itemgetter(slice(64))
 
 
-def call_field(function: str, *more: Any, of: Callable[[Any], Any] = lambda told: told) -> Any:
+def call_field(function: str, *more: Any, of: Callable[[Any], Any] = lambda value: value) -> Any:
     """A field that is one call of the binding."""
     return lambda nvml, handle: of(getattr(nvml, function)(handle, *more))
 
@@ -93,7 +93,7 @@ def throttle_reasons(mask: int) -> list[str]:
 
 def mig_instances(nvml: Any, handle: Any) -> list[str]:
     """The UUIDs of the MIG devices; [] where MIG is off or the GPU has none."""
-    found: list[str] = []
+    uuids: list[str] = []
     for index in range(min(nvml.nvmlDeviceGetMaxMigDeviceCount(handle), MOST_INSTANCES)):
         try:
             child = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
@@ -101,8 +101,8 @@ def mig_instances(nvml: Any, handle: Any) -> list[str]:
             if problem.value == nvml.NVML_ERROR_NOT_FOUND:
                 continue
             raise
-        found.append(nvml.nvmlDeviceGetUUID(child))
-    return found
+        uuids.append(nvml.nvmlDeviceGetUUID(child))
+    return uuids
 
 
 def licensed(nvml: Any, handle: Any) -> bool | None:
@@ -164,22 +164,22 @@ def fabric_faults(nvml: Any, handle: Any) -> list[str] | None:
     info = fabric(nvml, handle)
     if info.state != 3 or not info.healthMask:
         return None
-    wrong = CONFIGURATIONS.get(info.healthMask >> 8 & 0xF)
-    found = [name for shift, name in FABRIC_FAULTS if info.healthMask >> shift & 3 == 1]
-    return found + ([wrong] if wrong else [])
+    configuration = CONFIGURATIONS.get(info.healthMask >> 8 & 0xF)
+    faults = [name for shift, name in FABRIC_FAULTS if info.healthMask >> shift & 3 == 1]
+    return faults + ([configuration] if configuration else [])
 
 
 def nvlinks(nvml: Any, handle: Any) -> list[bool]:
     """Whether each link carries something, up to the first that this GPU has not."""
-    found: list[bool] = []
+    active: list[bool] = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
-            found.append(bool(nvml.nvmlDeviceGetNvLinkState(handle, link)))
+            active.append(bool(nvml.nvmlDeviceGetNvLinkState(handle, link)))
         except nvml.NVMLError:
-            if not found:
+            if not active:
                 raise
             break
-    return found
+    return active
 
 
 def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
@@ -244,10 +244,10 @@ FIELDS: Fields = (
     ("memory_used_bytes", memory_used),
     (
         "compute_capability",
-        call_field("nvmlDeviceGetCudaComputeCapability", of=lambda told: "%d.%d" % tuple(told)),
+        call_field("nvmlDeviceGetCudaComputeCapability", of=lambda value: "%d.%d" % tuple(value)),
     ),
     ("persistence", call_field("nvmlDeviceGetPersistenceMode", of=bool)),
-    ("mig_enabled", call_field("nvmlDeviceGetMigMode", of=lambda told: bool(told[0]))),
+    ("mig_enabled", call_field("nvmlDeviceGetMigMode", of=lambda value: bool(value[0]))),
     ("mig_instances", mig_instances),
     ("compute_mode", call_field("nvmlDeviceGetComputeMode", of=COMPUTE_MODES.get)),
     ("ecc_enabled", call_field("nvmlDeviceGetCurrentEccMode", of=bool)),
@@ -255,11 +255,11 @@ FIELDS: Fields = (
     (
         "retired_pending",  # rows from Ampere on, pages up to Volta
         first_answer(
-            call_field("nvmlDeviceGetRemappedRows", of=lambda told: bool(told[2])),
+            call_field("nvmlDeviceGetRemappedRows", of=lambda value: bool(value[2])),
             call_field("nvmlDeviceGetRetiredPagesPendingStatus", of=bool),
         ),
     ),
-    ("remap_failed", call_field("nvmlDeviceGetRemappedRows", of=lambda told: bool(told[3]))),
+    ("remap_failed", call_field("nvmlDeviceGetRemappedRows", of=lambda value: bool(value[3]))),
     ("temperature_celsius", call_field("nvmlDeviceGetTemperature", 0)),
     ("power_watts", call_field("nvmlDeviceGetPowerUsage", of=from_milli)),
     ("power_limit_watts", call_field("nvmlDeviceGetEnforcedPowerLimit", of=from_milli)),
@@ -344,7 +344,7 @@ EVERY_HALF_MINUTE: Fields = (
     *probe_fields("power_limit_watts power_limit_default_watts clock_sm_max_mhz"),
     (
         "power_limit_max_watts",
-        call_field("nvmlDeviceGetPowerManagementLimitConstraints", of=lambda told: told[1] / 1000),
+        call_field("nvmlDeviceGetPowerManagementLimitConstraints", of=lambda mw: mw[1] / 1000),
     ),
     ("pcie_limit_bytes_per_second", pcie_limit),
 )

@@ -93,14 +93,14 @@ def devices(nvml: Any) -> list[Answer]:
 
     count = count_of(nvml)
     say({"part": {"count": count}})
-    found: list[Answer] = []
+    devices: list[Answer] = []
     for index in range(count):
-        found.append(
+        devices.append(
             driver_answers.read_device(nvml.NVMLError, index, handle_of, nvml_fields.FIELDS)
         )
-        codes = [problem["code"] for problem in found[-1]["problems"]]
-        found[-1]["lost"] = nvml.NVML_ERROR_GPU_IS_LOST in codes
-    return found
+        codes = [problem["code"] for problem in devices[-1]["problems"]]
+        devices[-1]["lost"] = nvml.NVML_ERROR_GPU_IS_LOST in codes
+    return devices
 
 
 class Announced:
@@ -113,13 +113,13 @@ class Announced:
         self.gpu: int | None = None
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._nvml, name)
-        if not name.startswith("nvml") or not callable(found):
-            return found
+        value = getattr(self._nvml, name)
+        if not name.startswith("nvml") or not callable(value):
+            return value
 
         def call(*arguments: Any) -> Any:
             say({"step": name, **({} if self.gpu is None else {"gpu": self.gpu})})
-            return found(*arguments)
+            return value(*arguments)
 
         setattr(self, name, call)
         return call
@@ -143,13 +143,13 @@ def once() -> Answer:
     began = time.monotonic()
     try:
         nvml.nvmlInit()
-        said = {"init": 0, "message": "Success"}
-        say({"part": said})
+        init = {"init": 0, "message": "Success"}
+        say({"part": init})
         answer = read_fields(nvml, (*LIBRARY_FIELDS, *SYSTEM_FIELDS))
         say({"part": answer})
         listed = read_fields(nvml, (("devices", devices),))
         listed["problems"] = answer["problems"] + listed["problems"]
-        answer.update(listed, **said)
+        answer.update(listed, **init)
     except nvml.NVMLError as problem:
         answer = read_fields(nvml, LIBRARY_FIELDS)
         answer.update(init=problem.value, message=str(problem))
@@ -233,14 +233,14 @@ def sampled_gpu(nvml: Any, index: int) -> SampledGpu:
     return SampledGpu(handle, {**dict.fromkeys(("name", "uuid")), **answer, "index": index})
 
 
-def print_samples(nvml: Any, found: list[SampledGpu], every: float, count: int) -> None:
+def print_samples(nvml: Any, gpus: list[SampledGpu], every: float, count: int) -> None:
     """Samples at multiples of the interval; one that came too late is left out, not caught up."""
     began, done = time.monotonic(), 0
     while True:
         seconds, now = time.monotonic() - began, time.time()
-        gpus = [gpu.sample(nvml, seconds) for gpu in found]
+        rows = [gpu.sample(nvml, seconds) for gpu in gpus]
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000)
-        say({"at": at, "seconds": round(seconds, 3), "gpus": gpus})
+        say({"at": at, "seconds": round(seconds, 3), "gpus": rows})
         done += 1
         if done == count:
             return
@@ -256,12 +256,12 @@ def sample(every: float, count: int = 0) -> Any:
         return say({"init": None, "message": "nvidia-ml-py cannot be imported: %s" % problem})
     try:
         nvml.nvmlInit()
-        found = [sampled_gpu(nvml, index) for index in range(count_of(nvml))]
+        gpus = [sampled_gpu(nvml, index) for index in range(count_of(nvml))]
     except nvml.NVMLError as problem:
         return say({"init": problem.value, "message": str(problem)})
     except driver_answers.NotPlausible as problem:
         return say({"init": None, "message": "not plausible: %s" % problem})
-    return print_samples(nvml, found, every, count)
+    return print_samples(nvml, gpus, every, count)
 
 
 if __name__ == "__main__":

@@ -54,14 +54,14 @@ def function_named(code: str) -> Callable[..., Any]:
         folder, module = os.path.split(os.path.abspath(place[: -len(".py")]))
     sys.path.insert(0, folder)
     try:
-        found = getattr(importlib.import_module(module), name, None)
+        function = getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError as problem:
         if (module + ".").startswith("%s." % problem.name):
             raise Question("there is no `%s`" % place) from problem
         raise
-    if not callable(found):
+    if not callable(function):
         raise Question("`%s` has no function `%s`" % (place, name))
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def job_for(function: Callable[..., Any], batch: int) -> Job:
@@ -112,9 +112,9 @@ def kind(value: Any) -> str:
 
 def tensors(value: Any) -> List[torch.Tensor]:
     """Every tensor in a nest of dicts, lists and tuples."""
-    found: List[Any] = []
-    map_leaves(value, found.append)
-    return [one for one in found if isinstance(one, torch.Tensor)]
+    leaves: List[Any] = []
+    map_leaves(value, leaves.append)
+    return [one for one in leaves if isinstance(one, torch.Tensor)]
 
 
 def resized(value: Any, batch: int) -> Any:
@@ -196,15 +196,15 @@ def blocks(model: nn.Module) -> List[nn.Module]:
 
     A part inside another one is left out; so is one without parameters.
     """
-    found: List[nn.Module] = []
+    repeated: List[nn.Module] = []
     inside: Set[int] = set()
     for module in model.modules():
         if id(module) not in inside and isinstance(module, (nn.ModuleList, nn.Sequential)):
             kinds = [type(one) for one in module]
             twins = [one for one in module if kinds.count(type(one)) > 1 and is_block(one)]
             inside.update(id(inner) for one in twins for inner in one.modules())
-            found += twins
-    return found
+            repeated += twins
+    return repeated
 
 
 def is_block(module: nn.Module) -> bool:
@@ -234,14 +234,14 @@ def optimizer_of(job: Job, name: str, foreach: bool = False) -> Any:
     trained = [one for one in job.model.parameters() if one.requires_grad]
     if not trained:
         raise Contract("the model has no parameter that is trained")
-    given = job.optimizer
-    if not isinstance(given, torch.optim.Optimizer):
-        given = (given or getattr(torch.optim, OPTIMIZERS[name]))(trained)
-    for group in given.param_groups:
+    optimizer = job.optimizer
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        optimizer = (optimizer or getattr(torch.optim, OPTIMIZERS[name]))(trained)
+    for group in optimizer.param_groups:
         if foreach and group.get("foreach", True) is None and not group.get("fused"):
             group["foreach"] = True
-    job.optimizer = given
-    return given
+    job.optimizer = optimizer
+    return optimizer
 
 
 def warm(optimizer: Any) -> None:

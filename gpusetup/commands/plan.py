@@ -26,7 +26,7 @@ from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
 from gpusetup.render.plan import plan_text, serve_text
-from gpusetup.tune.files import read_bytes
+from gpusetup.tune.config_file import read_bytes
 
 SUMMARY = (
     "Says whether a training fits on GPUs (this machine's, if you name none), with which settings, "

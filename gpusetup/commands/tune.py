@@ -91,7 +91,7 @@ def run(options: Namespace, out: Console) -> int:
     if options.config:
         from gpusetup.configs.config import read_config
         from gpusetup.tune.case import known_settings
-        from gpusetup.tune.files import read_bytes
+        from gpusetup.tune.config_file import read_bytes
 
         raw = read_bytes(options.config)
         config = read_config(raw, Path(options.config).name)
@@ -104,7 +104,7 @@ def run(options: Namespace, out: Console) -> int:
     if config:
         from gpusetup.configs.config import edited
         from gpusetup.tune.answer import difference
-        from gpusetup.tune.files import write_tuned
+        from gpusetup.tune.config_file import write_tuned
         from gpusetup.tune.rules import propose
 
         proposal = propose(config, facts, measured)

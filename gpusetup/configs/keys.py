@@ -65,7 +65,7 @@ class Loop(Frozen):
     source: str = ""
 
 
-class Table(Frozen):
+class KeyTable(Frozen):
     keys: tuple[Key, ...]
     added: tuple[Added, ...]
     loops: tuple[Loop, ...]
@@ -75,8 +75,8 @@ class Table(Frozen):
 
 
 @lru_cache(maxsize=1)
-def table() -> Table:
-    return from_json(ROWS.read_bytes(), Table, what=ROWS.name)
+def key_table() -> KeyTable:
+    return from_json(ROWS.read_bytes(), KeyTable, what=ROWS.name)
 
 
 OTHER_PHASES = frozenset((
@@ -86,7 +86,7 @@ OTHER_PHASES = frozenset((
 ))  # fmt: skip
 """A key under one of these words (`val_dataloader`, `cfg.eval`) says nothing about training."""
 TRAINING = frozenset(("train", "training", "trainer"))
-"""Where one of these stands beside it (`train_test_loader`), it does."""
+"""Words that make it a key of the training all the same (`train_test_loader`)."""
 NOT_LOADER_MAPS = frozenset((
     "offload_optimizer", "offload_param", "zero_optimization", "aio", "autotuning", "elasticity",
     "flops_profiler", "rollout", "vllm", "ray_init", "preprocessing", "tokenization",
@@ -97,7 +97,7 @@ NOT_LOADER_MAPS = frozenset((
 @lru_cache(maxsize=1)
 def _keys_by_name() -> Mapping[str, list[Key]]:
     found: dict[str, list[Key]] = {}
-    for row in table().keys:
+    for row in key_table().keys:
         for name in row.names.split():
             found.setdefault(name, []).append(row)
     return found
@@ -179,7 +179,7 @@ def meaning(kind: str, text: str) -> Any:
     >>> meaning("strategy", "FULL_SHARD"), meaning("precision", "bf16-mixed")
     ('fsdp1', ['fp32', 'bf16'])
     """
-    return table().words[kind].get(re.sub(r"[^a-z0-9]", "", text.lower().rpartition(".")[2]))
+    return key_table().words[kind].get(re.sub(r"[^a-z0-9]", "", text.lower().rpartition(".")[2]))
 
 
 def optimizer_named(text: str) -> str:

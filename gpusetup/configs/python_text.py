@@ -24,17 +24,17 @@ def read_python(text: str, name: str) -> Iterator[Setting]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
-            found = list(_Walk(text).body(ast.parse(text, name).body, ()))
+            settings = list(_Walk(text).body(ast.parse(text, name).body, ()))
     except SyntaxError as problem:
         line = problem.lineno or 1
         raise BadInput(f"{name}, line {line}: not Python: {problem.msg}") from problem
     except ValueError as problem:
         raise BadInput(f"{name}: not Python: {problem}") from problem
-    last = {one.path: one for one in found}
-    many = {one.path for one in found if last[one.path] is not one}
-    for one in found:  # what is assigned twice is what the last one says, and is changed by hand
-        shared = any(one.path[: len(head)] == head for head in many)
-        yield from (replace(one, shared=shared),) if last[one.path] is one else ()
+    last_of_path = {one.path: one for one in settings}
+    repeated = {one.path for one in settings if last_of_path[one.path] is not one}
+    for one in settings:  # what is assigned twice is what the last one says, and is changed by hand
+        shared = any(one.path[: len(parent)] == parent for parent in repeated)
+        yield from (replace(one, shared=shared),) if last_of_path[one.path] is one else ()
 
 
 class _Walk:
@@ -80,9 +80,9 @@ def _target(node: ast.expr) -> Path:
         case ast.Name(id=name):
             return (name,)
         case ast.Attribute(value=inner, attr=name):
-            return (*found, name) if (found := _target(inner)) else ()
+            return (*parent, name) if (parent := _target(inner)) else ()
         case ast.Subscript(value=inner, slice=ast.Constant(value=str() | int() as key)):
-            return (*found, key) if (found := _target(inner)) else ()
+            return (*parent, key) if (parent := _target(inner)) else ()
     return ()
 
 

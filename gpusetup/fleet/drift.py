@@ -19,7 +19,7 @@ from gpusetup.fleet.nodes import Drift, Node, Rate
 from gpusetup.model.finding import Severity
 
 LEAST_NODES = 3
-"""So many must tell a fact before most of them can be right."""
+"""Nodes that must tell a fact before most of them can be right."""
 Kind = tuple[str, ...]
 """What makes machines comparable: the models of their GPUs."""
 

@@ -67,7 +67,7 @@ def script(work: Work) -> str:
 
 
 def ssh_command(work: Work) -> str:
-    """The same for whatever shell an account on another machine has.
+    """The script as one command for any login shell, as ssh runs it.
 
     >>> ssh_command(Work(python="py"))[:38]
     "sh -c 'py -I -m gpusetup fleet check -"

@@ -192,11 +192,6 @@ MIXED = re.compile(
 )
 
 
-def command_matches(run: Run, what: re.Pattern[str]) -> bool:
-    """Whether the command's words say that something is so already."""
-    return bool(run.command and what.search(" ".join(run.command)))
-
-
 class Advice(NamedTuple):
     """One of the acceleration guide's three, and the verdicts, or their causes, that it helps."""
 
@@ -213,7 +208,7 @@ ADVICE = (
            STARVED, WORKERS_HELP),
     Advice("mixed precision: torch.amp.autocast in bfloat16 from compute capability 8.0 on, "
            "else float16 with a GradScaler", ("launch-bound",),
-           lambda seen: not command_matches(seen.run, MIXED)),
+           lambda seen: not MIXED.search(" ".join(seen.run.command or ()))),
 )  # fmt: skip
 """The order of the acceleration guide for utilisation below half: batch, loader, AMP. Each helps
 work that comes in short pieces too."""
@@ -236,7 +231,7 @@ UNKNOWN = "?"
 
 
 class _Sentence(Formatter):
-    """What is not known is a question mark; `MB/s` is a format of rates."""
+    """Fills a sentence: an unknown value is a question mark; `MB/s` formats bytes a second."""
 
     def format_field(self, value: Any, spec: str) -> Any:
         if value is None:

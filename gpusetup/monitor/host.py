@@ -103,7 +103,7 @@ class ProcessTree:
         self._cores = _cores()
 
     def sample(self, on_gpu: Set[int] = frozenset()) -> TreeSample | None:
-        """None when nothing of it is left, or nothing is told of what is."""
+        """The processes since the last sample; None if none is left, or psutil tells of none."""
         processes = (self.root, *(or_none(self.root.children, True) or ()))
         facts = (or_none(one.as_dict, FIELDS) for one in processes)
         tree = [one for one in facts if one and one["status"] != psutil.STATUS_ZOMBIE]

@@ -27,7 +27,7 @@ class Judgement(NamedTuple):
     cause: str
     evidence: str
     steps: tuple[str, ...] = ()
-    """Of the table, the best first."""
+    """Ids of next steps (`advice.STEPS`), the best first."""
 
 
 def judge(run: Run) -> tuple[Judgement, Seen | None]:

@@ -48,7 +48,7 @@ class Run:
         return tuple(work for gpu in self.at_work if (work := considered(gpu)))
 
     def kind_on(self, gpu: Gpu) -> str:
-        """Of the program, by its command or by the names of the processes on a GPU."""
+        """The kind of program, by its command or by the names of the processes on a GPU."""
         return kind_of(self.command, gpu.programs)
 
     def team(self, gpu: Gpu) -> tuple[Gpu, ...]:
@@ -65,12 +65,12 @@ class Run:
     def held(self, gpu: Gpu) -> bool:
         """A process that computes sits on it: told, or else by its memory."""
         mark = marks.DESKTOP_MEMORY if self.busiest_cpu is None else marks.HELD_MEMORY
-        told = gpu.has_process
-        return (gpu.memory.p95 or 0.0) >= mark if told is None else told
+        has_process = gpu.has_process
+        return (gpu.memory.p95 or 0.0) >= mark if has_process is None else has_process
 
 
 def worked(gpu: Gpu) -> bool:
-    """Not idle: neither stray kernels over a whole run nor a display count as work."""
+    """Whether a GPU was at work: stray kernels over a whole run, or a display, do not count."""
     stray = (gpu.utilization or 0.0) < marks.IDLE and gpu.utilization_p95 < marks.QUIET_SHARE
     return considered(gpu) is not None and not stray and not drawn(gpu)
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 NOT_FOUND, NOT_RUNNABLE = 127, 126
-"""What a shell answers for a command that is not there, or that may not run."""
+"""Exit codes of a shell for a command that is not there, or that may not run."""
 POLL_SECONDS = 0.05
-"""How soon it is noticed that the command has ended."""
+"""How often it is asked whether the command has ended."""
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 SENT_BY_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
 """Those that a terminal sends to the command too."""
@@ -32,8 +32,8 @@ class NotStarted(GpuSetupError):
 
     def __init__(self, name: str, problem: OSError) -> None:
         missing = isinstance(problem, FileNotFoundError | NotADirectoryError)
-        said = "command not found" if missing else problem.strerror or str(problem)
-        super().__init__(f"{name}: {said}")
+        reason = "command not found" if missing else problem.strerror or str(problem)
+        super().__init__(f"{name}: {reason}")
         self.exit_code = NOT_FOUND if missing else NOT_RUNNABLE
 
 

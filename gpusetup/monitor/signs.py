@@ -52,7 +52,7 @@ class Seen:
 
     @property
     def others_cpu(self) -> float:
-        """Of the machine, used by others than the command."""
+        """Percent of a core: the CPU that other processes of the machine use."""
         return (self.work.host_cpu or 0.0) - (self.work.cpu or 0.0)
 
     @property
@@ -71,7 +71,7 @@ class Seen:
 
     @property
     def moved(self) -> str:
-        """What came and went over each kind of link."""
+        """The rates of each kind of link, for a sentence."""
         work = self.work
         rates = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
         each = ((rate / 1e9, name) for name, rate in rates.items() if rate)
@@ -166,9 +166,9 @@ memory_full = reaches("gpu.memory.p95", marks.MEMORY_TIGHT)
 memory_used_up = reaches("gpu.memory.p95", marks.MEMORY_FULL)
 """What is left of its memory is too little for another allocation."""
 memory_fell = Sign(attrgetter("gpu.memory.fell"))
-"""From full to nothing."""
+"""Its memory was full and then nearly empty."""
 memory_grew = Sign(attrgetter("gpu.memory.grew"))
-"""All the time."""
+"""Its memory grew all the time."""
 
 
 @Sign
@@ -182,9 +182,9 @@ def of_others(row: Moment, field: str, untold: float) -> float:
     """At least so much of a GPU others have: if more processes are on it than the command has on
     GPUs, the smallest of them are somebody else's."""
     each = [getattr(one, field) for one in row.gpu.processes or () if not is_display(one)]
-    ours = (row.tree and row.tree.gpu_processes) or len(each)
+    own_count = (row.tree and row.tree.gpu_processes) or len(each)
     sizes = sorted(untold if one is None else float(one) for one in each)
-    return sum(sizes[: max(0, len(each) - ours)])
+    return sum(sizes[: max(0, len(each) - own_count)])
 
 
 @Sign

@@ -108,9 +108,9 @@ class Memory(NamedTuple):
     last: float | None
     """The highest of the last seconds, or of those before it fell to nothing."""
     fell: bool
-    """From full to nothing, as memory does if a process ends by it."""
+    """Whether memory was full and then nearly empty, as if its process ran out of it."""
     grew: bool
-    """By much, and in each quarter of the time."""
+    """Whether memory grew by much, and in each quarter of the run."""
 
 
 class Tail(NamedTuple):

@@ -89,13 +89,13 @@ class Work:
 
     @property
     def power_share(self) -> float | None:
-        """Of the power limit; if none is told, of what the card is rated at."""
+        """Percent of the power limit; if it is not known, of the rated power."""
         limit = self.power_limit or rated_watts(self.rows[0].gpu.name)
         return percent(self.power_watts, limit)
 
     @property
     def clock_share(self) -> float | None:
-        """Of the highest SM clock, while something ran."""
+        """Percent of the highest SM clock, while something ran."""
         return percent(self.clock_mhz, self.clock_most)
 
     @property
@@ -104,12 +104,12 @@ class Work:
 
     @property
     def pcie_one_way_share(self) -> float | None:
-        """Of what the link carries one way, the fuller of the two."""
+        """Percent of what the link carries one way, of the fuller direction."""
         return percent(max(self.pcie_in or 0.0, self.pcie_out or 0.0), self.pcie_limit)
 
     @property
     def pcie_share(self) -> float | None:
-        """Of what the link carries, both ways."""
+        """Both directions in percent of what the link carries one way."""
         return percent(self.pcie_rate, self.pcie_limit)
 
     @property
@@ -123,24 +123,25 @@ class Work:
 
     @property
     def worker_cpu(self) -> float | None:
-        """Each; None if there is none."""
+        """CPU percent of each loader worker; None if there is none."""
         return self.loader_cpu / self.workers if self.workers and self.loader_cpu else None
 
     @property
     def helpers_cpu(self) -> float | None:
-        """Of the command's other processes together: neither the busiest nor workers."""
+        """CPU percent of the command's other processes together: neither the busiest nor
+        workers."""
         if self.cpu is None:
             return None
         return self.cpu - (self.busiest_cpu or 0.0) - (self.loader_cpu or 0.0)
 
     @property
     def host_share(self) -> float | None:
-        """Of all cores of the machine."""
+        """Busy percent of all cores of the machine."""
         return self.host_cpu / self.host_cores if self.host_cpu and self.host_cores else None
 
 
 def work_of(rows: Sequence[Moment]) -> Work | None:
-    """None if there is nothing in it."""
+    """The means over some moments; None if there are none."""
     return Work(rows) if rows else None
 
 

@@ -112,7 +112,7 @@ SOURCES = {
 
 
 class PlanRequest(Frozen):
-    """What an answer is made from."""
+    """One job to plan, and what its answer shows beside the plan."""
 
     question: Question
     place: Place
@@ -226,7 +226,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "QLoRA": {"lora": 16, "quantize": "nf4"},
     "QLoRA, fused loss": {"lora": 16, "quantize": "nf4", **FUSED},
 }  # fmt: skip
-"""What people do on one GPU -> how; the rest is what transformers' Trainer does by default."""
+"""Name of a usual way to train on one GPU -> the fields of its job that differ from transformers'
+Trainer."""
 
 
 def ways(request: PlanRequest) -> Iterator[Way]:

@@ -241,7 +241,7 @@ never compared with a GPU. Expandable segments (Env) leave none of note."""
 
 
 class CodeQuestion(Frozen):
-    """What the answer is about, beside the trace."""
+    """A traced job on a GPU, and whether its largest batch is looked for."""
 
     request: TraceRequest
     place: Place
@@ -250,7 +250,7 @@ class CodeQuestion(Frozen):
 
     @property
     def room(self) -> float:
-        """What CUDA's context and NCCL's buffers leave."""
+        """Bytes that CUDA's context and NCCL's buffers leave."""
         return self.place.capacity - CUDA_CONTEXT - NCCL * (self.request.gpus > 1)
 
 

@@ -19,10 +19,10 @@ from gpusetup.configs.settings import TRUE, Setting, name_of, value_of
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
+from gpusetup.plan.config_reader import Reader
 from gpusetup.plan.job import JOB_DEFAULTS, Job
 from gpusetup.plan.models import is_known
 from gpusetup.plan.question import LARGEST, Question
-from gpusetup.plan.reading import Reader
 from gpusetup.plan.trainers import trainer_of
 
 Fields = dict[str, Any]

@@ -76,20 +76,20 @@ class ModelConfig:
         self.kind = re.sub(r"_vl|_5|_text|_model", "", str(values.get("model_type")))
         self.family = {trait for trait, kinds in FAMILIES.items() if self.kind in kinds}
         for key, others in SYNONYMS.items():
-            said = next((values[name] for name in others if values.get(name) is not None), None)
-            if said is not None and (key == "vocab_size" or values.get(key) is None):
-                self.values[key] = said
+            value = next((values[name] for name in others if values.get(name) is not None), None)
+            if value is not None and (key == "vocab_size" or values.get(key) is None):
+                self.values[key] = value
 
     def need(self, key: str) -> int:
         """A positive whole number."""
-        found = self.values.get(key)
-        if found is None:
+        value = self.values.get(key)
+        if value is None:
             raise BadInput(f"{self.what} has no `{key}`", hint="it is not a whole config.json")
-        if isinstance(found, list):
-            found = max(found)
-        if not isinstance(found, int) or isinstance(found, bool) or not 0 < found < 10**9:
-            raise BadInput(f"{self.what}: `{key}` is {found!r}; a positive whole number is needed")
-        return found
+        if isinstance(value, list):
+            value = max(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 10**9:
+            raise BadInput(f"{self.what}: `{key}` is {value!r}; a positive whole number is needed")
+        return value
 
     def get(self, key: str, default: int = 0) -> int:
         """The same, or a default if the config leaves it out or null."""

@@ -175,7 +175,8 @@ NCCL, NCCL_FITTED = 0.8 * GIB, 0.3 * GIB
 runs out of memory); and as the measured cells fit."""
 
 TRAINER_LOGIT, EXCHANGE, LOST_LOGIT = 8.246, 15.981, 1.667
-"""Of an RL trainer: bytes a logit, bytes an exchanged element, bytes a logit in gaps."""
+"""Of an RL trainer, fitted to the measured cells: bytes a logit, bytes an exchanged element, bytes
+a logit in gaps."""
 
 LOSSES: dict[str, tuple[float, float]] = {
     "trainer": (TRAINER_LOGIT, TRAINER_LOGIT + 4), "eager": (14, 16), "hf": (12, 12),
@@ -247,7 +248,7 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ..
     ("other", IN_STEP, exchange),
     ("other", IN_STEP, runtime),
 )
-"""What it is for, when it is there, and how much it is."""
+"""Part of the answer, moments at which the term is there, and its bytes."""
 
 # --- gaps -----------------------------------------------------------------------------------------
 

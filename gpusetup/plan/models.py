@@ -29,7 +29,7 @@ LARGEST_CONFIG_BYTES = 1 << 20
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 
 
-class Table(Frozen):
+class ModelTable(Frozen):
     """The models that are known by name: hub id -> fields of its shape.
 
     `checked` says how sure a row is: its count is the `published` one to the last, `counted` on the
@@ -41,17 +41,17 @@ class Table(Frozen):
 
 
 @lru_cache(maxsize=1)
-def table() -> Table:
-    return from_json(KNOWN.read_bytes(), Table, what=KNOWN.name)
+def model_table() -> ModelTable:
+    return from_json(KNOWN.read_bytes(), ModelTable, what=KNOWN.name)
 
 
 @lru_cache(maxsize=1)
 def hub_ids() -> Mapping[str, str]:
     """Key, or hub id in small letters -> hub id."""
     ids: dict[str, str] = {}
-    for name, row in table().models.items():
+    for name, row in model_table().models.items():
         ids |= dict.fromkeys((*row.get("also", ()), name.lower()), name)
-    for name in table().models:
+    for name in model_table().models:
         ids.setdefault(short_name(name), name)
         ids.setdefault(short_name(re.sub(r"(?<=\d)_(?=\d)", ".", name)), name)
     return ids
@@ -86,7 +86,7 @@ def hub_id(text: str) -> str:
 
 
 def is_known(text: str) -> bool:
-    return hub_id(text) in table().models
+    return hub_id(text) in model_table().models
 
 
 WITHOUT_ATTENTION = re.compile(
@@ -126,7 +126,7 @@ def model_named(text: str) -> Shape:
 
 @lru_cache(maxsize=256)
 def known_shape(name: str) -> Shape:
-    row = {"active": table().models[name]["parameters"], **table().models[name]}
+    row = {"active": model_table().models[name]["parameters"], **model_table().models[name]}
     fields = {field: value for field, value in row.items() if field not in ("checked", "also")}
     return from_plain({"name": name.rpartition("/")[2], **fields}, Shape, what=name)
 

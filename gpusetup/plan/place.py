@@ -121,7 +121,7 @@ of GDDR memory, HBM is sold in decimal gigabytes), by the rule; read in public t
 DRIVER_BYTES = 0.2 * GIB
 DRIVER_SHARE = 0.005
 LARGEST_DRIVER_SHARE = 0.05
-"""What the driver keeps for itself, and the most that this is of a small GPU or of a part of one.
+"""Memory that the driver keeps for itself: a share, and bytes, at most a share of a small GPU.
 
 Fits A100 40 GB (39.39 of 40), V100 (31.74 of 32), RTX 3060
 (11.76 of 12), RTX A6000 (47.54 of 47.99), T4 (14.75 of 15) and H20 within 0.4 GiB."""

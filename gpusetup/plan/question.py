@@ -1,4 +1,4 @@
-"""What was asked, checked, and the job that it means."""
+"""The question of `gpusetup plan`, checked, and the job that it describes."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def check(job: Job, question: Question) -> None:
 
 
 def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str | None], ...]:
-    """Each with whether it holds, what is said then, and the way out."""
+    """(Whether the question contradicts itself like this, the error's message, its hint)."""
     gpus, strategy = job.gpus, job.strategy
     group_size = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
     known_already = getattr(question, question.solve) if question.solve else None

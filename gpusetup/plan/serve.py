@@ -24,12 +24,12 @@ ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "serve.json"
 
 
 class Engine(Frozen):
-    """What an engine takes before its cache."""
+    """The memory that an engine uses beside its cache, and how it is started."""
 
     share: float
     """The share of the GPU's memory that it uses."""
     tokens: int
-    """Tokens of one pass of a prompt."""
+    """Tokens of a prompt that one pass computes."""
     sequences: int
     """Rows of logits at once, in 32 bits."""
     fixed_gib: float
@@ -42,7 +42,7 @@ class Engine(Frozen):
     """What is added for a cache of fewer than 16 bits."""
 
 
-class Rows(Frozen):
+class ServeTable(Frozen):
     as_of: str
     sources: Mapping[str, str]
     weights: Mapping[str, float]
@@ -55,9 +55,9 @@ class Rows(Frozen):
 
 
 @lru_cache(maxsize=1)
-def rows() -> Rows:
+def serve_table() -> ServeTable:
     """The formats and engines, dated."""
-    return from_json(ROWS.read_bytes(), Rows, what=ROWS.name)
+    return from_json(ROWS.read_bytes(), ServeTable, what=ROWS.name)
 
 
 LATENT = {"deepseek_v2": 576, "deepseek_v3": 576}
@@ -70,7 +70,7 @@ def serve_plan(options: Mapping[str, Any], place: Place) -> ServePlan:
     In a GGUF file embedding and head are quantised, too; a key-value head is never cut. A pass
     takes the widest tensors of a layer, and logits in 32 bits. UsageError for what cannot be.
     """
-    engine_name, gguf, table = options["serve"], options["serve"] == "llama.cpp", rows()
+    engine_name, gguf, table = options["serve"], options["serve"] == "llama.cpp", serve_table()
     context, sequences = options["context"] or 8192, options["batch"] or 1
     gpus = options["gpus"] or place.count or 1
     weights = options["weights"] or ("q4_k_m" if gguf else "bf16")

@@ -119,20 +119,20 @@ def resident_states(job: Job, recipe: Recipe) -> float:
     """Bytes of weights, adapters and optimizer states, and of DDP's buckets of gradients."""
     if recipe.offload:
         return 0.0
-    found = (
+    size = (
         model_weights(job) + per_gpu(job, job.adapter_parameters, "parameters") * job.trained_bytes
     )
     if not optimizer_on_host(job):
-        found += per_gpu(job, job.trained_parameters, "optimizer") * optimizer_bytes(job)
+        size += per_gpu(job, job.trained_parameters, "optimizer") * optimizer_bytes(job)
     if job.strategy == "ddp" and not job.master_weights:  # its buckets are a copy of the gradients
-        found += per_gpu(job, job.trained_parameters) * gradient_bytes(job)
-    return found
+        size += per_gpu(job, job.trained_parameters) * gradient_bytes(job)
+    return size
 
 
 def unsharded_extra(job: Job, recipe: Recipe) -> float:
     """Bytes that a sharded strategy takes in addition if it has only one GPU (as measured)."""
-    only_gpu = job.gpus == 1 and job.shards_parameters and job.batch is None
-    return job.trained_parameters * UNSHARDED_EXTRA * (only_gpu and not recipe.offload)
+    is_alone = job.gpus == 1 and job.shards_parameters and job.batch is None
+    return job.trained_parameters * UNSHARDED_EXTRA * (is_alone and not recipe.offload)
 
 
 def gathered_unit(job: Job, recipe: Recipe) -> float:

@@ -17,7 +17,7 @@ from gpusetup.plan.job import JOB_DEFAULTS
 ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "trainers.json"
 
 
-class Table(Frozen):
+class TrainerTable(Frozen):
     as_of: str
     trainers: Mapping[str, Mapping[str, Any]]
 
@@ -30,7 +30,7 @@ def trainers() -> Mapping[str, Mapping[str, Any]]:
     trained 16-bit weights 32-bit (`always`, under FSDP's `sharded` weights, `never`). `kernels`:
     that they take capped scores.
     """
-    return from_json(ROWS.read_bytes(), Table, what=ROWS.name).trainers
+    return from_json(ROWS.read_bytes(), TrainerTable, what=ROWS.name).trainers
 
 
 def trainer_named(text: str | None) -> str | None:

@@ -22,9 +22,9 @@ from gpusetup.configs.settings import (
 )
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import Frozen
+from gpusetup.plan.batch_verdict import BatchVerdict, batch_verdict, ways_to_fit
 from gpusetup.plan.config import question_of
 from gpusetup.plan.place import Place
-from gpusetup.plan.verdict import BatchVerdict, batch_verdict, ways_to_fit
 from gpusetup.tune.case import (
     MEASURED,
     Case,

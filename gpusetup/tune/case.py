@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gpusetup.configs.config import Config, Edit, added_line, replacement
-from gpusetup.configs.keys import Key, Loop, belongs_to_loader, key_of, table
+from gpusetup.configs.keys import Key, Loop, belongs_to_loader, key_of, key_table
 from gpusetup.configs.settings import (
     Setting,
     dotted,
@@ -153,7 +153,7 @@ def _proposed(edit: Edit, at: Setting, value: str, why: Why) -> Proposed:
 
 def add_key(case: Case, role: str, value: str, why: Why) -> list[Suggestion]:
     """A missing key, where the config is of a family that is known to read it."""
-    rows = [] if case.with_role(role) else [row for row in table().added if row.role == role]
+    rows = [] if case.with_role(role) else [row for row in key_table().added if row.role == role]
     for row in rows:
         for setting in case.with_name(row.beside):
             known = not row.needs or any(case.with_name(*row.needs.split()))
@@ -176,21 +176,21 @@ def not_a_number(setting: Setting) -> str:
 # the optimizer); what is counted in updates means the same after another split of one batch.
 
 RAY = "ray"
-"""Its `num_workers` are processes of their own, as Dask's are."""
+"""The row of trainers whose `num_workers` are no loader's (Ray, Dask)."""
 
 
 def trainer_in(config: Config) -> Loop | None:
     """The trainer that a config is written for; None for a loop of one's own."""
     names, known = names_in(config.settings), trainer_of(config)
-    if known and not names.isdisjoint(table().batches[known].split()):
+    if known and not names.isdisjoint(key_table().batches[known].split()):
         return Loop(name=known, steps="updates")
-    return next((row for row in table().loops if not names.isdisjoint(row.names.split())), None)
+    return next((row for row in key_table().loops if not names.isdisjoint(row.names.split())), None)
 
 
 def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
     """Every setting that a key's row means, as this config's trainer means it."""
     trainer, names = trainer_in(config), names_in(config.settings)
-    ray = next(row for row in table().loops if row.name == RAY)
+    ray = next(row for row in key_table().loops if row.name == RAY)
     without_ray = names.isdisjoint(ray.names.split())
     keyed = []
     for one in config.settings:

@@ -150,7 +150,7 @@ def auto_optimize_config(
     `words` the rest. `source` and `target` may be the same file. Raises `BadInput` for what is no
     config.
     """
-    from gpusetup.tune.files import read_bytes, write_tuned
+    from gpusetup.tune.config_file import read_bytes, write_tuned
 
     source_bytes, name = read_bytes(str(source)), Path(source).name
     config = read_config(source_bytes, name)

@@ -162,9 +162,10 @@ SETTLED = 0.035
 """After a failure the answer may lie this far below that size, or below where the lines end: a
 second failure costs more than it can bring."""
 TOLERANCE = 0.025
-"""Else it may lie this far below the largest size that is possible."""
+"""Without a failure the answer may lie this far below the largest size that is possible."""
 NEAR = 0.12
-"""Not further above a size that ran, the smallest one that settles the search is tried."""
+"""The smallest size that settles the search is tried if it is at most this share above one that
+ran."""
 BEND = 0.15
 """Samples that a line may be off if the answer is a handful."""
 FURTHEST = 128

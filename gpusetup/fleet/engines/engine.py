@@ -22,11 +22,11 @@ START_GAP_SECONDS = 0.1
 
 
 class FleetRequest(Frozen):
-    """What is asked of which nodes."""
+    """The work of a run, and the nodes that are to do it."""
 
     work: Work
     nodes: tuple[str, ...] = ()
-    """Empty: all that are idle."""
+    """Names of nodes; empty: all that are idle."""
 
 
 class Engine:
@@ -34,7 +34,7 @@ class Engine:
 
     title = ""
     extra_seconds = 0.0
-    """So much longer than its own limit a node is waited for: to begin, and to end."""
+    """How much longer than its own limit a node is waited for: to begin, and to end."""
 
     def __init__(self, request: FleetRequest, states: Mapping[str, str], where: str) -> None:
         """`states`: every node -> why it gets no work, empty if it is idle.
@@ -60,7 +60,7 @@ class Engine:
             )
 
     def plan(self) -> str:
-        """What would be done: for the first node, and on which."""
+        """What would be done for the first node, and on which nodes."""
         return (
             f"{self.plan_for(self.nodes[0])}\n# and the same on each of {slurm_list(self.nodes)}\n"
         )
@@ -84,7 +84,7 @@ class Engine:
 
 
 def ask_all(engine: Engine) -> Generator[tuple[str, Output], None, None]:
-    """Each node with what it said, in the order in which they end.
+    """Ask all nodes; yield each with its output, in the order in which they end.
 
     However this ends, so do the children that were started for it, and the engine.
     """

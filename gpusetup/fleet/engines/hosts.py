@@ -15,11 +15,11 @@ from gpusetup.named_file import read_text
 from gpusetup.system.processes import Output, run
 
 MOST_BYTES = 8 << 20
-"""Of a file of hosts."""
+"""The largest file of hosts."""
 SSH = ("ssh", "-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "--")
 """Asks nobody for a password."""
 CONNECT_SECONDS = 30.0
-"""So much longer than its limit a host is waited for: to connect and to part."""
+"""How much longer than its own limit a host is waited for: to connect and to part."""
 
 
 class Hosts(Engine):

@@ -21,9 +21,9 @@ from gpusetup.system.processes import Output, run
 
 RUN_LABEL = "gpusetup.io/run"
 START_SECONDS = 300
-"""So long may a pod take to begin: the image has to come first."""
+"""How long a pod may take to begin: the image has to come first."""
 ASK_SECONDS = 60.0
-"""So long may kubectl take for a short question."""
+"""How long kubectl may take for a short question."""
 GPU_RESOURCE = "nvidia\\.com/gpu"
 NODE_COLUMNS = (
     f"N:.metadata.name,G:.status.allocatable.{GPU_RESOURCE},"

@@ -20,9 +20,9 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Output, no_answer_in, run
 
 START_SECONDS = 60.0
-"""So long may an idle node take to start a worker; one whose GPUs are in use takes longer."""
+"""How long an idle node may take to start a worker; one whose GPUs are in use takes longer."""
 BEHIND_SECONDS = 15.0
-"""So much later than the work's own limit its answer may come."""
+"""How much later than the work's own limit its answer may come."""
 BUSY = "no worker started: its GPUs are in use, or the node is stuck"
 ACTOR_VARIABLES = ("CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
 """Variables that Ray sets in a worker and that say nothing of the node."""

@@ -20,7 +20,8 @@ from gpusetup.system.processes import Output, run
 SINFO = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%P|%c|%G|%E")
 SINFO_SECONDS = 30.0
 START_SECONDS = 60.0
-"""So long may an idle node take from the allocation to the first word: prolog, launch, mounts."""
+"""How long an idle node may take from the allocation to the first output: prolog, launch,
+mounts."""
 BUSY = ("Immediate execution impossible", "Requested nodes are busy")
 """What srun says if a node was taken between the question and the job."""
 NO_SUCH_RESOURCES = "Requested node configuration is not available"

@@ -26,7 +26,7 @@ SLACK_SECONDS = 2.0
 MEET_SECONDS = 240.0
 """Until all ranks have come with a torch that computes."""
 GPU_BYTES, CPU_BYTES = 1 << 27, 1 << 22
-"""How much a pair exchanges."""
+"""Bytes that a pair exchanges."""
 REPEATS, FASTER_QUARTER = 8, 4
 
 
@@ -40,9 +40,9 @@ class Gathering(Hub):
     def _hear(self, known: Heard, message: Message) -> None:
         super()._hear(known, message)
         number = next(rank for rank, each in self.heard.items() if each is known)
-        told = message.get("told")
-        if isinstance(told, dict) and isinstance(told.get("said"), str):
-            self.inbox.put((number, told))
+        worker_message = message.get("told")
+        if isinstance(worker_message, dict) and isinstance(worker_message.get("said"), str):
+            self.inbox.put((number, worker_message))
 
 
 class Leader:
@@ -83,7 +83,7 @@ class Leader:
         self.absent |= dict.fromkeys(without_gpu, "its torch sees no GPU, and others do")
 
     def _heard(self, seconds: float) -> Iterator[tuple[int, Message]]:
-        """What is said within a time."""
+        """(Rank, message) of all that come within so many seconds."""
         end = time.monotonic() + seconds
         with contextlib.suppress(queue.Empty):
             while True:
@@ -147,7 +147,7 @@ class Leader:
 
 
 def store_port(store: Lines, seconds: float) -> int:
-    """Where the store listens. Raises Blocked if it does not come up."""
+    """The port at which the store listens. Raises Blocked if it does not come up."""
     end, problem_text = time.monotonic() + seconds, ""
     try:
         while True:

@@ -111,9 +111,9 @@ class Sweep:
                 yield from self._round(plane.stage, meetings, again=True)
 
     def _round(self, stage: Stage, pairs: Iterable[Pair], again: bool = False) -> Iterator[Round]:
-        found = Round(number=len(self.results), stage=stage, again=again, pairs=tuple(pairs))
-        if found.pairs:
-            yield found
+        round = Round(number=len(self.results), stage=stage, again=again, pairs=tuple(pairs))
+        if round.pairs:
+            yield round
 
     @property
     def silent(self) -> set[int]:
@@ -130,10 +130,10 @@ class Sweep:
     def faults(self) -> tuple[NamedFault, ...]:
         """What is wrong, the gravest first."""
         hung = (NamedFault(fault="hung", ranks=(rank,)) for rank in sorted(self.silent))
-        found = [one for plane in self.planes for one in faults_in(self.scores(plane.stage))]
-        ends = {one.ranks[0] for one in found if len(one.ranks) == 1}
-        found = [one for one in found if len(one.ranks) != 2 or ends.isdisjoint(one.ranks)]
-        return (*hung, *found)
+        faults = [one for plane in self.planes for one in faults_in(self.scores(plane.stage))]
+        named_ranks = {one.ranks[0] for one in faults if len(one.ranks) == 1}
+        faults = [one for one in faults if len(one.ranks) != 2 or named_ranks.isdisjoint(one.ranks)]
+        return (*hung, *faults)
 
     def _meetings(self, plane: Plane, scores: Scores, turn: int) -> Iterator[Pair]:
         """Slow ranks with others; all the rest among themselves, so that the network carries as

@@ -1,4 +1,4 @@
-"""Who is slower than the others, and who is named: what a second series of rounds shows too. Pure.
+"""The scores of a sweep's ranks, and the faults that a second series of rounds confirms. Pure.
 
 A rank's score is the middle of what it measured, with all of its partners. A rank is slow if its
 score is below the fleet's median by more of the scatter than a healthy fleet shows once in a

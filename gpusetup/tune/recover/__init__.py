@@ -44,7 +44,7 @@ LARGEST_CHECK = 8
 
 
 class Recovered(Frozen):
-    """What became of one batch."""
+    """How one batch was trained."""
 
     loss: torch.Tensor
     """The whole batch's, detached."""
@@ -241,14 +241,14 @@ class _Attempts:
         """How the gradient of some samples differs from that of their halves: tried at the first
         batch that is split, the second, the fourth and so on, each time on other samples."""
         code = getattr(self.case.step, "__code__", None)
-        calls, found = self.history.checks.get(code, (0, None))
+        calls, difference = self.history.checks.get(code, (0, None))
         calls, micro = calls + 1, max(2, min(self.part_losses[0].samples, LARGEST_CHECK))
-        if calls & (calls - 1) == 0 and found is None and micro <= self.count:
+        if calls & (calls - 1) == 0 and difference is None and micro <= self.count:
             start = calls.bit_length() * micro % (self.count - micro + 1)
             with self.undo.preserved_state():
-                found = gradient_difference(self.case, start, micro, self.model)
-        self.history.checks[code] = calls, found
-        return found
+                difference = gradient_difference(self.case, start, micro, self.model)
+        self.history.checks[code] = calls, difference
+        return difference
 
 
 def _refuse(reasons: list[str], problem: BaseException | None) -> None:

@@ -88,7 +88,7 @@ def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
 
 
 def _sizes(batch: Any) -> set[int]:
-    """What the parts of a batch say: nothing, its size, or several that contradict."""
+    """The lengths of the columns of a batch: one if it can be cut."""
     sizes = set[int]()
 
     def seen(column: Any) -> Any:
@@ -119,7 +119,7 @@ ELEMENT_LOSSES = (
     functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss,
     functional.binary_cross_entropy, functional.binary_cross_entropy_with_logits,
 )  # fmt: skip
-"""Of their elements."""
+"""Losses whose mean is over the elements."""
 
 
 class PartLosses(Frozen):
@@ -132,7 +132,7 @@ class PartLosses(Frozen):
 
     @property
     def weight(self) -> float | None:
-        """What the part's loss is a mean over, where its losses agree; None if none told."""
+        """What the part's loss is a mean over; None if its losses disagree or none is known."""
         return self.divisors[0] if len(set(self.divisors)) == 1 else None
 
 
@@ -212,7 +212,7 @@ class BatchStep(Frozen):
         return loss, float(stop - start) if weight is None else weight
 
     def uneven_losses(self, parts: Sequence[PartLosses]) -> list[str]:
-        """What the losses of the parts said that no weight of the parts can make up for."""
+        """Why no weight of the parts gives the whole batch's loss; [] if one does."""
         some_disagree = any(one.divisors for one in parts) and any(
             one.weight is None for one in parts
         )
@@ -238,8 +238,8 @@ RANDOM_MODULES = (
 def gradient_difference(
     case: BatchStep, start: int, micro: int, model: torch.nn.Module
 ) -> str | None:
-    """In words by how much the gradient of `micro` samples from `start` on is not that of their
-    two halves; None if it is."""
+    """How far the gradient of `micro` samples from `start` on is from that of their two halves, in
+    words; None if rounding explains it."""
     parts, middle = list[PartLosses](), start + micro // 2
     trained = [one for one in model.parameters() if one.requires_grad]
     try:
@@ -284,7 +284,7 @@ def _norm(tensors: Sequence[torch.Tensor]) -> float:
 
 @contextmanager
 def _deterministic(model: torch.nn.Module) -> Iterator[None]:
-    """Without dropout and TF32, and with BatchNorm's own statistics, which are said elsewhere."""
+    """Without dropout and TF32, and with BatchNorm's running statistics."""
     modules = [
         m for m in model.modules() if isinstance(m, (*RANDOM_MODULES, BATCH_NORM)) and m.training
     ]

@@ -48,12 +48,12 @@ class Reader:
     def word(self, role: str, meaning: Callable[[Setting, str], Any] | None = None) -> Any:
         """The first text of a role that says something, by what it and its setting mean."""
         for setting, text in self.all(role):
-            found = meaning(setting, text) if meaning else text
-            if found is not None:
+            value = meaning(setting, text) if meaning else text
+            if value is not None:
                 for other, same in self.all(role):
                     if same == text:
-                        self.note(other, f"{role}: {found}")
-                return found
+                        self.note(other, f"{role}: {value}")
+                return value
         return None
 
     def number(self, role: str, most: int = 10**6) -> Any:
@@ -76,14 +76,14 @@ class Reader:
 
     def names(self, role: str) -> frozenset[str]:
         """The words of a list, or of a text with commas."""
-        found: set[str] = set()
+        names: set[str] = set()
         for setting in self.by_role.get(role, ()):
             inner = [one for path, one in self.by_path.items() if path[:-1] == setting.path]
             for one in inner if setting.kind == "list" else [setting]:
                 words = (self.text(one) or "").split(",")
-                found |= {word.strip() for word in words} - {""}
+                names |= {word.strip() for word in words} - {""}
                 self.note(one, role)
-        return frozenset(found)
+        return frozenset(names)
 
     def text(self, setting: Setting) -> str | None:
         """A scalar without quotes and anchors, its variables replaced; None if it is empty, or
@@ -103,12 +103,11 @@ class Reader:
 
     def _variable(self, setting: Setting, name: str, default: str) -> str | None:
         """OmegaConf's variable of the environment, or its default."""
-        said = self.variables.get(name)
-        value = said or (None if default in EMPTY else default)
-        how = (
-            f"is {'set' if said else 'not set'}: {value or 'it'} was {'' if value else 'not '}read"
-        )
-        self.assumed.append(f"{dotted(setting.path)} takes the variable {name}, which {how}")
+        set_value = self.variables.get(name)
+        value = set_value or (None if default in EMPTY else default)
+        is_set, was = "set" if set_value else "not set", "was" if value else "was not"
+        outcome = f"is {is_set}: {value or 'it'} {was} read"
+        self.assumed.append(f"{dotted(setting.path)} takes the variable {name}, which {outcome}")
         return value
 
     def note(self, setting: Setting, meaning: str) -> None:
