@@ -42,7 +42,7 @@ def page(row: Cause) -> Iterator[str]:
     parts = {
         "Messages": ", ".join(one for one in said if one[:50] != cell(title)[:50]),
         "Proven by": row.proven_by,
-        "What it is not": row.not_when,
+        "What looks alike": row.not_when,
         "What to do": re.split(r"[.;:] | \(", row.text)[0],
     }
     yield from (f"- {label}: {text}\n" for label, text in parts.items() if text)

@@ -21,7 +21,7 @@ from gpusetup.fleet.engines.kubernetes import Setting
 from gpusetup.fleet.work import Work
 
 VERSIONS = ("1.29", "1.33", "1.37")
-SETTING = Setting(image="train:1", namespace="ml", runtime_class="nvidia")
+SETTING = Setting(image="train:1", runtime_class="nvidia")
 
 
 def jobs(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> list[Any]:
@@ -108,7 +108,7 @@ def test_a_kubectl_that_talks_nonsense_is_a_tool_that_failed(
 ) -> None:
     code, into = fleet(tmp_path, monkeypatch, said)
     assert code == 4 and not into.exists()
-    assert "`kubectl get nodes` gave no list of nodes: " in capsys.readouterr().err
+    assert "`kubectl get nodes` printed no list of nodes: " in capsys.readouterr().err
 
 
 @needs_a_shell

@@ -176,7 +176,7 @@ ABSENT = "ImportError: {}: cannot open shared object file: No such file or direc
          "\n580.65.06\n", ""),
         ("driver 535.183.01\ntorch 2.6.0+cu124\nthe driver's CUDA version is 12.2 which is older "
          "than the PTX compiler version 12.4", "\n550.", ""),
-        (ABSENT.format("libcudnn.so.9"), "torch brings cuDNN 9 from 2.4 on|other libraries have their own numbers", ""),
+        (ABSENT.format("libcudnn.so.9"), "torch 2.4 and newer brings cuDNN 9|Other libraries have their own numbers", ""),
     ],
 )  # fmt: skip
 def test_what_is_prescribed(text: str, has: str, never: str) -> None:
@@ -213,7 +213,7 @@ OOM = (
         ),
         (
             "RuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error.",
-            "or a file that a worker maps is cut",
+            "or a file that a worker reads was cut off",
             "damaged",
         ),
         (

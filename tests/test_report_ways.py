@@ -109,7 +109,7 @@ def test_no_answer_names_what_its_system_lacks(system: str) -> None:
                 (found.id, line)
                 for line in (*shown, *prose, *filter(None, [judgement.next_reading]))
                 if (lacks.search(line) or line.startswith(never))
-                and not line.startswith("In the Linux that prints this")
+                and not line.startswith("In the Linux system of this message")
             ]
     assert asked > 200 and wrong == []
 
@@ -288,8 +288,8 @@ DELETED = "Runtime, Disconnect and delete runtime"
     [
         (f"docker run --rm --gpus 0 my/image python train.py\n{NO_DRIVER}", "container-no-gpu", ""),
         (f"docker run --rm --gpus 1 my/image python train.py\n{NO_DRIVER}", "", "container-no-gpu"),
-        (f"{TRACED}\n{LIBRARY}", "\nNot torch but another package", "gpusetup install"),
-        (LIBRARY, "Else:", "mmcv"),
+        (f"{TRACED}\n{LIBRARY}", "\nAnother package, not torch", "gpusetup install"),
+        (LIBRARY, "Otherwise install torch", "mmcv"),
         (NO_DRIVER, "\nNo NVIDIA driver was found\n", ""),
         (f"RTX 4090\n{NO_DRIVER}", "RTX 4090", "\nNo NVIDIA driver was found\n"),
         ("my Mac M1\nTypeError: BFloat16 is not supported on MPS", "float16", "cuda"),
@@ -303,11 +303,11 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"root@3f2a9c1b7d4e:/vllm-workspace# vllm serve x\n{TOO_NEW}", "\n", "\ngpusetup install"),
         *((text, f"\ngpusetup install {name}\n", "torch==") for text, name in ENGINES),
         (f"text_generation_launcher: torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}",
-         "image of another release", "\ngpusetup install"),
+         "image of that release", "\ngpusetup install"),
         (f"torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}", "\ngpusetup install", ""),
-        *((f"{name} {NO_KERNEL}\nGTX 960", "and no torch", "")
+        *((f"{name} {NO_KERNEL}\nGTX 960", "or torch does not help", "")
           for name in ("[ctranslate2]", "ggml_cuda_init:", "[E:onnxruntime:, executor.cc:5]")),
-        (f"ggml_cuda_init: {NO_KERNEL}\nRTX 5090", "\n", "and no torch"),
+        (f"ggml_cuda_init: {NO_KERNEL}\nRTX 5090", "\n", "or torch does not help"),
         # --- what is built ---
         (f"Windows 11, PyTorch 2.5.1+cu124\n{NO_HOME}",
          "`gpusetup resolve NAME`|CUDA_PATH|cuda-toolkit-archive", ""),

@@ -135,7 +135,7 @@ def test_a_larger_effective_batch_is_another_experiment() -> None:
     raw = b"base_channels: 64\nbatch_size: 16\nlr: 1e-4\n"
     same, proposal = tuned(raw, "c.yaml", BIG, Measured(batch_size=64))
     assert same == raw
-    assert any("a batch 4 times as large is another experiment" in one for one in proposal.words)
+    assert any("A batch 4 times as large is another experiment" in one for one in proposal.words)
 
 
 # --- what the machine allows ----------------------------------------------------------------------
@@ -162,7 +162,10 @@ def test_workers_follow_cores_gpus_and_memory() -> None:
 # --- what cannot be read, and what is left ------------------------------------------------------
 
 LEFT = (
-    (b'batch_size: "32"\n', 'batch_size (line 1) is "32", not a plain number: left as it is'),
+    (
+        b'batch_size: "32"\n',
+        'batch_size (line 1) is "32", not a plain number, so it stays as it is',
+    ),
     (b"batch_size: auto\n", "batch_size (line 1) is auto, not a plain number"),
     (b"batch_size: -4\n", "batch_size (line 1) is -4, not a plain number"),
     (b"batch_size: [64, 32]\n", "batch_size (line 1) is a list, not a plain number"),
@@ -183,7 +186,7 @@ def test_what_an_anchor_shares_is_left_as_a_whole() -> None:
     raw = b"data: &d\n  num_workers: 0\ntrain:\n  <<: *d\nval:\n  <<: *d\n"
     new, proposal = tuned(raw, "c.yaml", BIG)
     assert new == raw
-    assert any("used in several places through an anchor" in word for word in proposal.words)
+    assert any("used in several places through a YAML anchor" in word for word in proposal.words)
 
 
 def test_validation_and_other_texts_are_not_taken_for_training() -> None:

@@ -239,7 +239,7 @@ def test_a_model_that_no_child_can_load_is_refused() -> None:
     class Local(torch.nn.Linear):
         pass
 
-    with pytest.raises(BadInput, match="cannot be given to a child"):
+    with pytest.raises(BadInput, match="cannot pass the model to a child"):
         BatchSizeOptimizer(Local(2, 2)).find_optimal_batch_size(torch.ones(1, 2))
 
 

@@ -107,14 +107,14 @@ STAYS = (
     ("by_epoch", f"{SPLIT}param: {{by_epoch: false}}\n", "counts steps"),
     ("contrastive", f"{SPLIT}loss: info_nce\n", "compares the samples of one batch"),
     ("negatives", f"{SPLIT}loss: MultipleNegativesRankingLoss\n", "compares the samples of one"),
-    ("BatchNorm", f"{SPLIT}norm: batchnorm\n", "BatchNorm: its statistics"),
+    ("BatchNorm", f"{SPLIT}norm: batchnorm\n", "change its statistics"),
     ("resnet", f"{SPLIT}model: resnet50\n", "resnet50, which has BatchNorm"),
     ("torchtune", SPLIT.replace("accumulation_steps", "gradient_accumulation_steps")
      + "optimizer_in_bwd: true\n", "steps within the backward"),
-    ("rate", f"{SPLIT}auto_scale_lr: {{enable: true, base_batch_size: 64}}\n", "rate follows"),
-    ("generations", f"{SPLIT}steps_per_generation: 4\n", "goes with the micro-batch"),
+    ("rate", f"{SPLIT}auto_scale_lr: {{enable: true, base_batch_size: 64}}\n", "rate changes"),
+    ("generations", f"{SPLIT}steps_per_generation: 4\n", "depends on the micro-batch"),
     ("lightning odd", TRAINER.format(more="  limit_train_batches: 7\n  overfit_batches: 0.5\n")
-     .replace("batch_size: 64", "batch_size: 32"), "counts micro-batches: change both by hand"),
+     .replace("batch_size: 64", "batch_size: 32"), "counts micro-batches: change it and the batch"),
 )  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def test_a_config_that_names_a_deepspeed_file_keeps_batch_and_precision() -> Non
     new, said = tuned(text + "deepspeed: ds.json\n", CARDS[24], batch_size=64)
     assert values(new)[("per_device_train_batch_size",)] == "256"
     assert values(new)[("bf16",)] == "false"
-    assert any("ds.json holds a batch and a precision too" in word for word in said.words)
+    assert any("ds.json sets a batch and a precision too" in word for word in said.words)
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,10 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     "--from": {
         "dest": "machine_from",
         "metavar": "MACHINE",
-        "help": "a snapshot file or an example machine (rtx3050-laptop) instead of this one",
+        "help": "read a snapshot file or an example machine (rtx3050-laptop) instead of this "
+        "machine",
     },
-    "--python": {"metavar": "PATH", "help": "the environment: its Python, or its folder"},
+    "--python": {"metavar": "PATH", "help": "the environment to use: its Python, or its folder"},
     "--gpu": {
         "metavar": "NAME",
         "action": "append",
@@ -71,14 +72,14 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     "--timeout": {
         "metavar": "SECONDS",
         "type": seconds(0.1, 3600),
-        "help": "how long the driver may take to answer (30)",
+        "help": "seconds that the driver may take to answer (default: 30)",
     },
     "--limit": {"metavar": "SECONDS", "type": seconds(5, 7 * 86400)},
-    "--device": {"metavar": "NAME", "default": "auto", "help": "as verify takes it"},
-    "--profile": {"metavar": "FILE", "help": "a sound node's `fleet check --json`"},
+    "--device": {"metavar": "NAME", "default": "auto", "help": "as for `gpusetup verify`"},
+    "--profile": {"metavar": "FILE", "help": "the output of `fleet check --json` on a sound node"},
     "--keep-private": {
         "action": "store_true",
-        "help": "keep names of users, hosts and folders, and UUIDs",
+        "help": "do not hide names of users, hosts and folders, or UUIDs",
     },
 }
 """Options that mean the same wherever they are taken."""
@@ -106,7 +107,8 @@ def gather(options: argparse.Namespace, out: Console, *, need_target: bool = Fal
     named, python = options.machine_from, getattr(options, "python", None)
     if named and python:
         raise UsageError(
-            "`--from` and `--python` exclude each other", hint="both name what is read"
+            "`--from` and `--python` exclude each other",
+            hint="each of them names the machine to read; give only one",
         )
     if isinstance(named, Snapshot):
         return named
@@ -150,9 +152,9 @@ def read_listed(options: argparse.Namespace, out: Console) -> None:
     listed = words_of_files(options.requirements)
     if listed.hashed and options.command == "install":
         raise UsageError(
-            f"{listed.hashed} names hashes, and what is chosen here may be another file than those",
-            hint="torch first, by `gpusetup install`; then `uv pip install --require-hashes -r` "
-            "with the file as it is",
+            f"{listed.hashed} names hashes, but gpusetup may choose files with other hashes",
+            hint="install torch first by `gpusetup install`, then run `uv pip install "
+            "--require-hashes -r` with this file",
         )
     for note in listed.notes:
         out.talk(note)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_shared, gather
 from gpusetup.model.finding import Severity
-from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request
 from gpusetup.render.console import Console
 
@@ -63,7 +62,12 @@ def run(options: Namespace, out: Console) -> int:
     if request:
         check_request(request, catalog)
     other_host = bool(options.gpu or options.driver)
-    snapshot = _gathered(options, out)
+    if options.report is None:
+        snapshot = gather(options, out, need_target=True)
+    else:
+        from gpusetup.commands.report import snapshot_of
+
+        snapshot = snapshot_of(options.report)
     if other_host:
         from gpusetup.resolver.described import for_host
 
@@ -86,15 +90,6 @@ def run(options: Namespace, out: Console) -> int:
 
         out.answer(answer, doctor_screen)
     return exit_code(diagnosis, strict=options.strict)
-
-
-def _gathered(options: Namespace, out: Console) -> Snapshot:
-    """The machine that was asked about: a report's, an example, a file's, or this one."""
-    if options.report is None:
-        return gather(options, out, need_target=True)
-    from gpusetup.commands.report import snapshot_of
-
-    return snapshot_of(options.report)
 
 
 # --- the answer, for a report of a thread too ----------------------------------------------------

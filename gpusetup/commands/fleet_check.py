@@ -8,9 +8,10 @@ from gpusetup.commands.common import add_shared
 from gpusetup.render.console import Console
 
 SUMMARY = (
-    "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without torch "
-    "and without CUDA, so it does not disturb a running job. With a profile it also compares the "
-    "node with it. Prints one line with the reason. Exit 0: ok; 1: not."
+    "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without "
+    "torch and without CUDA, so it does not disturb a running job. With a profile (the record of "
+    "a sound node) it also compares this node with the profile. Prints one line with the reason. "
+    "Exit 0: ok; 1: not."
 )
 EXAMPLES = (
     "gpusetup fleet check",
@@ -22,7 +23,9 @@ EXAMPLES = (
 def configure(parser: ArgumentParser) -> None:
     add_shared(parser, "--profile")
     add_shared(
-        parser, "--timeout", help="how long the driver may take to answer (3.5, the longest)"
+        parser,
+        "--timeout",
+        help="seconds that the driver may take to answer (default and maximum: 3.5)",
     )
 
 

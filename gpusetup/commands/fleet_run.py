@@ -36,7 +36,6 @@ EXAMPLES = (
 ENGINE_OPTIONS = {
     "partition": "slurm",
     "after": "slurm",
-    "namespace": "kubernetes",
     "runtime_class": "kubernetes",
 }
 """What one engine alone takes; `after` is what follows `--`, options of srun."""
@@ -54,19 +53,21 @@ def configure(parser: ArgumentParser) -> None:
     job = "a Job on each idle node, of an image with gpusetup and your torch"
     one("--kubernetes", metavar="IMAGE", help=job)
     add("--partition", metavar="NAME", help="Slurm: only this partition")
-    add("--namespace", metavar="NAME", help="Kubernetes: default, if not given")
     add("--runtime-class", metavar="NAME", help="Kubernetes: nvidia, if needed")
     group = parser.add_argument_group("what each node does")
     add = group.add_argument
     levels = ("quick", "standard", "stress")
     add("--level", choices=levels, default="quick", help="verify's level")
     add_shared(group, "--device", "--python")
-    own = "the Python on the nodes that has gpusetup (this one's path; Ray: the workers' own)"
+    own = (
+        "the Python on the nodes that has gpusetup (default: the same path as here; Ray: the "
+        "workers' own)"
+    )
     add("--node-python", metavar="PATH", help=own)
-    add_shared(group, "--limit", help="for each node (by level: 300, 1200, 600)")
+    add_shared(group, "--limit", help="time for each node (default by level: 300, 1200, 600)")
     group = parser.add_argument_group("how")
     group.add_argument("--print", action="store_true", help="only show what would be submitted")
-    folder = f"new folder for the records ({USUAL_FOLDER}-DATE)"
+    folder = f"a new folder for the records (default: {USUAL_FOLDER}-DATE)"
     group.add_argument("--into", metavar="DIR", help=folder)
 
 
@@ -79,9 +80,8 @@ def run(options: Namespace, out: Console) -> int:
     if options.print:
         out.text(engine.plan())
         return 0
-    each = f"{plural(len(engine.nodes), 'node')}, each for {engine.work.limit:g} s at most"
-    if engine.extra_seconds:
-        each += f", and {engine.extra_seconds:g} s more to begin and to end"
+    most = engine.work.limit + engine.extra_seconds
+    each = f"{plural(len(engine.nodes), 'node')}, each for {most:g} s at most"
     out.talk(f"{engine.title} {each}; records go to {into}")
     with blocked_by_files(f"Cannot make {into}", "name another `--into`"):
         into.mkdir(parents=True, exist_ok=True)
@@ -133,7 +133,6 @@ def _engine(options: Namespace, request: FleetRequest) -> Engine:
 
     setting = Setting(
         image=options.kubernetes,
-        namespace=options.namespace or "default",
         runtime_class=options.runtime_class,
     )
     return Kubernetes(request, setting)
@@ -147,7 +146,7 @@ def _folder(options: Namespace) -> Path:
     folder = Path(options.into or f"{USUAL_FOLDER}-{now}").absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
-            f"{folder} is not empty, and the records need a new folder",
+            f"{folder} is not empty: name a new folder for the records",
             hint="name another `--into`",
         )
     return folder

@@ -22,7 +22,11 @@ EXAMPLES = (
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="the folder, the same on each node")
+    parser.add_argument(
+        "folder",
+        metavar="DIR",
+        help="the folder to write to; it must have the same path on each node",
+    )
     add_shared(parser, "--profile")
 
 

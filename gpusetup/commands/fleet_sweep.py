@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpusetup.verify.ranks.launch import Rank
 
 LIMIT_SECONDS = 30.0
-NO_LAUNCHER = "`fleet sweep` is one rank of several, and nothing here says which of how many"
+NO_LAUNCHER = "`fleet sweep` runs as one rank of several, and no launcher has set its number"
 LAUNCHERS = (
     "start it with a launcher, one rank per GPU: `srun --ntasks-per-node=8 gpusetup fleet sweep`, "
     "or on each node `torchrun --nnodes=N --nproc-per-node=8 --rdzv-backend=c10d "

@@ -46,21 +46,21 @@ def configure(parser: ArgumentParser) -> None:
     parser.takes_command = True  # type: ignore[attr-defined]
     parser.usage = "gpusetup monitor [SECONDS] [options] [-- COMMAND ...]"
     add, how = parser.add_argument, parser.add_mutually_exclusive_group().add_argument
-    long = "how long; without it until Ctrl-C, or the end of the command"
+    long = "how long to watch (default: until Ctrl-C, or the end of the command)"
     add("seconds", nargs="?", type=length, default=0.0, metavar="SECONDS", help=long)
     how("--once", action="store_true", help="print one sample, without a verdict")
     apart, each = seconds(FASTEST_SECONDS, 86400), "time between samples (1)"
     add("--interval", type=apart, default=1.0, metavar="SECONDS", help=each)
     some = "only this GPU; repeatable (default: those of CUDA_VISIBLE_DEVICES)"
     add("--gpu", action="append", default=[], metavar="INDEX|UUID", help=some)
-    there = "also watch this process and its children, until it ends"
+    there = "also watch this process and its children, until the process ends"
     how("--pid", type=int, metavar="PID", help=there)
     add_shared(parser, "--timeout")
     how(
         "--replay",
         metavar="FILE",
-        help="judge a recording instead of watching: what `--json` wrote, or a log of "
-        "`nvidia-smi --query-gpu`; a command after `--` is not run then, it says what ran",
+        help="judge a recording (of `--json`, or a log of `nvidia-smi --query-gpu`); the command "
+        "after `--` says what ran in it",
     )
     demo = "show what a training's run looks like, on any machine: a composed recording is replayed"
     how("--demo", action="store_true", help=demo)

@@ -88,6 +88,6 @@ def trace(
     if output.problem:
         raise Unsatisfiable(
             f"`{request.code}` was ended: {output.problem}",
-            hint="a trace computes nothing; look for a loop, a wait or a question in the code",
+            hint="tracing takes seconds: look for a loop, a wait or a prompt in your code",
         )
     return code.read_trace(request, output.stdout, output.stderr, output.exit)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from argparse import ArgumentParser, Namespace
 from datetime import date
 from functools import partial
@@ -118,7 +117,7 @@ def answer(options: Namespace, out: Console) -> int:
         resolution = decision.resolution
         newest = newest_of(replace(decision, newest=at_root(decision.newest, shown)), snapshot)
     resolution = at_root(resolution, shown)
-    resolution = replace(resolution, notes=_notes(resolution, snapshot, options, root))
+    resolution = replace(resolution, notes=_notes(resolution, snapshot, root))
     chosen = joint.packages if joint else ()
     if joint and joint.refused:
         raise refusal(joint)
@@ -165,17 +164,11 @@ def _decision(asked: Asked, *, is_described: bool) -> Decision:
     return replace(decision, resolution=replace(taken, rejections=rows))
 
 
-def _notes(
-    resolution: Resolution, snapshot: Snapshot, options: Namespace, root: str
-) -> tuple[str, ...]:
-    version, branch = snapshot.driver.version or "", None
-    if options.driver and "." in version and not re.search(r"\d[.,]\d", options.driver):
-        branch = f"driver {options.driver} is taken as {version}, the first of its branch with CUDA"
+def _notes(resolution: Resolution, snapshot: Snapshot, root: str) -> tuple[str, ...]:
     hidden = "the index's user and password are left out of what is shown"
     said = (
         *unfinished(snapshot),
         *resolution.notes,
-        branch,
         age_note(resolution.catalog_as_of, date.today().isoformat()),
         hidden if root != without_logins(root) else None,
     )

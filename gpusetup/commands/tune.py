@@ -45,7 +45,10 @@ def configure(parser: ArgumentParser) -> None:
     gain = "measure the gain of AMP, batch and compile"
     add("--benchmark", action="store_true", help=gain)
     add("--batch-size", action="store_true", help="find the batch size that fits")
-    makes = "makes model and batch for a batch size, or {'model', 'batch', 'loss', ...}"
+    makes = (
+        "a function that takes a batch size and returns model and batch, or {'model', 'batch', "
+        "'loss', ...}"
+    )
     add("--code", metavar="MODULE:FUNCTION", help=makes)
     add("--max", type=int, metavar="N", help="the largest size to try")
     add("--gpu-mem", type=_size, metavar="8GiB", help="use no more memory than this")

@@ -53,12 +53,12 @@ class Edit(Frozen):
 def read_config(raw: bytes, name: str) -> Config:
     """The settings of a YAML, JSON, TOML or Python file; `BadInput` names the place."""
     if len(raw) > SIZE_LIMIT_BYTES:
-        raise BadInput(f"{name} has {len(raw):,} bytes: that is no training config")
+        raise BadInput(f"{name} has {len(raw):,} bytes: too large for a training config")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as problem:
         line = raw[: problem.start].count(b"\n") + 1
-        hint = "save it again, as UTF-8"
+        hint = "save the file again as UTF-8"
         raise BadInput(f"{name}, line {line}: not UTF-8 text", hint=hint) from problem
     bom = text.startswith(BOM)
     text = text[1:] if bom else text

@@ -176,7 +176,7 @@ def asked_first(context: RuleContext, finding: Finding, reading: str | None) -> 
     fix = replace(fix, looks=())
     if reading == ON_THE_BUS and fix.needs_root and not has_nvidia(context):
         way = paste.other("if it shows an NVIDIA GPU", *fix.commands) if fix.commands else ()
-        text = f"See first whether this machine has an NVIDIA GPU. If it has: {fix.text}"
+        text = f"Check first whether this machine has an NVIDIA GPU. If it has: {fix.text}"
         others = (*way, *fix.alternatives)
         fix = replace(fix, text=text, commands=(ON_THE_BUS,), alternatives=others)
     return replace(finding, fix=fix)

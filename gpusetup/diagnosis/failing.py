@@ -72,7 +72,7 @@ def of_the_program(context: RuleContext, finding: Finding) -> Finding:
 
 
 WITHOUT_CUDA = (
-    "Use the build of {0} for this GPU, if there is one, or its build for the CPU; or go to a "
+    "Use the build of {0} for this GPU, if there is one, or its build for the CPU. Or use a "
     "machine with an NVIDIA GPU"
 )
 OF_TORCH = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
@@ -90,8 +90,8 @@ def _with_its_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
     if not installs(fix.commands):
         return replace(fix, alternatives=kept)
     text = (
-        f"{engine} requires one torch exactly: take the release of it that fits GPU and driver, "
-        "together with its torch (in a container an image of another release), and change no torch "
+        f"{engine} requires one exact torch. Install the release that fits GPU and driver, "
+        "together with its torch (in a container: an image of that release). Do not change torch "
         "alone"
     )
     bare = not (in_container(context) or on(context, "windows") or engine in IMAGES)
@@ -101,7 +101,7 @@ def _with_its_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
 
 def _its_own(context: RuleContext, program: Program, finding: Finding, fix: Fix) -> Fix:
     record = RECORDS[finding.id]
-    way = program.way or f"Bring {program.name} itself to a build for this GPU and driver"
+    way = program.way or f"Install a build of {program.name} itself for this GPU and driver"
     if record.lacks != "driver":
         return Fix(text=record.beside_torch or way)
     from gpusetup.fixes import drivers

@@ -23,20 +23,21 @@ VERDICTS = (
         title="nothing to fix for CUDA",
         means="Driver, GPU and torch work together; the failure has another cause.",
         proven_by=(
-            "A GPU, a driver that answers and a torch with kernels for it; torch itself says that "
-            "it sees the GPU; in a text, a healthy nvidia-smi"
+            "There is a GPU, a driver that answers, and a torch with kernels for the GPU. Or "
+            "torch reports that it sees the GPU, or a text shows a healthy nvidia-smi"
         ),
-        not_when="Any error finding; a warning alone (an idle PCIe link, a capability that a later "
-        "minor covers) changes nothing",
+        not_when="If doctor finds an error, the answer is that error. A warning alone changes "
+        "nothing",
         text="Nothing to do",
     ),
     Cause(
         id="unknown",
         severity=Severity.NOTE,
         title="not enough information to tell what is wrong",
-        means="No rule found an error, and nothing shows a working stack.",
-        proven_by="Neither a finding nor a healthy stack",
-        text="`gpusetup doctor` on the machine itself, or the output of `gpusetup snapshot`",
+        means="gpusetup found no error, and nothing shows that GPU, driver and torch work.",
+        proven_by="gpusetup found neither an error nor a working GPU, driver and torch",
+        text="Run `gpusetup doctor` on the machine itself, or post the output of `gpusetup "
+        "snapshot`",
     ),
 )
 """What the judgement answers where no finding is the root."""

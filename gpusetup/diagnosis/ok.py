@@ -112,18 +112,18 @@ def proof(context: RuleContext) -> str:
     names = ", ".join(dict.fromkeys(gpu.name for gpu in seen)) or "the GPU"
     kernels = torch.version and seen and all(serving(context, gpu) for gpu in seen)
     if serves_its_maker(context):
-        return f"{build} is the build for the GPU that is here; not tested: run `gpusetup verify`"
+        return f"{build} is the right build for this GPU; not tested: run `gpusetup verify`"
     if kernels and context.other_host:
-        return f"{build} has kernels for {names}; the driver there was not tested"
+        return f"{build} has kernels for {names}; gpusetup did not test the driver there"
     if kernels and is_cuda_build(torch) and (driver_answers(context) or not is_report(context)):
         return f"{build} can use {names}"
     if torch.cuda_available:
-        return f"{build} says itself that it sees {names}"
+        return f"{build} reports that it sees {names}"
     if computed(context):
         return f"a program computed on {names}"
     if _warned_in_vain(context):
         return (
-            f"torch has kernels that run on {names}: you can ignore its warning; the text "
+            f"torch has kernels that run on {names}, so you can ignore its warning; the text "
             "shows no computation"
         )
     return "the driver works and shows no fault; the text does not show torch"

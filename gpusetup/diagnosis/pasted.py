@@ -160,6 +160,6 @@ def _holds(context: RuleContext, fix: Fix) -> str:
     if fix.needs_reboot or not any(map(sets_a_variable, lasting)):
         return ""
     if lender_of(context):
-        return ". It holds until the session ends; set it before torch is imported"
+        return ". The variable lasts until the session ends; set it before torch is imported"
     where = PROFILES.get(context.os.family, PROFILES["linux"])
     return f". (This shell only. To keep it, set it {where} and open a new shell.)"

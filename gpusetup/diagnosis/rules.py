@@ -41,7 +41,7 @@ RULE_BROKEN = Cause(
     id="rule-broken",
     severity=Severity.NOTE,
     title="a rule of gpusetup broke",
-    means="This is a fault of gpusetup. The other findings are still valid; please report it.",
+    means="This is a bug in gpusetup. The other findings are still valid; please report it.",
     proven_by="An exception in a rule",
     text="Report it",
 )

@@ -39,7 +39,7 @@ OF_KERNEL_MODULES = (
 """What WSL has none of: the GPU's driver, its modules and its services are Windows'."""
 LISTS_OF_FOLDERS = {"windows": "PATH", "macos": "DYLD_LIBRARY_PATH"}
 """The variable that names folders of libraries, where it is not LD_LIBRARY_PATH."""
-ELSEWHERE = "In the Linux that prints this (WSL, a container, another machine): "
+ELSEWHERE = "In the Linux system of this message (WSL, a container, another machine): "
 RESTART_WINDOWS = "Restart Windows, which holds the GPU. If it comes back: "
 
 
@@ -110,8 +110,8 @@ def clauses_without(text: str, foreign: str) -> str:
 
 INSTALLS = ("pip install ", "pip uninstall ", "gpusetup install")
 ON_A_CLUSTER = Fix(
-    text="Ask Slurm for a GPU (`#SBATCH --gres=gpu:1`) and look inside such a job. If it lists "
-    "none either, report the node to the cluster's administrators",
+    text="Ask Slurm for a GPU (`#SBATCH --gres=gpu:1`), and run the command in such a job. If the "
+    "job lists no GPU either, report the node to the cluster's administrators",
     commands=lines("srun --gres=gpu:1 nvidia-smi -L"),
 )
 
@@ -138,14 +138,14 @@ def _there(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> 
     record = RECORDS[finding.id]
     if record.lacks == "gpu":
         return Fix(text=lender.gives_a_gpu)
-    why = f"The driver is {lender.name}'s, and you cannot update it there"
+    why = f"The driver belongs to {lender.name}, so you cannot update it there there"
     old = record.lacks == "driver"
     if old and context.driver.version and context.resolution.build:
         fix = paste.install_torch(context, f"{why}. ")
     elif old or (record.place and record.place[0] in OF_THE_DRIVER):
         return Fix(
-            text=f"{why}: take another machine "
-            f"({lender.anew}; files on this one are lost), and install no driver packages on it"
+            text=f"{why}: use another machine ({lender.anew}; files on this one are lost), and "
+            "install no driver packages there"
         )
     if any(word in line for line in fix.commands for word in INSTALLS):
         return replace(fix, text=f"{fix.text}. Then restart the session ({lender.restart})")

@@ -149,7 +149,7 @@ NOT_SUPPORTED = "3"
 
 
 UNREAD = Message(
-    title="{gpu} does not answer when it is asked for its {field}",
+    title="{gpu} does not answer when gpusetup asks for its {field}",
     look=(alike.KERNEL_LOG,),
     needs_root=True,
 )
@@ -194,8 +194,7 @@ ANSWERED = Message(
 
 LIBRARIES = Message(
     title="NVML does not start although a driver runs: it answers {said}",
-    text="Reinstall the driver's libraries, of exactly the version of its kernel module, and "
-    "reboot",
+    text="Reinstall the driver's libraries in exactly the version of its kernel module, and reboot",
     look=("ldconfig -p | grep libnvidia-ml",),
     needs_root=True,
     needs_reboot=True,

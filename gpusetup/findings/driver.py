@@ -55,12 +55,12 @@ def driver_not_loaded(context: RuleContext) -> Findings:
 
 
 CALLED_TOO_OLD = Message(
-    title="Something calls driver {driver} too old, but it is new enough",
-    plain="Something calls the driver too old, but it is new enough",
-    text="Keep the driver and torch. Another libcuda may come before the driver's own (a compat or "
-    "stubs folder in LD_LIBRARY_PATH, or an image's), the driver may have been updated without a "
-    "reboot, or another library here may be built for a newer CUDA than torch: the traceback names "
-    "it",
+    title="A message calls driver {driver} too old, but it is new enough",
+    plain="A message calls the driver too old, but it is new enough",
+    text="Keep the driver and torch. Perhaps the loader finds another libcuda before the driver's "
+    "own (a compat or stubs folder in LD_LIBRARY_PATH, or in the image). Perhaps the driver was "
+    "updated without a reboot. Or another library was built for a newer CUDA than torch: the "
+    "traceback names it",
     look=("ldconfig -p | grep libcuda",),
 )
 
@@ -164,10 +164,10 @@ def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> 
     update = paste.other(or_newer, *newer.commands) if serves else ()
     torchs = any("found" in event.values for event in said)
     if context.torch == Torch() and is_report(context) and not torchs:
-        text = f"Use the program's build for an older CUDA; or: {newer.text}"
+        text = f"Use the program's build for an older CUDA. Or: {newer.text}"
         return Fix(text=text, alternatives=update, min_driver=newer.min_driver)
     return Fix(
-        text=f"Install {torch}: it works with your driver, no driver update needed",
+        text=f"Install {torch}: it works with your driver, so you need no driver update",
         commands=paste.install_commands(context),
         alternatives=(*paste.by_hand(context), *update),
         min_driver=floor,
@@ -215,7 +215,7 @@ def gpu_init_failed(context: RuleContext) -> Findings:
 
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
-    """The loaded driver does not know the GPU: dropped as legacy, too new, or the wrong flavour."""
+    """The loaded driver does not support the GPU: legacy, too new, or of the wrong flavour."""
     said, driver = events(context, "gpu-not-supported-by-driver"), context.driver
     opened, want = driver.open_module, drivers.wanted_driver(context)
     wrong = (want.only_open and opened is False) or (opened and not want.is_open)

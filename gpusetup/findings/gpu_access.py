@@ -80,7 +80,7 @@ def mig_misconfigured(context: RuleContext) -> Findings:
         create = _for_gpus(empty, "sudo nvidia-smi mig -i {gpus} -cgi 0 -C")
         fix = Fix(text=NOTHING_RUNS, commands=create, needs_root=True)
         who, evidence = which.titled(context, empty), marked(context, empty, *MIG, "name")
-        what = "MIG is on, and there is no compute instance"
+        what = "MIG is on, and there is no MIG instance that can compute"
         yield finding(context, "mig-misconfigured", evidence, fix=fix, who=who, what=what)
     whole = any(not gpu.mig_enabled and gpu.visible is False for gpu in seen)
     count = sum(instances(gpu) or 0 for gpu in sliced)
@@ -92,7 +92,9 @@ def mig_misconfigured(context: RuleContext) -> Findings:
 
 
 MIG = ("mig_enabled", "mig_count", "mig_instances")
-NOTHING_RUNS = "Type the command; if nothing may run on the GPU, end the programs first"
+NOTHING_RUNS = (
+    "Run the command. If it says that the GPU is in use, end the programs on the GPU first"
+)
 
 
 def _for_gpus(concerned: Sequence[Gpu], command: str) -> Lines:

@@ -53,18 +53,17 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         return
     yield RECORDS["jetson-wrong-wheel"].found(
         f"{named(context)} is not made for this Jetson ({board})",
-        detail="torch's aarch64 wheels run on Thor from CUDA "
-        f"{FIRST_OF_THOR.cuda} on, on Orin from {UNIFIED.cuda} on; every Jetson before needs "
-        "NVIDIA's wheels for its JetPack.",
+        detail=f"torch's aarch64 wheels run on Thor from CUDA {FIRST_OF_THOR.cuda} on, on Orin "
+        f"from {UNIFIED.cuda} on. Before that, a Jetson needs NVIDIA's wheels for its JetPack.",
         evidence=(*event_evidence(lacks), *version_evidence(context)),
         fix=OF_THE_HOST if lacks and in_container(context) else jetson_fix(context),
     )
 
 
 OF_THE_HOST = Fix(
-    text="An image for a Jetson takes CUDA's libraries from its host until JetPack 4: start it "
-    "with `--runtime nvidia`, and take the image whose L4T tag is the host's own release",
-    looks=paste.look("see the host's release, on the host", *lines("cat /etc/nv_tegra_release")),
+    text="Up to JetPack 4, a Jetson's container uses CUDA's libraries of its host. Start the "
+    "container with `--runtime nvidia`, and use the image whose L4T tag is the host's release",
+    looks=paste.look("on the host, see the host's release", *lines("cat /etc/nv_tegra_release")),
 )
 
 

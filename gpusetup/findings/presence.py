@@ -149,7 +149,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     cause, fix = _of_whom(context)
     machine = context.snapshot
     named = (f"{d.vendor} {d.name or d.device_id} at {d.bus_id}" for d in machine.pci_devices or ())
-    seen = "; ".join(named) or "no NVIDIA GPU is listed"
+    seen = "; ".join(named) or "no source lists an NVIDIA GPU"
     about = ("pci_devices", seen)
     if cause == "apple-silicon":
         about = ("os.machine", f"macOS on {machine.os.machine or 'a Mac'}")

@@ -47,10 +47,10 @@ def no_file(context: RuleContext) -> Findings:
 
 
 ITS_INDEX = (
-    "Check its name and version (in an environment file remove the builds, the part "
-    "after the second `=`), and use torch's index for torch only, not as --index-url: in "
-    "pyproject.toml `explicit = true` under [[tool.uv.index]] and a row of [tool.uv.sources] for "
-    "torch, torchvision and torchaudio; with `uv pip`, --torch-backend does it"
+    "Check the package's name and version. In a conda environment file, remove the builds, the "
+    "part after the second `=`. Use PyTorch's index for torch only, not as --index-url. In "
+    "pyproject.toml, write `explicit = true` under [[tool.uv.index]] and a row of "
+    "[tool.uv.sources] for torch, torchvision and torchaudio. With `uv pip` use --torch-backend"
 )
 
 
@@ -60,15 +60,19 @@ def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix:
         return Fix(text=ITS_INDEX)
     if event.values.get("said") and asked:
         return Fix(
-            text=f"Take a release of {asked} that has a wheel for this system, torch and CUDA, use "
-            "WSL, or do without it where the program allows; else build it from source"
+            text=f"Install a release of {asked} that has a wheel for this system, torch and CUDA, "
+            "or use WSL. If the program does not need the package, do without it. Otherwise "
+            "build it from source"
         )
     if board_of(context.snapshot) and paste.chosen(context) is None:
         return jetson_fix(context)
     tags = re.search(r"-cp(\d)(\d+)t?-", asked)
     if cause == "python-no-wheel" and tags:
         python = f"{tags[1]}.{tags[2]}"
-        text = f"This file is for Python {python}, 64 bits: make an environment with that, or let "
+        text = (
+            f"This file is for 64-bit Python {python}: create an environment with that Python, "
+            "or let "
+        )
         return paste.with_python(context, python, text + "the installer choose the file for yours")
     if cause == "python-no-wheel":
         return _other_python(context, asked)

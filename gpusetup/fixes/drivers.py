@@ -106,15 +106,15 @@ def driver(context: RuleContext, text: str, floor: str | None = None) -> Fix:
     closed = seen and min(seen) < OPEN_FROM and max(seen) >= ONLY_OPEN_FROM
     if on(context, "linux") and (closed or (last and last < _first_branch(context, found))):
         return Fix(
-            text=f"{text}: no driver drives all of these GPUs ({which.names(context)}). Choose "
+            text=f"{text}: no driver supports all of these GPUs ({which.names(context)}). Choose "
             "which ones to use, and install the driver for these",
             needs_root=True,
             needs_reboot=True,
         )
     if context.catalog.ends_before(found, floor):
         return Fix(
-            text=f"No driver from {floor} on knows this GPU ({_last_branch(context, found)} is its "
-            "last branch): use a build for an older CUDA, the CPU, or a newer GPU"
+            text=f"No driver from {floor} on supports this GPU ({_last_branch(context, found)} is "
+            "the last branch that does): use a build for an older CUDA, the CPU, or a newer GPU"
         )
     want, family = wanted_driver(context, floor), distribution(context) or ""
     commands = driver_commands(context, floor) if on(context, "linux") else ()
@@ -133,7 +133,7 @@ def driver(context: RuleContext, text: str, floor: str | None = None) -> Fix:
     anew = starts_anew(context, want)
     then = "reboot; afterwards `nvidia-smi` lists the GPU" if anew else LOAD
     if on(context, "windows"):
-        then = "restart where its installer asks for that"
+        then = "restart if the installer asks for it"
     elif commands and asks_for_a_key(family, want):
         whose = "of root" if family == "suse" else "that `mokutil` asked for"
         then = (
@@ -165,14 +165,13 @@ def starts_anew(context: RuleContext, want: Wanted) -> bool:
 def elsewhere(context: RuleContext) -> str | None:
     if context.os.wsl:
         return (
-            f"Do it in Windows (from {DRIVER_SITE}), then `wsl --shutdown`; install no "
-            "Linux driver "
-            "inside WSL"
+            f"Do this in Windows (driver from {DRIVER_SITE}), then run `wsl --shutdown`. Install "
+            "no Linux driver inside WSL"
         )
     if context.os.jetson:
         return "On a Jetson the driver comes with JetPack: flash a newer JetPack with SDK Manager"
     if in_container(context):
-        return "Do it on the host, not in this container, and start the container again"
+        return "Do this on the host, not in this container, and start the container again"
     return None
 
 
@@ -204,7 +203,7 @@ def load_fix(context: RuleContext, _: str) -> Fix:
     nouveau = any(device.driver == "nouveau" for device in nvidia_on_pci(context))
     if nouveau or context.driver.nouveau_loaded or events(context, "nouveau-in-the-way"):
         return Fix(
-            text="Keep nouveau from the GPU, rebuild the initial RAM disk and reboot",
+            text="Block nouveau (the open-source driver), rebuild the initial RAM disk and reboot",
             commands=(*NOUVEAU_COMMANDS, *lines(*REBUILD_INITRD.get(family or "", ()), REBOOT)),
             needs_root=True,
             needs_reboot=True,
@@ -215,10 +214,12 @@ def load_fix(context: RuleContext, _: str) -> Fix:
     first = (build,) if unbuilt or not is_report(context) else ()
     signed = context.os.secure_boot and not unbuilt
     key = (*mok_command(context), REBOOT) if signed else ("sudo modprobe nvidia", "nvidia-smi")
-    otherwise = "" if first else f" (where the message is `not found`, build it first: `{build}`)"
+    otherwise = (
+        "" if first else f" (if the message is `not found`, build the module first: `{build}`)"
+    )
     return Fix(
-        text=f"Load the module{otherwise}; `nvidia-smi` then lists the GPU. Where Secure Boot is "
-        f"on, {ENROLL}",
+        text=f"Load the module{otherwise}; `nvidia-smi` then lists the GPU. If Secure Boot is on, "
+        f"{ENROLL}",
         commands=lines(*first, *key),
         needs_root=True,
         needs_reboot=bool(signed),
@@ -228,8 +229,8 @@ def load_fix(context: RuleContext, _: str) -> Fix:
 REBOOT = "sudo reboot"
 
 ENROLL = (
-    "enroll the key that signed it: the firmware asks for it at the next start (Enroll MOK, with "
-    "the password that mokutil asked for)"
+    "enroll the key that signed the module: the firmware asks for the key at the next start "
+    "(Enroll MOK, with the password that mokutil asked for)"
 )
 
 

@@ -142,7 +142,7 @@ def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
     pipless = context.installer == "pip" and python.has_pip is False
     by = "uv" if pipless else context.installer
     typed = tuple(command(context, *argv) for argv in context.commands.get(by, ()))
-    why = " (torch from its own index first, then what it needs from yours)" if typed[1:] else ""
+    why = " (torch from PyTorch's index, then the rest from yours)" if typed[1:] else ""
     return other(f"the same by {by}{why}", *first, *typed) if typed else ()
 
 
@@ -230,7 +230,7 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
     how = "`gpusetup install` installs and tests it"
     if target_refuses(context):
-        how = "into a new environment, because this one may not be changed"
+        how = "into a new environment, because gpusetup may not change this one"
     elif in_a_project(context):
         how = "into pyproject.toml, then `uv sync` (it undoes every `uv pip install`)"
     text = [f"{why}Install torch {build.torch} from {where}: {how}"]
@@ -246,7 +246,7 @@ def _nothing_fits(context: RuleContext) -> Fix:
     advice = context.resolution.advice
     if board := board_of(context.snapshot):
         return Fix(
-            text=f"No wheel of a server's runs on this board ({board}): its torch is the one that "
+            text=f"Wheels for servers do not run on this board ({board}): use the torch that "
             "NVIDIA publishes for its JetPack",
             commands=posix(context, "cat /etc/nv_tegra_release"),
         )
@@ -260,7 +260,7 @@ def _nothing_fits(context: RuleContext) -> Fix:
         return drivers.driver(context, f"{text}. Update it to {advice.to} or newer", advice.to)
     if advice.change != "python":
         return Fix(text=text)
-    return with_python(context, advice.to, f"{text}. Make an environment with that Python")
+    return with_python(context, advice.to, f"{text}. Create an environment with that Python")
 
 
 def with_python(context: RuleContext, version: str, text: str) -> Fix:

@@ -141,7 +141,7 @@ def read_record(path: Path, name: str) -> Node:
     try:
         raw = read_bytes(path)
         if not RECORD_START.match(raw):
-            raise _NoRecord("no record of gpusetup (it is no JSON object)")
+            raise _NoRecord("this is no record of gpusetup (no JSON object)")
         raw = text_of(raw, path.name).encode()
         header = from_json(raw, _Header, what=path.name)
         family = (header.schema or "").partition("/")[0]
@@ -172,7 +172,7 @@ def named_record(path: Path) -> Node:
 def _from_snapshot(raw: bytes, what: str) -> Node:
     snapshot = parse_snapshot(raw, what)
     if snapshot.taken_at is None and not snapshot.readings and not facts_of(snapshot):
-        raise BadInput(f"{what} tells nothing of its machine")
+        raise BadInput(f"{what} says nothing about its machine")
     return Node(
         taken_at=snapshot.taken_at,
         kind=tuple(sorted({gpu.name for gpu in snapshot.gpus or ()})),

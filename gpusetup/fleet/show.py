@@ -88,7 +88,7 @@ def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
     )
 
 
-NO_RECORD = "it did not answer: there is no record of it"
+NO_RECORD = "no record: the node did not answer"
 
 
 def common(nodes: Sequence[Node]) -> tuple[Common, ...]:

@@ -42,8 +42,8 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
     brought = {wheel.name for wheel in wheels if wheel.name not in family} & {*FAMILY}
     if brought:
         raise Unsatisfiable(
-            f"{', '.join(sorted(brought))} would come from your default index, which knows no "
-            "backend",
+            f"{', '.join(sorted(brought))} would come from your default index, which has no "
+            "builds for a chosen backend",
             hint="nothing was changed; name it: `gpusetup install torch`",
         )
     hashed, installed = all(wheel.sha256 for wheel in wheels), target.installed

@@ -25,7 +25,8 @@ NO_PACKAGES = {
         "torch's wheels bring their own CUDA: `gpusetup install`, or `--backend 12.4` for a version"
     ),
     r"(?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi": (
-        "it is a part of the system: `gpusetup doctor` names the driver, and the commands"
+        "it belongs to the system: `gpusetup doctor` names the driver and the commands to install "
+        "it"
     ),
     r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}": r'did you mean `--gpu "\g<0>"`?',
     r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
@@ -126,7 +127,7 @@ def requested_packages(
             continue
         if asked.url:
             raise UsageError(
-                f"{asked.name} is asked for by an address",
+                f"{asked.name} is given by its address",
                 hint="`gpusetup install` first, then `uv pip install` it; torch's own wheel comes "
                 "by `--torch VERSION`, `--backend`, or a mirror: `--index URL`",
             )

@@ -17,7 +17,6 @@ from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import shell_line
 from gpusetup.resolver.decide import nothing_fits
-from gpusetup.resolver.held import concluded
 from gpusetup.resolver.least import Decision
 from gpusetup.resolver.offer import in_new_environment, new_folder
 
@@ -64,11 +63,9 @@ def refuse(question: Question, decision: Decision) -> None:
     maker, newest = maker_of(held), decision.newest.build
     other = newest.backend if newest and newest.backend != held else "cpu"
     host = f"--backend {held}" if is_seen_only(maker) else "--gpu NAME"
-    guess = concluded(machine, load_catalog())
     is_for = f"is a build for {BY_ID[maker].name} GPUs" if maker else "may be a build for GPUs"
     raise Unsatisfiable(
-        f"{f'{guess}. ' if guess else ''}torch {machine.torch.version} {is_for}: it was left as "
-        "it is",
+        f"torch {machine.torch.version} {is_for}: it was left as it is",
         hint=f"add `{host}` if this image is built on a machine without its GPU, `--backend "
         f"{other}` if you want the build for {other}; if the GPU is here, its driver is missing or "
         "does not answer: `gpusetup doctor` says more",

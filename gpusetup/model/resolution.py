@@ -36,9 +36,6 @@ class TorchBuild(Frozen):
     channel: Literal["pytorch", "conda-pytorch", "conda-forge"] = "pytorch"
     labelled: bool = True
     """Whether its version carries the backend (`2.5.1+cu124`); macOS' wheels do not."""
-    status: str = "sourced"
-    """How sure the row is: `verified`, `sourced`, `inferred`."""
-    note: Text = None
 
     def family(self, names: Container[str] = FAMILY) -> dict[str, str]:
         """The versions of torch and its companions that belong to it, of these names."""
@@ -85,7 +82,7 @@ class Choice(Frozen):
 class Advice(Frozen):
     """The single change that would help most."""
 
-    change: Literal["driver", "python", "gpu", "torch", "os", "backend"]
+    change: Literal["driver", "python", "torch", "backend"]
     to: str
     gives: str
 

@@ -82,7 +82,7 @@ def nothing_to_judge(run: Run) -> Judgement | None:
         if run.samples >= marks.LEAST_SAMPLES:
             return None
         return Judgement(None, "", f"{run.samples} samples are too few to judge")
-    evidence = "no GPU told its utilisation: some cards do not, and with MIG none does"
+    evidence = "no GPU reports its utilisation: some cards cannot, and with MIG none can"
     return Judgement(None, "", evidence, ("ask-the-driver",))
 
 
@@ -172,7 +172,7 @@ def hang_in_collective(run: Run) -> Judgement | None:
     resting = [gpu.label for gpu in working if gpu not in spinning and gpu.parts.rest]
     if resting:
         evidence += f", GPU {', '.join(resting)} did nothing"
-    evidence += ", and nothing moved: a rank waits in a collective that another never reached"
+    evidence += ", and nothing moved: a rank waits in a collective for another rank"
     return Judgement("communication-bound", "hang", evidence, ("see-where-it-waits",))
 
 

@@ -148,6 +148,6 @@ def visible_places(
     except UsageError:
         places = ()
     if not places:
-        return None, f"{setting} names no GPU here: watching every GPU"
+        return None, f"{setting} names no GPU here, so the monitor watches every GPU"
     labels = ", ".join(str(gpus[place].index) for place in places)
     return places, f"{setting}: watching GPU {labels}"

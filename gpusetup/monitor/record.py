@@ -25,8 +25,8 @@ from gpusetup.readings.nvidia_smi import THROTTLE_BITS, cell, flag, number, thro
 
 SCHEMA, CSV = "gpusetup.monitor/1", "nvidia-smi csv"
 FORMAT_HINT = (
-    "a log of nvidia-smi needs --format=csv and its heading; `gpusetup doctor --report FILE` reads "
-    "its table, or what a program printed"
+    "a log of nvidia-smi needs --format=csv and its heading; for nvidia-smi's table or a "
+    "program's output use `gpusetup doctor --report FILE`"
 )
 Row = Mapping[str, str]
 """Heading -> cell."""

@@ -22,20 +22,21 @@ paused = Sign(lambda seen: seen.gpu.parts.pauses)
 only_draws = Sign(lambda seen: seen.gpu.only_draws)
 low_clocks = Sign(lambda seen: has_low_clocks(seen.work))
 NOTES: tuple[tuple[Sign, str], ...] = (
-    (s.memory_grew, "memory grew all the time, to {gpu.memory.peak:.0f} %: a leak?"),
+    (s.memory_grew, "memory grew all the time, to {gpu.memory.peak:.0f} %: perhaps a leak"),
     (s.memory_high & ~(s.memory_grew | s.server),
-     f"memory {{gpu.memory.p95:.0f}} %, above the mark of {marks.MEMORY_HIGH:.0f} %"),
-    (room & s.of_kind("training", ""), "memory {gpu.memory.p95:.0f} %: the mark is 70 to 90 %"),
-    (hot, f"{{gpu.heat:.0f}} °C, above the mark of {marks.HOT:.0f} °C"),
-    (warmed_up, "a warm-up of {gpu.parts.warm:.0f} s is left out (compilation, caches?)"),
+     f"memory {{gpu.memory.p95:.0f}} % full, more than {marks.MEMORY_HIGH:.0f} %"),
+    (room & s.of_kind("training", ""), "memory {gpu.memory.p95:.0f} % full: 70 to 90 % is usual"),
+    (hot, f"{{gpu.heat:.0f}} °C, more than {marks.HOT:.0f} °C"),
+    (warmed_up, "the figures leave out a warm-up of {gpu.parts.warm:.0f} s (perhaps compilation, "
+    "or cold caches)"),
     (paused, "paused {gpu.parts.times} times, {gpu.parts.pause_share:.0f} % of its time, "
      "{gpu.parts.longest_pause:.0f} s at most"),
-    (only_draws, "only programs that draw use it"),
-    (s.slow_link, "its PCIe link carries {gpu.link_limit:MB/s} one way, as few lanes do: "
-     "the slot, a riser?"),
+    (only_draws, "only programs that draw on the screen use this GPU"),
+    (s.slow_link, "its PCIe link carries {gpu.link_limit:MB/s} in one direction: check the "
+    "slot and the riser"),
     (s.busy & low_clocks & s.unexplained,
-     "SM clock at {work.clock_share:.0f} % of its maximum, and no reason was told; "
-     "`nvidia-smi -q -d CLOCK` shows clocks that were locked (-lgc)"),
+     "SM clock at {work.clock_share:.0f} % of its maximum, and the driver gives no reason; "
+     "`nvidia-smi -q -d CLOCK` shows locked clocks (-lgc)"),
 )  # fmt: skip
 """What is said of a GPU that works, if it is so."""
 

@@ -122,7 +122,7 @@ def last_message(output: bytes) -> str:
     lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     with contextlib.suppress(ValueError, IndexError):
         return str(json.loads(lines[-1])["message"])
-    return lines[-1] if lines else "the watching process said nothing"
+    return lines[-1] if lines else "the watching process gave no answer"
 
 
 class DeviceMemory(Frozen):

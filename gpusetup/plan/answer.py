@@ -35,7 +35,10 @@ def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]
     """What a person should know beside the plan, the model's own notes first."""
     job = decision.job
     if job.shape.beside:
-        yield f"{job.context:,} tokens a sample; `--context` takes those of another resolution"
+        yield (
+            f"{job.context:,} tokens a sample; for another resolution give its number of tokens "
+            "by `--context`"
+        )
         encoders = f"{2 * job.shape.beside / GIB:.1f} GiB"
         yield (
             f"The text encoders and the VAE ({encoders}) are not counted: encode the data before "
@@ -54,7 +57,7 @@ def assumptions(question: Question, decision: Decision) -> Iterator[str]:
     if question.context is None and question.solve != "context" and s.tokens is None:
         yield f"no `--context`: {job.context:,} token{'s' * (job.context > 1)} of text"
     if native is not None and s.tokens is None and job.context > native:
-        extended = "the model needs its positions extended"
+        extended = "the model's positions must be extended (RoPE scaling)"
         how = f"YaRN with factor {job.context / native:g}" if yarn(job) else extended
         yield f"{job.context:,} tokens are beyond the native {native:,}: {how}"
     if job.batch is None:
@@ -77,7 +80,10 @@ def machine_notes(decision: Decision, place: Place) -> Iterator[str]:
     if count is not None and job.gpus > count:
         yield f"this machine has {count} GPU{'s' * (count > 1)}, the plan is for {job.gpus}"
     if place.unified:
-        yield "the GPU shares the machine's memory: Offload gains nothing, other programs count"
+        yield (
+            "the GPU shares the machine's memory, so Offload gains nothing, and other programs "
+            "need memory too"
+        )
 
 
 def uncertainties(question: Question, decision: Decision, place: Place) -> Iterator[str]:
@@ -88,10 +94,11 @@ def uncertainties(question: Question, decision: Decision, place: Place) -> Itera
         return
     if question.params is not None and question.context is None and job.context == 1:
         yield (
-            "memory grows with a sample's tokens: give `--context` (1: a row), or measure one step"
+            "memory grows with the tokens of a sample: give `--context` (1: a table row), or "
+            "measure one step"
         )
     if total + place.used_bytes > capacity:
-        yield f"it fits only if other programs give back {place.used_bytes / GIB:.1f} GiB"
+        yield f"it fits only if other programs free {place.used_bytes / GIB:.1f} GiB"
     encoder_bytes = 2.0 * job.shape.beside
     with_encoders = total + encoder_bytes
     if encoder_bytes and question.trainer != "finetrainers" and with_encoders > 0.8 * capacity:

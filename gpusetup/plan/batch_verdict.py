@@ -53,7 +53,7 @@ def batch_verdict(
         verdict=verdict,
         total_gib=needed,
         capacity_gib=capacity,
-        reason=f"a batch of {per_gpu} takes {needed:.1f} of {capacity:.1f} GiB by `gpusetup plan`",
+        reason=f"by `gpusetup plan` a batch of {per_gpu} needs {needed:.1f} of {capacity:.1f} GiB",
     )
 
 
@@ -63,7 +63,7 @@ def _run(
     """The run as the config has it."""
     from_config = question_of(config)
     if from_config.per_gpu is None and from_config.total is None:
-        raise UsageError("The config fills a budget of tokens, it has no batch")
+        raise UsageError("The config sets a budget of tokens and no batch")
     gpus = from_config.gpus or place.count or 1
     question = for_gpus(replace(from_config, per_gpu=per_gpu, total=None), gpus)
     question = replace(question, accumulate=accumulate or question.accumulate)

@@ -27,7 +27,7 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
     reader = csv.DictReader(io.StringIO(named_file.read_text(path)), skipinitialspace=True)
     if not {"num_gpus", "model", "max_model_len"} <= {*(reader.fieldnames or ())}:
         hint = "gpu,gpu_mem_gb,num_gpus,model,max_model_len"
-        raise BadInput(f"{path} lacks one of the columns num_gpus, model, max_model_len", hint=hint)
+        raise BadInput(f"{path} needs the columns num_gpus, model and max_model_len", hint=hint)
 
     @lru_cache
     def place(name: str, gib: str) -> Place:

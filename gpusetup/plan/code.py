@@ -126,7 +126,7 @@ def read_trace(request: TraceRequest, stdout: str, stderr: str, code: int | None
         return from_json(line, Trace, what="the trace's answer")
     if "No module named 'torch'" in stderr:
         raise Blocked(
-            "The target interpreter has no torch, and a trace needs one",
+            "The environment has no torch, which `--code` needs",
             hint="`gpusetup install`, or activate the environment that your code runs in",
         )
     end = f"killed by signal {-code}" if code is not None and code < 0 else f"exit {code}"
@@ -136,9 +136,9 @@ def read_trace(request: TraceRequest, stdout: str, stderr: str, code: int | None
 HINTS: dict[str, str] = {
     "Contract": "the function takes the batch size (or nothing) and returns (model, batch), "
     "(model, batch, loss) or (model, batch, loss, optimizer)",
-    "NoLoss": "return a third value: a function of the model's output and the target (for a pair) "
-    "or the whole batch that gives one number",
-    "TouchesGpu": "a trace sees no GPU: build the model and the batch on the CPU",
+    "NoLoss": "also return a loss: a function of the model's output and the target (for a pair) "
+    "or the whole batch, which gives one number",
+    "TouchesGpu": "the tracing process sees no GPU: build the model and the batch on the CPU",
     "NoNetwork": "build the model from its configuration, or from files on this machine",
     "DataDependentOutputException": "a trace has shapes and no values: in place of a branch on a "
     "tensor's value write `torch.where(condition, a, b)`, or leave the check out of the step",
@@ -219,9 +219,9 @@ def notes(trace: Trace, request: TraceRequest, largest: int | None, fits: bool) 
     rows = (
         (step.values_read, f"the code reads a tensor's value (times: {step.values_read}); the "
          "trace took it as 1.0"),
-        (step.compiled, "`torch.compile` was left out of the trace; a compiled step keeps less"),
+        (step.compiled, "the trace left out `torch.compile`; a compiled step needs less memory"),
         (step.convolves, "convolutions: cuDNN's own memory is not counted, often 10 to 15 % more"),
-        (trace.refused, f"no other batch could be traced: {trace.refused}"),
+        (trace.refused, f"gpusetup could not trace another batch: {trace.refused}"),
         (largest is None and len(trace.traces) > 1,
          "memory does not grow with the batch: any batch fits, or none"),
         (not fits and largest, f"a batch of {(largest or 0) * request.gpus} would fit"),

@@ -74,7 +74,10 @@ def question_of(
     for part in PARTS:
         fields |= part(reader, fields)
     if trainer is None:
-        reader.assumed.append("no trainer is recognised: a plain loop, in 32 bits unless said")
+        reader.assumed.append(
+            "the trainer is unknown: plan assumes a plain loop in 32 bits, "
+            "unless the config says otherwise"
+        )
     question_fields = {name: fields[name] for name in dict(defaults(Question)) if name in fields}
     job_fields = {
         name: fields[name]
@@ -134,7 +137,7 @@ def model(reader: Reader, fields: Fields) -> Fields:
     is_file = named_file.is_there(file) and not named_file.is_folder(file)
     if is_file and file.name != "config.json":
         hint = "a name, a config.json or its folder"
-        raise reader.refused(setting, "a file, but no model's config.json", hint)
+        raise reader.refused(setting, "this file is no model's config.json", hint)
     return {"model": name, **({"quantize": "nf4"} if ".qlora_" in text else {})}
 
 
@@ -155,7 +158,9 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
     """LoRA if the config says it, of which rank and beside what."""
     method = (reader.word("adapter") or "").lower()
     if method == "freeze":
-        fields["notes"].append("frozen layers are not counted: all layers are taken as trained")
+        fields["notes"].append(
+            "frozen layers are not counted: plan assumes that all layers are trained"
+        )
         return {}
     is_lora = method in ("lora", "qlora", "true", "yes")
     is_off = not is_lora and (method or fields["trainer"] == "trl")
@@ -197,7 +202,7 @@ def length(reader: Reader, fields: Fields) -> Fields:
     tokens = total if trainer == "trinity" else sequence or total
     if tokens is None and trainer == "trinity" and prompt and response:
         tokens = prompt + response
-        reader.assumed.append(f"the longest sequence is prompt and response: {tokens:,}")
+        reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
     default = LENGTHS.get(trainer or "")
     if tokens is None and default:
         reader.assumed.append(f"no length is named: {trainer}'s own {default:,} tokens")
@@ -211,7 +216,7 @@ def batch(reader: Reader, fields: Fields) -> Fields:
     each = reader.number("batch", LARGEST["batch"])
     total = None if trinity and each else reader.number("total", LARGEST["batch"])
     if each is None and total is None and not trinity:
-        reader.assumed.append("no batch is named: 1 on each GPU")
+        reader.assumed.append("the config names no batch: plan assumes 1 on each GPU")
         each = 1
     return {"per_gpu": each, "total": total}
 
@@ -287,11 +292,11 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
     gpus, nodes = reader.number("gpus", LARGEST["gpus"]), reader.number("nodes", 10**4)
     if (reader.number("replicas", LARGEST["gpus"]) or 1) > 1:
         fields["notes"].append(
-            "replicas of shards are not counted: all GPUs are taken as one shard"
+            "replicas of shards are not counted: plan assumes one shard over all GPUs"
         )
     if (reader.number("ep", LARGEST["gpus"]) or 1) > 1:
         fields["notes"].append(
-            "expert parallelism is not counted: a GPU is taken to have all experts"
+            "expert parallelism is not counted: plan assumes that each GPU has all experts"
         )
     return {"devices": gpus * (nodes or 1) if gpus else None}
 
@@ -335,7 +340,7 @@ def preference(reader: Reader, fields: Fields) -> Fields:
     stage = (reader.word("stage") or "").lower()
     if stage in PREFERENCE_STAGES and fields["trainer"] != "trinity":
         fields["notes"].append(
-            f"{stage} computes pairs and may hold a reference model: neither is counted"
+            f"{stage} trains on pairs and may hold a reference model: plan counts neither"
         )
     return {}
 

@@ -84,7 +84,7 @@ class ModelConfig:
         """A positive whole number."""
         value = self.values.get(key)
         if value is None:
-            raise BadInput(f"{self.what} has no `{key}`", hint="it is not a whole config.json")
+            raise BadInput(f"{self.what} has no `{key}`", hint="the config.json is incomplete")
         if isinstance(value, list):
             value = max(value)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 10**9:
@@ -118,8 +118,8 @@ def shape_of(values: Mapping[str, Any], what: str = "config.json") -> Shape:
     if other or "model_type" not in values or "num_attention_heads" not in config.values:
         raise UsageError(
             f"{what}: the family {values.get('model_type')!r} is not known",
-            hint="known are llama, qwen3, gpt2 and all that have `num_attention_heads`; "
-            "`--params` plans a transformer by its size, `--code` takes your own model",
+            hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
+            "`--params` plans a transformer by its size, `--code` traces your own model",
         )
     return decoder(config)
 

@@ -79,12 +79,13 @@ def near_limit(job: Job) -> float:
 def doubt(job: Job, recipe: Recipe) -> str | None:
     """Why a job that fits is not sure to, for kinds of which little is known."""
     on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
-    often = "took more than was counted too often to be sure"
+    often = "often need more memory than plan counts"
     rows = (
         (job.shape.kind == "unet",  # whose levels have widths of their own
-         f"the layers of {job.shape.name} are a rough picture, compared with no measurement"),
+         f"plan models the layers of {job.shape.name} only roughly, and never compared them with "
+         "a measurement"),
         (job.shape.tower and job.lora is None,
-         "what the tower of images keeps is not counted: LoRA leaves it out"),
+         "plan does not count what the image encoder keeps; with LoRA it is not trained"),
         (on_host and not is_standard(job), f"runs with parts on the host {often}"),
         (job.lora is not None and job.strategy.startswith("zero"),
          f"runs of adapters under ZeRO {often}"),

@@ -112,11 +112,14 @@ def model_named(text: str) -> Shape:
     if text and is_file:
         return model_in(path)
     if WITHOUT_ATTENTION.search(text.lower()):
-        lacks = "has no layers of attention, which is what is read by name and `config.json`"
+        lacks = (
+            "has no attention layers; by name or `config.json`, plan knows only models with "
+            "attention"
+        )
         raise UsageError(f"{text!r} {lacks}", hint=TRACE_HINT)
     close = difflib.get_close_matches(short_name(text), hub_ids(), 3, 0.4)
     close_names = ", ".join(dict.fromkeys(hub_ids()[one].rpartition("/")[2] for one in close))
-    hint = f"known names that are near: {close_names or 'none'}; any other by its `config.json`"
+    hint = f"similar known names: {close_names or 'none'}; any other by its `config.json`"
     if re.fullmatch(r"[\w.-]+/[\w.-]+", text):
         hint += f", which `hf download {text} config.json --local-dir .` fetches"
     size_in_name = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
@@ -137,7 +140,7 @@ def model_in(path: Path) -> Shape:
     try:
         raw = named_file.read_text(file, LARGEST_CONFIG_BYTES)
     except BadInput as problem:
-        hint = "name the model's `config.json` or its folder"
+        hint = "give the model's `config.json` or its folder"
         raise BadInput(f"{problem.message}: no model's `config.json`", hint=hint) from problem
     shape = shape_of(from_json(raw, dict[str, Any], what=str(file)), what=str(file))
     folder = file.parent.resolve().name

@@ -129,7 +129,7 @@ def shape_of_question(question: Question) -> Shape:
             raise UsageError(f"`{flag} {value}` is out of range", hint=f"1 to {LARGEST[name]:,}")
     if (question.model is None) == (question.params is None):
         raise UsageError(
-            "Name what is trained: `--model`, `--params` or `--code`",
+            "Say what to train: `--model`, `--params` or `--code`",
             hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
         )
     if question.model is not None:
@@ -160,8 +160,8 @@ def check(job: Job, question: Question) -> None:
     most = question.sp or degrees[-1]
     if question.solve != "gpus" and not takes_longest(job, most):
         raise UsageError(
-            f"{job.tokens:,} tokens a GPU (`max_token_len_per_gpu`) are too few for a "
-            f"sequence of {job.length:,}: the trainer refuses them",
+            f"{job.tokens:,} tokens a GPU (`max_token_len_per_gpu`) are too few for a sequence of "
+            f"{job.length:,}: the trainer refuses them",
             hint=f"at least {least_tokens(job, most):,} with SP={most}",
         )
 

@@ -34,7 +34,7 @@ def same_training(job: Job) -> Changes:
         (not job.amp and job.dtype == "fp32", "mixed precision (`--amp bf16`)", {"amp": "bf16"}),
         (not job.checkpointing, "checkpointing (`--checkpointing`)", {"checkpointing": True}),
         (job.loss != "fused" and job.shape.vocabulary > 0,
-         "a fused loss kernel that never holds the logits", {"loss": "fused"}),
+         "a fused loss kernel, which stores no logits", {"loss": "fused"}),
         (copies, "FSDP (`--strategy fsdp`)", {"strategy": "fsdp"}),
         (job.optimizer in ("adam", "adamw"), "8-bit AdamW (`--optimizer adamw8bit`)",
          {"optimizer": "adamw8bit"}),

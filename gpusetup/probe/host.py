@@ -164,7 +164,7 @@ def read_toolkit(system: System) -> Snapshot:
     found = re.search(r"release (\d+\.\d+)", said.stdout) if said else None
     version, problem = found[1] if found else None, None
     if version is None:
-        problem = said.problem or "its answer names no release" if said else "not on PATH"
+        problem = said.problem or "its output names no release" if said else "not on PATH"
     reading = Reading(subject="toolkit", source=path or "nvcc", value=version, problem=problem)
     return Snapshot(toolkit=Toolkit(nvcc=version, compiler=compiler), readings=(reading,))
 

@@ -73,7 +73,7 @@ def choose_target(system: System, named: str | None = None) -> Target:
             return _of_python(system, python, by, prefix)
     target = _from_facts(system, str(facts.get("executable") or ""), "self", facts)
     if not target.python:
-        raise Blocked("There is no target environment.", hint=CHOICES)
+        raise Blocked("There is no Python environment to look at.", hint=CHOICES)
     if target.manager in ("pipx", "uv tool"):
         raise Blocked(
             f"There is no target environment: gpusetup itself runs in a tool environment "

@@ -37,7 +37,7 @@ def _torch(
     system: System, target: Target, packages: tuple[Package, ...] | None
 ) -> tuple[Torch, tuple[Reading, ...]]:
     if packages is None:
-        problem = target.problem or "the target's folders cannot be listed"
+        problem = target.problem or "gpusetup cannot list the environment's folders"
         return Torch(), (Reading(subject="torch", source="site-packages", problem=problem),)
     for folder in target.path:
         source = join(folder, "torch", "version.py")

@@ -87,9 +87,8 @@ def cannot_fit(case: Case) -> str | None:
         if one.verdict != "too much":
             return None
         return (
-            f"This model cannot be trained like this on this card: a single sample needs"
-            f" {one.total_gib:.1f} of {one.capacity_gib:.1f} GiB."
-            f" {_how_to_fit(config, card)}"
+            "This model with these settings does not fit on this card: a single sample needs "
+            f"{one.total_gib:.1f} of {one.capacity_gib:.1f} GiB. {_how_to_fit(config, card)}"
         )
     except GpuSetupError:
         return None
@@ -139,7 +138,10 @@ def split_batches(case: Case) -> Iterator[Suggestion]:
         if key.role != "batch":
             continue
         if unit:
-            yield f"{label(setting)} is left as it is: {label(unit)} counts {unquoted(unit.text)}"
+            yield (
+                f"{label(setting)} stays as it is, because {label(unit)} counts "
+                f"{unquoted(unit.text)}"
+            )
         elif not size or size < 1:
             yield not_a_number(setting)
         else:
@@ -189,9 +191,9 @@ def _better_split(case: Case, split: Split) -> Iterator[Suggestion]:
         return
     if 0 < effective < measured:
         yield (
-            f"{split.name}: {measured} ran here; a batch {measured / effective:.3g} times as large"
-            " is another experiment: scale the learning rate with it for SGD, by its square root"
-            " for Adam, and warm up"
+            f"{split.name}: {measured} ran here. A batch {measured / effective:.3g} times as "
+            "large is another experiment: for SGD scale the learning rate with it, for Adam by "
+            "its square root, and warm up"
         )
     elif not micro or micro * 4 < largest:
         partner = f", with {dotted(split.partner.path)}" if split.partner else ""
@@ -222,7 +224,7 @@ def _split_by_plan(case: Case, split: Split) -> Iterator[Suggestion]:
         if one and card and one.total_gib > one.capacity_gib:
             enough = _how_to_fit(case.config, card, split.effective)
             way = f"Even 1 takes {one.total_gib:.1f} GiB. {enough}"
-        yield f"{split.name}: {current.reason}, and no smaller one is clear. {way}"
+        yield f"{split.name}: {current.reason}, and no smaller batch is sure to fit. {way}"
     elif best != split.size:
         yield from _change_split(case, split, best, f"{BY_PLAN}, clear on this card")
 
@@ -236,7 +238,7 @@ def _change_split(case: Case, split: Split, micro: int, source: str) -> list[Sug
     reason = f"{pieces} keeps the effective batch of {split.effective} on a GPU"
     if split.derived:
         reason += " (the trainer derives the accumulation from the global batch)"
-    why = Why(reason=f"{reason}; only BatchNorm would see other pieces", source=source)
+    why = Why(reason=f"{reason}; only BatchNorm would compute other statistics", source=source)
     changes = [*change_value(case, split.setting, str(micro), why)]
     if split.partner:
         changes += change_value(case, split.partner, str(steps), why)
@@ -244,9 +246,9 @@ def _change_split(case: Case, split: Split, micro: int, source: str) -> list[Sug
         added = add_key(case, "accumulation", str(steps), why)
         if not added:
             return [
-                f"{split.name} is {split.effective}; {source} says {micro} with {steps} steps"
-                " of accumulation. The config has no accumulation key that is known: nothing is"
-                " written: a smaller batch alone is another experiment"
+                f"{split.name} is {split.effective}; {source} says {micro} with {steps} steps of "
+                "accumulation. The config has no known accumulation key, so gpusetup writes "
+                "nothing: a smaller batch alone is another experiment"
             ]
         changes += added
     return [part for part in changes if isinstance(part, str)] or changes
@@ -309,10 +311,10 @@ BATCH_NORM_KEYS = (
 )  # fmt: skip
 BATCH_NORM_SWITCHES = ("batch_norm", "use_batchnorm", "use_batch_norm", "batchnorm", "use_bn")
 TIED_TO_MICRO_BATCH = {
-    "optimizer_in_bwd": "steps within the backward: its trainer refuses accumulation with it",
-    "early_step_in_backward": "steps within the backward: its trainer refuses accumulation with it",
-    "steps_per_generation": "goes with the micro-batch",
-    "generation_batch_size": "goes with the micro-batch",
+    "optimizer_in_bwd": "steps within the backward pass: its trainer refuses accumulation",
+    "early_step_in_backward": "steps within the backward pass: its trainer refuses accumulation",
+    "steps_per_generation": "depends on the micro-batch",
+    "generation_batch_size": "depends on the micro-batch",
 }
 """Setting, where it is on or a number -> what it says against another micro-batch."""
 
@@ -328,17 +330,20 @@ def refusals(case: Case) -> Iterator[str]:
         is_on = setting.kind == "scalar" and not is_off
         if is_on and (CONTRASTIVE.search(name) or CONTRASTIVE.search(text)):
             yield (
-                f"{label(setting)} compares the samples of one batch with each other: another"
-                " micro-batch is another loss"
+                f"{label(setting)} compares the samples of one batch with each other: another "
+                "micro-batch changes the loss"
             )
         if name in TIED_TO_MICRO_BATCH and (switch_value(setting) or whole_number(setting)):
             yield f"{label(setting)} {TIED_TO_MICRO_BATCH[name]}"
         if "auto_scale_lr" in setting.path and name == "enable" and switch_value(setting):
-            yield "auto_scale_lr is on: the learning rate follows the batch of the loader"
+            yield "auto_scale_lr is on: the learning rate changes with the loader's batch"
         if "GradientAccumulationScheduler" in text:
             yield f"line {setting.line} schedules the accumulation itself"
         if setting.path == ("batch_size",) and trainer and trainer.name == "axolotl":
-            yield f"{label(setting)} is axolotl's total: it derives the accumulation"
+            yield (
+                f"{label(setting)} is axolotl's total batch: axolotl derives the accumulation "
+                "from it"
+            )
         names_batch_norm = name.lower() in BATCH_NORM_KEYS and BATCH_NORM.match(
             text.rpartition(".")[2]
         )
@@ -346,19 +351,19 @@ def refusals(case: Case) -> Iterator[str]:
             names_batch_norm or (name.lower() in BATCH_NORM_SWITCHES and switch_value(setting))
         ):
             yield (
-                f"{label(setting)} is {text}, which has BatchNorm: its statistics would be over"
-                " other pieces. The choice is yours: keep the batch, synchronise BatchNorm over"
-                " GPUs, or use GroupNorm"
+                f"{label(setting)} is {text}, which has BatchNorm: another micro-batch would "
+                "change its statistics. The choice is yours: keep the batch, synchronise "
+                "BatchNorm over GPUs, or use GroupNorm"
             )
     trainer_loop = trainer or Loop(name="this trainer")
     for setting in step_counts(case):
         name = name_of(setting.path)
         if name in trainer_loop.micro.split():
-            yield f"{label(setting)} counts micro-batches: change both by hand"
+            yield f"{label(setting)} counts micro-batches: change it and the batch by hand"
         elif trainer_loop.steps == "unknown" and name not in trainer_loop.updates.split():
             yield (
-                f"{label(setting)} counts steps, and whether these are micro-batches or updates is"
-                " not known here: change both by hand"
+                f"{label(setting)} counts steps, but gpusetup does not know whether of "
+                "micro-batches or of updates: change it and the batch by hand"
             )
 
 
@@ -377,7 +382,7 @@ def batch_fixed_by(config: Config) -> str | None:
     for setting in config.settings:
         text = unquoted(setting.text)
         if is_deepspeed and text == "auto":
-            return f"{label(setting)} is auto: the trainer's own config decides"
+            return f"{label(setting)} is auto: the trainer's own config sets the value"
         if setting.path == ("deepspeed",) and ".json" in text:
-            return f"{text} holds a batch and a precision too: change both by hand"
+            return f"{text} sets a batch and a precision too: change both files by hand"
     return None

@@ -157,7 +157,7 @@ class Bench:
         limits = (self.job.memory_limit_bytes, free_memory(System()))
         limit = answer["limit_bytes"] or min(filter(None, limits), default=None)
         if not limit or not answer["counts"]:
-            raise Blocked("This system does not tell how much memory a process uses")
+            raise Blocked("This system does not show how much memory a process uses")
         fields = {name: answer[name] for name in ("device", "name", "half")}
         return Device(limit_bytes=limit, **fields)
 
@@ -208,7 +208,8 @@ def raise_if_code_fails(job: BenchJob, trials: Sequence[Trial]) -> None:
         name = job.code or "the model"
         detail, _, hint = (broken.detail or "").partition("\nhint: ")
         usual_hint = (
-            "it must run one training step by itself, in time; the batch size is not the reason"
+            "one training step must run by itself within the time limit; the batch size is not "
+            "the reason"
         )
         message = f"{name} with batch {broken.batch} failed: {detail}"
         raise BadInput(message, hint=hint or usual_hint)
@@ -231,7 +232,7 @@ def saved_job(job: Mapping[str, Any]) -> Iterator[str]:
             torch.save(dict(job), path)
         except (pickle.PicklingError, AttributeError, TypeError) as problem:
             raise BadInput(
-                f"The model cannot be given to a child process: {problem}",
+                f"gpusetup cannot pass the model to a child process: {problem}",
                 hint="define it at the top of a module, or use `gpusetup tune --batch-size --code`",
             ) from problem
         import_paths = {

@@ -129,8 +129,12 @@ def change_value(case: Case, setting: Setting, value: str, why: Why) -> Iterator
     """The change of one setting, or words if its place does not allow it."""
     edit = replacement(case.config, setting, value)
     if edit is None:
-        odd = "used in several places through an anchor" if setting.shared else "not a plain value"
-        yield f"{label(setting)} is {odd}: {value} by hand; {why.reason}"
+        odd = (
+            "used in several places through a YAML anchor"
+            if setting.shared
+            else "not a plain value"
+        )
+        yield f"{label(setting)} is {odd}: set it to {value} by hand; {why.reason}"
     elif edit.value != setting.text:
         yield _proposed(edit, setting, value, why)
 
@@ -167,7 +171,7 @@ def add_key(case: Case, role: str, value: str, why: Why) -> list[Suggestion]:
 def not_a_number(setting: Setting) -> str:
     alias = setting.kind == "alias" or setting.shared
     text = "shared through an anchor" if alias else setting.text or f"a {setting.kind}"
-    return f"{label(setting)} is {text}, not a plain number: left as it is"
+    return f"{label(setting)} is {text}, not a plain number, so it stays as it is"
 
 
 # --- whose config it is -------------------------------------------------------------------------

@@ -136,7 +136,7 @@ class Session:
         """A step, kept if it gains; mixed precision only if its loss is a number."""
         row = self.run_row(planned)
         if row.name == "+AMP" and row.status == "ok" and before.loss is not None is row.loss:
-            return replace(row, detail=f"the loss is no number in {row.amp}")
+            return replace(row, detail=f"the loss becomes NaN in {row.amp}")
         return replace(row, kept=gains(row, before))
 
     def run_all(self, planned: Row) -> Row:
@@ -196,13 +196,13 @@ Setup = dict[str, Any]
 ALREADY_ON = "it is on already"
 STEPS: tuple[tuple[Any, Callable[[Session, Row], Setup], str], ...] = (
     ("+AMP", Session.with_amp, ALREADY_ON),
-    ("+batch", Session.with_batch, "no other size is better, with the effective batch kept"),
+    ("+batch", Session.with_batch, "no other size with the same effective batch is better"),
     ("+compile", Session.with_compile, ALREADY_ON),
 )
 """The table's rows: name, how each changes the setup, and its detail if it changes nothing."""
-NOT_FASTER_AGAIN = "not faster when all was run again"
-UNSTEADY = "slower than when it was added: other work disturbs this machine"
-NO_GAIN = "Nothing made it faster: `gpusetup monitor -- COMMAND` shows what it waits for"
+NOT_FASTER_AGAIN = "not faster in the second run of all changes together"
+UNSTEADY = "slower than in its first run: other programs disturb the measurement"
+NO_GAIN = "Nothing made the training faster: `gpusetup monitor -- COMMAND` shows what it waits for"
 LEAST_GAIN = 1.03
 """A step that gains less than 3 % is not worth its trouble."""
 

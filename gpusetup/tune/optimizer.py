@@ -37,13 +37,13 @@ class BatchSizeOptimizer:
     def __init__(self, model: Any, config: Mapping[str, Any] | None = None) -> None:
         if os.environ.get("GPUSETUP_PROBE"):
             raise BadInput(
-                "This script was started by its own search for the batch size",
-                hint='put what it runs under `if __name__ == "__main__":`',
+                "This script was started again by its own search for the batch size",
+                hint='put the script\'s main code under `if __name__ == "__main__":`',
             )
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise UsageError(
                 "Several ranks run this script, and each would find another batch size",
-                hint="find it once before `torchrun`, and give the size to all ranks",
+                hint="find the size once before `torchrun`, and give it to all ranks",
             )
         self.model = model
         self.config = dict(config or {})
@@ -87,7 +87,7 @@ class BatchSizeOptimizer:
                 if not device.is_gpu and not job.memory_limit_bytes:
                     # 1 GiB at least, of which torch alone takes a part
                     limit = max(limit // 4, min(GIB, limit))
-                    limit_note = ", a quarter of what is free"
+                    limit_note = ", a quarter of the free memory"
                 say(
                     f"Batch sizes on {device.name}: for {total_seconds:g} s at most"
                     f" (`total_seconds`), within {limit / GIB:.1f} GiB{limit_note}"

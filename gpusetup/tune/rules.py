@@ -44,8 +44,8 @@ RAM_PER_WORKER_BYTES = {False: GIB, True: 3 * GIB}
 commits the CUDA libraries' 2 to 3 GiB (error 1455, the paging file is too small)."""
 LEAST_PREFETCH = 2
 WORKERS_SOURCE = (
-    "acceleration guide, corrected: a worker for each usable core (affinity, cgroup),"
-    f" {MOST_WORKERS} at most"
+    "acceleration guide, corrected: a worker for each usable core (affinity, cgroup), "
+    f"{MOST_WORKERS} at most"
 )
 LOADER_SOURCE = "optimisation guide; torch.utils.data"
 
@@ -96,10 +96,10 @@ def loader(case: Case) -> Iterator[Suggestion]:
             f"/dev/shm has {facts.shm_bytes >> 20} MiB, through which workers pass batches:"
             " start the container with `--shm-size 8g` (or `--ipc host`)"
         )
-    why = Why(reason="workers that stay are not started again every epoch", source=LOADER_SOURCE)
+    why = Why(reason="persistent workers do not start again in every epoch", source=LOADER_SOURCE)
     yield from _switch_on(case, "persistent", why)
     yield from add_key(case, "persistent", "true", why)
-    why = Why(reason=f"each worker has {LEAST_PREFETCH} batches ready", source=LOADER_SOURCE)
+    why = Why(reason=f"each worker prepares {LEAST_PREFETCH} batches ready", source=LOADER_SOURCE)
     for setting in case.with_role("prefetch"):
         size = whole_number(setting)
         if (size is not None and size < LEAST_PREFETCH) or setting.text in EMPTY[1:]:
@@ -115,7 +115,10 @@ def _switch_on(case: Case, role: str, why: Why) -> Iterator[Suggestion]:
 def other_workers(case: Case) -> Iterator[Suggestion]:
     """What Ray, Dask and others call as a loader does: their processes are the experiment."""
     for setting in case.with_role("not a loader"):
-        yield (f"{label(setting)} is not below a loader and may mean something else: left as it is")
+        yield (
+            f"{label(setting)} is not in a loader's settings and may mean something else, so "
+            "it stays as it is"
+        )
 
 
 def pinning(case: Case) -> Iterator[Suggestion]:
@@ -145,7 +148,7 @@ def precision(case: Case) -> Iterator[Suggestion]:
         return
     if capability < (7, 0) and not is_faster:
         if case.with_role(*AMP_ROLES):
-            yield "This GPU has no tensor cores: mixed precision saves memory, hardly time"
+            yield "This GPU has no tensor cores: mixed precision saves memory, but hardly any time"
         return
     why = Why(
         reason="tensor cores; measured savings of memory are 1 to 49 %, by model",
@@ -166,8 +169,9 @@ def precision(case: Case) -> Iterator[Suggestion]:
             yield from change_value(case, setting, f"{kind.removeprefix('fp')}-mixed", why)
         elif kind == "fp16" and (text.startswith("bf16") or (role == "bf16" and switch)):
             yield (
-                f"{label(setting)} asks for bf16, which this GPU computes slowly (before capability"
-                " 8.0): use fp16 with loss scaling. Left as it is, because the loss may differ"
+                f"{label(setting)} asks for bf16, which this GPU computes slowly (before "
+                "capability 8.0): use fp16 with loss scaling. Not changed, because the loss may "
+                "differ"
             )
 
 
@@ -182,7 +186,7 @@ def compiling(case: Case) -> Iterator[Suggestion]:
     """`torch.compile` only if it was measured to be faster."""
     is_faster = case.measured.is_faster.get("compile")
     if is_faster:
-        why = "fused kernels: fewer passes over memory; the first step takes minutes"
+        why = "fused kernels read the memory less often; the first step takes minutes"
         yield from _switch_on(case, "compile", Why(reason=why, source=MEASURED))
         yield from _add_or_say(case, ("compile",), "model = torch.compile(model)")
     for setting in case.with_role("compile") if is_faster is None else ():
@@ -211,15 +215,16 @@ def rollout(case: Case) -> Iterator[Suggestion]:
     """Reinforcement learning: the batch is part of the algorithm, the tokens on a GPU are not."""
     if case.with_role("rollout-batch"):
         yield (
-            "The batch of a reinforcement-learning run is part of the algorithm: left as it is."
-            " Memory is set by max_token_len_per_gpu and sequence parallelism: `gpusetup plan`"
+            "The batch of a reinforcement-learning run is part of the algorithm, so it stays as "
+            "it is. Memory is set by max_token_len_per_gpu and sequence parallelism: `gpusetup "
+            "plan`"
         )
 
 
 def several_gpus(case: Case) -> Iterator[Suggestion]:
     gpus = case.facts.gpus
     if not gpus:
-        yield "No NVIDIA GPU is visible here: only what depends on the CPU was looked at"
+        yield "gpusetup sees no NVIDIA GPU here, so it looked only at settings for the CPU"
     elif gpus > 1:
         yield (
             f"{gpus} GPUs: start one process each (`torchrun --nproc-per-node {gpus} ...`);"

@@ -56,7 +56,8 @@ class Engine:
             reasons = "; ".join(f"{name}: {why}" for name, why in [*self.skipped.items()][:3])
             raise Blocked(
                 f"No node is idle: {reasons or f'{where} has none'}",
-                hint="`fleet run` waits for no job; `gpusetup fleet check` disturbs none",
+                hint="`fleet run` uses only idle nodes; `gpusetup fleet check` disturbs no "
+                "running job",
             )
 
     def plan(self) -> str:

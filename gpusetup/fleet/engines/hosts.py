@@ -52,6 +52,6 @@ def hosts_in(text: str, what: str) -> tuple[str, ...]:
     found = [name for words in lines if words for name in expanded(words[0])]
     if not found or not all(map(SAFE.fullmatch, found)):
         raise UsageError(
-            f"{what} names no host, or one that no host can be called", hint="write one host a line"
+            f"{what} names no host, or has an impossible host name", hint="write one host a line"
         )
     return tuple(dict.fromkeys(found))

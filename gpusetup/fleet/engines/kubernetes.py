@@ -42,7 +42,6 @@ class Setting(Frozen):
     """What the objects of one run share."""
 
     image: str
-    namespace: str = "default"
     runtime_class: str | None = None
     """`nvidia` if the container runtime's usual class has no GPU."""
 
@@ -59,9 +58,7 @@ class Kubernetes(Engine):
         if not request.nodes:
             states = {name: why for name, why in states.items() if self.gpus[name]}
         super().__init__(request, states, "this cluster")
-        self.title = (
-            f"Kubernetes gets a Job ({self.run_name}, namespace {setting.namespace}) for each of"
-        )
+        self.title = f"Kubernetes gets a Job ({self.run_name}) for each of"
 
     def plan(self) -> str:
         return "---\n".join(map(self.plan_for, self.nodes))
@@ -104,13 +101,12 @@ class Kubernetes(Engine):
         label = f"--selector=job-name={job_name(self.run_name, node)}"
         output = self._kubectl("get", "pods", label, "-o", f"jsonpath={POD_STATE}").stdout
         room, _, reason = output.partition("|")
-        return f"{BUSY}{room}" if room else reason.strip() or "its pod did not end in time"
+        return f"{BUSY}{room}" if room else reason.strip() or "its pod did not finish in time"
 
     def _kubectl(
         self, *words: str, seconds: float = ASK_SECONDS, stdin: str | None = None
     ) -> Output:
-        asked = ("kubectl", f"--namespace={self.setting.namespace}", *words)
-        return run(asked, timeout=seconds, stdin=stdin)
+        return run(("kubectl", *words), timeout=seconds, stdin=stdin)
 
 
 def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
@@ -133,8 +129,8 @@ def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
         found = re.fullmatch(r"(\S+) +(\d+|<none>) +(\S+) +(\S+) *", line)
         if not found or not SAFE.fullmatch(found[1]):
             raise ToolFailed(
-                f"`kubectl get nodes` gave no list of nodes: {line[:80]!r}",
-                hint="is that kubectl, or a script of its name? `type kubectl` shows it",
+                f"`kubectl get nodes` printed no list of nodes: {line[:80]!r}",
+                hint="perhaps `kubectl` is another program of that name: `type kubectl` shows it",
             )
         name, ready, cordoned = found[1], found[3] == "True", found[4] == "true"
         gpus[name] = int(found[2]) if found[2].isdigit() else 0
@@ -151,7 +147,7 @@ def _columns(kind: str, columns: str, *more: str) -> Output:
 def manifest(setting: Setting, **values: object) -> str:
     """The Job of the file beside this one, whose values are JSON, as YAML takes it too."""
     template = Template((Path(__file__).parent / "job.yaml").read_text(encoding="utf-8"))
-    values |= {name: getattr(setting, name) for name in ("image", "namespace", "runtime_class")}
+    values |= {name: getattr(setting, name) for name in ("image", "runtime_class")}
     return template.substitute({name: json.dumps(value) for name, value in values.items()})
 
 

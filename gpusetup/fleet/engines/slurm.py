@@ -67,7 +67,7 @@ class Slurm(Engine):
 
     def why_busy(self, output: Output) -> str:
         busy = output.exit and not output.stdout and any(words in output.stderr for words in BUSY)
-        return "it is no longer idle" if busy else ""
+        return "another job uses the node now" if busy else ""
 
     def end(self) -> None:
         self._run_slurm(("scancel", f"--name={self.run_name}"))

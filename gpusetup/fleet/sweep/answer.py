@@ -19,13 +19,13 @@ MOST_NAMED = 4
 OF_NODES = ("absent", "hung", "broken-link", "slow-link")
 """Faults of a rank, so of its node: that one is left out of jobs."""
 FACTS: Mapping[Fault, tuple[str, str]] = {
-    "absent": ("{who}: did not take part", "is its process running, and its torch?"),
+    "absent": ("{who}: did not take part", "check that its process runs and that its torch starts"),
     "hung": (
-        "{who}: no answer, asked twice",
+        "{who}: no answer, although asked twice",
         "on that node: `gpusetup fleet check`, and the kernel's log for an Xid",
     ),
     "broken-link": (
-        "{who}: no exchange with any partner",
+        "{who}: could not exchange data with any partner",
         "its port, cable and interface: `gpusetup fleet check`, `ibstat`, `ip link`",
     ),
     "slow-link": (
@@ -34,15 +34,15 @@ FACTS: Mapping[Fault, tuple[str, str]] = {
     ),
     "broken-path": (
         "no exchange between {who}",
-        "the switches and routes between them",
+        "check check the switches and routes between them",
     ),
     "slow-path": (
         "{rate} between {who}; the median is {middle} ({share})",
-        "the switches and cables between them",
+        "check check the switches and cables between them",
     ),
     "unmeasured": (
-        "no exchange of any pair ended",
-        "name the interface that joins the hosts: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME",
+        "no pair of ranks could exchange data",
+        "set NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME to the network interface between the hosts",
     ),
 }
 """Fault -> what is said of it, and what to do then."""

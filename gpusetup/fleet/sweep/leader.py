@@ -80,7 +80,7 @@ class Leader:
         gpus = [number for number, unit in self.known.items() if unit.device != "cpu"]
         without_gpu = self.known.keys() - gpus if gpus else ()
         self.absent |= dict.fromkeys(pending, f"it was not ready within {MEET_SECONDS:g} s")
-        self.absent |= dict.fromkeys(without_gpu, "its torch sees no GPU, and others do")
+        self.absent |= dict.fromkeys(without_gpu, "its torch sees no GPU, but other ranks see one")
 
     def _heard(self, seconds: float) -> Iterator[tuple[int, Message]]:
         """(Rank, message) of all that come within so many seconds."""
@@ -158,7 +158,8 @@ def store_port(store: Lines, seconds: float) -> int:
             problem_text = str(message.get("problem", "")) or line or problem_text
     except (TimeoutError, EOFError) as problem:
         raise Blocked(
-            f"The store of the sweep did not come up: {problem_text[:300] or problem}",
+            "The sweep could not start its store, through which the ranks talk: "
+            f"{problem_text[:300] or problem}",
             hint="`gpusetup verify` says whether this torch works; `--python` names another",
         ) from problem
 

@@ -339,8 +339,8 @@ def undo_known(store: Path, layout: Layout) -> Change:
     if undo is None:
         raise Blocked(
             f"{layout.prefix} keeps nothing to undo",
-            hint="one installation is kept, until the next; none in an image build. "
-            "conda itself goes back to a revision: `conda list --revisions`",
+            hint="gpusetup can undo only the last installation, and none in an image build. conda "
+            "goes back by itself: `conda list --revisions`",
         )
     hint = "nothing was changed; `gpusetup install --torch VERSION` installs another"
     installed, change = versions(distributions(layout)), Change(store, undo)

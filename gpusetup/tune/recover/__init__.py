@@ -36,9 +36,7 @@ from gpusetup.tune.recover.parts import (
 from gpusetup.tune.recover.undo import Undo, listed
 
 LOG = logging.getLogger("gpusetup.tune")
-RECOMPUTE_HINT = (
-    "recompute activations (torch.utils.checkpoint), or give it a smaller model or input"
-)
+RECOMPUTE_HINT = "recompute activations (torch.utils.checkpoint), or use a smaller model or input"
 LARGEST_CHECK = 8
 """Samples whose gradient is compared with that of their halves, at most."""
 
@@ -109,7 +107,7 @@ def recover_from_oom(
     """
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         raise UsageError(
-            "Several ranks train: one that splits its batch would leave the others waiting",
+            "Several ranks train: while one rank splits its batch, the others would wait for it",
             hint="use a smaller batch and gradient accumulation; `gpusetup plan` says which fits",
         )
     undo = Undo(model)
@@ -147,7 +145,7 @@ class _Attempts:
             loss, problem = self.attempt(micro)
             self.draws_random |= undo.state.random_was_drawn()
             if self.draws_random and "random" not in allow and (micro < self.count or problem):
-                _refuse(["the step draws random numbers (dropout?)"], problem)
+                _refuse(["the step draws random numbers (perhaps dropout)"], problem)
             if problem is None:
                 break
             undo.reset()
@@ -185,7 +183,7 @@ class _Attempts:
                     raise
                 raise CannotRecover(
                     f"The step fails on a part of the batch: {type(problem).__name__}: {problem}",
-                    hint="it must take any number of samples",
+                    hint="`step` must accept any number of samples",
                 ) from problem
             one: BaseException | None = problem
             while one is not None:
@@ -216,7 +214,9 @@ class _Attempts:
             self.undo.backward(self.backward, counted)
             losses.append(counted.detach())
         if not losses:
-            raise CannotRecover("Nothing in the batch counts", hint="leave the batch out")
+            raise CannotRecover(
+                "The batch has nothing that counts for the loss", hint="leave the batch out"
+            )
         factor = 1.0 if self.case.sums else expected / total
         if abs(factor - 1) > 1e-12:
             self.undo.rescale(factor)
@@ -228,11 +228,11 @@ class _Attempts:
         differs = [*what_differs(self.model), *uneven]
         hooked = [name for name, one in self.model.named_parameters() if one._backward_hooks]
         if hooked:
-            differs.append(f"a hook works on the gradient of each part ({listed(hooked)})")
+            differs.append(f"a hook changes the gradient of each part ({listed(hooked)})")
         if self.draws_random:
-            differs.append("random numbers are drawn for each part (dropout?)")
-        if changed := self.undo.state.changed_buffers():
-            differs.append(f"buffers are updated once for each part ({listed(changed)})")
+            differs.append("the step draws random numbers for each part (perhaps dropout)")
+        if changed_buffers := self.undo.state.changed_buffers():
+            differs.append(f"each part updates the buffers once ({listed(changed_buffers)})")
         if not uneven and (found := self.compare_halves()):
             differs.append(found)
         return differs
@@ -255,7 +255,7 @@ def _refuse(reasons: list[str], problem: BaseException | None) -> None:
     if reasons:
         raise CannotRecover(
             f"Splitting the batch would change the training: {'; '.join(reasons)}",
-            hint="a smaller batch size, or `allow=` what may differ",
+            hint="use a smaller batch size, or name in `allow=` what may differ",
         ) from problem
 
 
@@ -265,4 +265,8 @@ def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[st
         name for name, one in model.named_modules() if isinstance(one, BATCH_NORM) and one.training
     ]
     refused = norms and "batchnorm" not in allow
-    return [f"BatchNorm takes its statistics over a part ({listed(norms)})"] if refused else []
+    return (
+        [f"BatchNorm computes its statistics over one part only ({listed(norms)})"]
+        if refused
+        else []
+    )

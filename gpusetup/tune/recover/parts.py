@@ -45,7 +45,7 @@ def batch_size(batch: Any) -> int:
     problem = f"parts of several sizes, {sorted(sizes)}" if sizes else "no tensor with a dimension"
     raise UsageError(
         f"The batch cannot be split: it has {problem}",
-        hint="give a list of samples, and make the batch of them in `step`",
+        hint="pass a list of samples, and let `step` make a batch from them",
     )
 
 
@@ -191,7 +191,7 @@ class BatchStep(Frozen):
         if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
             raise UsageError(
                 "`step` must return the loss, a tensor with one number",
-                hint="take its mean over the samples, and leave the backward to us",
+                hint="return the mean over the samples, and do not call backward yourself",
             )
         return loss
 
@@ -219,7 +219,9 @@ class BatchStep(Frozen):
         ratios = {tuple(round(n / one.samples, 9) for n in one.divisors) for one in parts}
         if self.sums or self.weight is not None or not some_disagree or len(ratios) == 1:
             return []
-        return ["several losses count differently: a mean over parts (give `weight=`)"]
+        return [
+            "several losses count different things, so the parts are only averaged (give `weight=`)"
+        ]
 
 
 # --- whether the parts are exact ----------------------------------------------------------------
@@ -263,7 +265,7 @@ def gradient_difference(
         raise
     except Exception as problem:  # also a checkpoint of the old kind
         why = "memory ran out" if is_out_of_memory(problem) else type(problem).__name__
-        return f"whether the loss may be split was not checked ({why})"
+        return f"gpusetup did not check whether the loss may be split ({why})"
     error = 2 * _norm(difference) / scale if scale else 0.0
     is_16_bit = any(one.in_16_bits for one in parts) or whole.dtype in (
         torch.float16,

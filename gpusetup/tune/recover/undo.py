@@ -98,8 +98,8 @@ class Undo:
         self.parameters = [one for one in model.parameters() if one.requires_grad]
         if any(getattr(one, "_post_accumulate_grad_hooks", None) for one in self.parameters):
             raise UsageError(
-                "A hook works on the gradients during the backward (an optimizer in it?)",
-                hint="out of memory half-way through could not be taken back",
+                "A hook changes the gradients during the backward pass (perhaps an optimizer)",
+                hint="gpusetup could not undo it if memory runs out half-way",
             )
         self.state = TrainingState(model)
         self._saved_gradients = [one.grad for one in self.parameters]
@@ -112,7 +112,7 @@ class Undo:
         if any(id(one) not in known for one in trained_leaves(loss)):
             raise UsageError(
                 "The loss trains parameters that are not in the model",
-                hint="put all of them into it: `model=torch.nn.ModuleList([model, head])`",
+                hint="pass all trained modules: `model=torch.nn.ModuleList([model, head])`",
             )
 
     def backward(self, backward: Callable[[torch.Tensor], None], loss: torch.Tensor) -> None:
@@ -122,7 +122,7 @@ class Undo:
         backward(loss)
         if before != [parameter._version for parameter in self.parameters]:
             raise UsageError(
-                "`backward` changes the parameters (a step of the optimizer?)",
+                "`backward` changes the parameters (perhaps by an optimizer step)",
                 hint="call `optimizer.step()` after `recover_from_oom`, once for the batch",
             )
 
