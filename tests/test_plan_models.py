@@ -192,7 +192,7 @@ def test_an_unknown_model_hears_the_nearest_names() -> None:
     "name", ["resnet50", "microsoft/resnet-50", "UNet", "yolov8n", "rwkv-6-7b"]
 )
 def test_what_has_no_attention_is_traced(name: str) -> None:
-    with pytest.raises(UsageError, match="has no layers of attention") as problem:
+    with pytest.raises(UsageError, match="has no attention layers") as problem:
         model_named(name)
     assert "--code" in (problem.value.hint or "")
 
