@@ -38,7 +38,7 @@ n9|idle|debug|96|(null)|none
 """
 
 
-WORK = work.Work(python="python")
+WORK = work.NodeWork(python="python")
 
 
 def of_slurm(partition: str | None, *nodes: str) -> Engine:

@@ -103,10 +103,10 @@ def _check_engine_options(options: Namespace) -> None:
 def _request(options: Namespace) -> FleetRequest:
     from gpusetup.fleet.engines.engine import FleetRequest
     from gpusetup.fleet.nodes import expanded
-    from gpusetup.fleet.work import LIMIT_SECONDS, Work
+    from gpusetup.fleet.work import LIMIT_SECONDS, NodeWork
 
     usual = "" if options.ray else "python" if options.kubernetes else sys.executable
-    work = Work(
+    work = NodeWork(
         python=options.node_python or usual,
         target=options.python,
         level=options.level,

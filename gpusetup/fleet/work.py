@@ -30,7 +30,7 @@ LONGEST_PROBLEM = 400
 Document = Mapping[str, Any]
 
 
-class Work(Frozen):
+class NodeWork(Frozen):
     """What one node is asked to do."""
 
     python: str
@@ -43,10 +43,10 @@ class Work(Frozen):
     """Seconds for all that a node does."""
 
 
-def script(work: Work) -> str:
+def script(work: NodeWork) -> str:
     """The node's work as one line for a POSIX shell.
 
-    >>> print(script(Work(python="/env/bin/python")).replace("; ", "\\n"))
+    >>> print(script(NodeWork(python="/env/bin/python")).replace("; ", "\\n"))
     /env/bin/python -I -m gpusetup fleet check --json
     /env/bin/python -I -m gpusetup snapshot --json
     /env/bin/python -I -m gpusetup verify --json --level quick --device auto --timeout 270
@@ -66,10 +66,10 @@ def script(work: Work) -> str:
     return "; ".join(map(join, lines))
 
 
-def ssh_command(work: Work) -> str:
+def ssh_command(work: NodeWork) -> str:
     """The script as one command for any login shell, as ssh runs it.
 
-    >>> ssh_command(Work(python="py"))[:38]
+    >>> ssh_command(NodeWork(python="py"))[:38]
     "sh -c 'py -I -m gpusetup fleet check -"
     """
     return f"sh -c {quote(script(work))}"

@@ -12,7 +12,7 @@ from shutil import which
 
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet.nodes import natural, slurm_list
-from gpusetup.fleet.work import Work, script
+from gpusetup.fleet.work import NodeWork, script
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output, end_children
 
@@ -24,7 +24,7 @@ START_GAP_SECONDS = 0.1
 class FleetRequest(Frozen):
     """The work of a run, and the nodes that are to do it."""
 
-    work: Work
+    work: NodeWork
     nodes: tuple[str, ...] = ()
     """Names of nodes; empty: all that are idle."""
 

@@ -15,7 +15,7 @@ from typing import Any
 from gpusetup.errors import Blocked
 from gpusetup.fleet.engines.engine import Engine, FleetRequest
 from gpusetup.fleet.nodes import SAFE
-from gpusetup.fleet.work import Work, script
+from gpusetup.fleet.work import NodeWork, script
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Output, no_answer_in, run
 
@@ -57,7 +57,7 @@ class OnNode:
     def python(self) -> str:
         return sys.executable
 
-    def run_work(self, work: Work) -> tuple[int | None, str, str, str | None, float]:
+    def run_work(self, work: NodeWork) -> tuple[int | None, str, str, str | None, float]:
         """The node's work; an `Output` as plain values, whatever version of ours the caller has."""
         work = replace(work, python=work.python or sys.executable)
         environment = {name: v for name, v in os.environ.items() if name not in ACTOR_VARIABLES}
