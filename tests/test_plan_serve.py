@@ -44,13 +44,13 @@ def test_gguf_files_have_their_published_sizes(weights: str, gib: float, served:
 
 def test_the_largest_context_and_concurrency_are_just_what_fits(served: Served) -> None:
     words = ("--model", "qwen3-8b", "--weights", "fp8", "--gpu-mem", "24GiB")
-    found = served("sglang", *words, "--context", "16k")
+    found = served("sglang", *words, "--context", "16384")
     assert found["schema"] == "gpusetup.plan-serve/1"
     assert "--context-length 16384" in found["command"]
     most = found["largest_sequences"]
     assert most >= 1
-    served("sglang", *words, "--context", "16k", "--batch", str(most))
-    served("sglang", *words, "--context", "16k", "--batch", str(most + 1), code=1)
+    served("sglang", *words, "--context", "16384", "--batch", str(most))
+    served("sglang", *words, "--context", "16384", "--batch", str(most + 1), code=1)
     served("sglang", *words, "--context", str(found["largest_context"]))
 
 

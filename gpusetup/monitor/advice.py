@@ -195,11 +195,6 @@ MIXED = re.compile(
 )
 
 
-def says(run: Run, what: re.Pattern[str]) -> bool:
-    """Whether the command's words say that something is so already."""
-    return bool(run.command and what.search(" ".join(run.command)))
-
-
 class Advice(NamedTuple):
     """One of the acceleration guide's three, and the verdicts, or their causes, that it helps."""
 
@@ -216,7 +211,7 @@ ADVICE = (
            STARVED, WORKERS_HELP),
     Advice("mixed precision: torch.amp.autocast in bfloat16 from compute capability 8.0 on, "
            "else float16 with a GradScaler", ("launch-bound",),
-           lambda seen: not says(seen.run, MIXED)),
+           lambda seen: not MIXED.search(" ".join(seen.run.command or ()))),
 )  # fmt: skip
 """The order of the acceleration guide for utilisation below half: batch, loader, AMP. Each helps
 work that comes in short pieces too."""
@@ -226,11 +221,11 @@ def ordered_advice(seen: Seen | None, verdict: str | None, cause: str) -> tuple[
     """What helps against this cause, without what is so already, and for a training alone."""
     if seen is None or seen.run.kind not in ("training", ""):
         return ()
-    run, told = seen.run, []
+    run, sentences = seen.run, []
     for row in ADVICE:
         if {verdict, f"{verdict}/{cause}"} & {*row.helps, "bursty/short-pieces"} and row.fits(seen):
-            told.append(sentence(row.text, run))
-    return tuple(told)
+            sentences.append(sentence(row.text, run))
+    return tuple(sentences)
 
 
 # --- sentences ------------------------------------------------------------------------------------
@@ -239,7 +234,7 @@ UNKNOWN = "?"
 
 
 class _Sentence(Formatter):
-    """What is not known is a question mark; `MB/s` is a format of rates."""
+    """Fills a sentence: an unknown value is a question mark; `MB/s` formats bytes a second."""
 
     def format_field(self, value: Any, spec: str) -> Any:
         if value is None:
@@ -249,14 +244,14 @@ class _Sentence(Formatter):
 
 def sentence(text: str, run: Run, seen: Seen | None = None) -> str:
     """A text of a table, filled in for this run and the GPU that it is about."""
-    return _Sentence().vformat(text, (), _words(run, seen))
+    return _Sentence().vformat(text, (), _values(run, seen))
 
 
-def _words(run: Run, seen: Seen | None) -> Mapping[str, object]:
+def _values(run: Run, seen: Seen | None) -> Mapping[str, object]:
     pids = [pid for gpu in run.gpus for pid in sorted(gpu.holders)]
     words = run.command or ()
     scripts = [word for word in words if word.endswith(".py")]
-    watched = f"-- {' '.join(map(own_word, words))}" if words else None
+    command = f"-- {' '.join(map(own_word, words))}" if words else None
     return {
         "run": run,
         "seen": seen,
@@ -267,7 +262,7 @@ def _words(run: Run, seen: Seen | None) -> Mapping[str, object]:
         "its_cores": run.cores or run.host_cores or 0,
         "config": config_of(words),
         "script": own_word(scripts[0]) if scripts else None,
-        "watch": watched or (f"--pid {pids[0]}" if pids else None),
+        "watch": command or (f"--pid {pids[0]}" if pids else None),
         "gpus": sum(gpu.lost_at is None for gpu in run.gpus),
         "pid": pids[0] if pids else "PID",
     }

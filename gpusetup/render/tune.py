@@ -24,7 +24,7 @@ from gpusetup.render.screen import (
 )
 from gpusetup.tune import answer as answers
 from gpusetup.tune.answer import TuneAnswer, TuneChange
-from gpusetup.tune.files import SUFFIX
+from gpusetup.tune.config_file import SUFFIX
 from gpusetup.tune.search import Trial
 
 RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}

@@ -12,7 +12,7 @@ from gpusetup.errors import BadInput
 from gpusetup.system.refusals import blocked_by, blocked_by_files
 
 SUFFIX = ".gpusetup-previous"
-"""Of the file in which a change in place keeps what stood there."""
+"""Ends the name of the file that keeps the previous config of a change in place."""
 
 
 def read_bytes(path: str) -> bytes:
