@@ -28,6 +28,7 @@ from gpusetup.plan.verdict import BatchVerdict, batch_verdict, what_fits
 from gpusetup.tune.case import (
     MEASURED,
     Case,
+    DoesNotFit,
     Part,
     Why,
     added_key,
@@ -213,7 +214,7 @@ def _by_plan(case: Case, split: Split) -> Iterator[Part]:
         if one and card and one.total_gib > one.capacity_gib:
             enough = _enough(case.config, card, split.effective)
             way = f"Even 1 takes {one.total_gib:.1f} GiB. {enough}"
-        yield f"{split.name}: {now.reason}, and no smaller one is clear. {way}"
+        yield DoesNotFit(f"{split.name}: {now.reason}, and no smaller one is clear. {way}")
     elif best != split.size:
         yield from _same_batch(case, split, best, f"{BY_PLAN}, clear on this card")
 

@@ -15,6 +15,7 @@ from gpusetup.tune.batch import batch, cannot_fit, fixed_by_another
 from gpusetup.tune.case import (
     MEASURED,
     Case,
+    DoesNotFit,
     Facts,
     Option,
     Part,
@@ -241,14 +242,17 @@ def propose(config: Config, facts: Facts, option: Option = NOTHING_ASKED) -> Pro
         parts = [one for one in parts if isinstance(one, str) or one.change.source == MEASURED]
     edits = [part.edit for part in parts if isinstance(part, Proposed)]
     case = replace(case, changed=changed(config, edits))
-    stopped = cannot_fit(case)
+    one_sample = cannot_fit(case)
     if option.measured or not option.interrupted:
-        parts = [*several_gpus(case), *(() if stopped else batch(case)), *parts]
+        parts = [*several_gpus(case), *(() if one_sample else batch(case)), *parts]
+    stopped = one_sample or next((part for part in parts if isinstance(part, DoesNotFit)), None)
     made = [part for part in parts if isinstance(part, Proposed) and not stopped]
     made.sort(key=lambda one: (one.edit.start, one.edit.text))
     return Proposal(
         changes=tuple(one.change for one in made),
         edits=tuple(one.edit for one in made),
-        words=tuple(dict.fromkeys(part for part in parts if isinstance(part, str))),
+        words=tuple(
+            dict.fromkeys(part for part in parts if isinstance(part, str) and part != stopped)
+        ),
         cannot_fit=stopped,
     )
