@@ -72,8 +72,11 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     each = gpus if question.trainer or not shape.writes_text else 1
     trainer = question.trainer or ("loop" if by_batch else "trinity")
     how = defaults(trainer, shape.kind, gpus, said)
-    if question.trainer is None and (said.get("lora") or said.get("quantize") not in (None, "fp8")):
+    frozen_in_bits = said.get("quantize") not in (None, "fp8")
+    if question.trainer is None and (said.get("lora") or frozen_in_bits):
         how["dtype"] = "bf16"
+        # PEFT, `prepare_model_for_kbit_training`: checkpointing is on unless told otherwise.
+        how |= {"checkpointing": True} if frozen_in_bits else {}
     if not (by_batch or limits.linux):
         how["strategy"] = "ddp" if gpus > 1 else "single"
     how |= said
