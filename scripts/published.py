@@ -114,7 +114,7 @@ def job(row: dict[str, str]) -> Job:
     values = settings(said)
     if values.get("attention") == "written":
         values["attention"] = "eager"
-    chosen = trainers.defaults(trainer, shape.kind, 1, values)
+    chosen = trainers.trainer_defaults(trainer, shape.kind, 1, values)
     chosen |= {
         "amp": chosen.get("amp") or None,
         "loss": LOSSES.get(chosen["loss"], chosen["loss"]),

@@ -13,7 +13,7 @@ import pytest
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.plan.config_json import shape_of
-from gpusetup.plan.models import count, model_in, model_named, table
+from gpusetup.plan.models import model_in, model_named, parameter_count, table
 
 HERE = Path(__file__).resolve().parent
 
@@ -200,4 +200,4 @@ def test_what_has_no_attention_is_traced(name: str) -> None:
 @pytest.mark.parametrize("text", ["", "7x", "-1B", "8", "900000T"])
 def test_absurd_sizes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        count(text)
+        parameter_count(text)

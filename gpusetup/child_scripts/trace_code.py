@@ -56,13 +56,13 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         """How often a number was invented."""
         self.peaks: Dict[str, int] = {}
         """Phase -> the most at once."""
-        self.passing: Dict[str, int] = {}
+        self.transient: Dict[str, int] = {}
         """Phase -> the most at once of all but weights, gradients and optimizer states."""
         self.begin("before")
 
     def begin(self, phase: str) -> None:
         self.phase = phase
-        self.peaks[phase] = self.passing[phase] = 0
+        self.peaks[phase] = self.transient[phase] = 0
         self.see(None)
 
     def see(self, value: Any, workspace: int = 0) -> None:
@@ -71,7 +71,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
             self.key_of(one)
         now = self.total + workspace
         self.peaks[self.phase] = max(self.peaks[self.phase], now)
-        self.passing[self.phase] = max(self.passing[self.phase], now - self.states)
+        self.transient[self.phase] = max(self.transient[self.phase], now - self.states)
 
     def own(self, value: Any) -> None:
         """The tensors in `value` are weights, gradients or optimizer states."""
@@ -285,8 +285,8 @@ def traced(function: Callable[..., Any], batch: int, request: Dict[str, Any]) ->
     return {
         "batch": batch,
         "phases": {phase: ledger.peaks[phase] for phase in PHASES},
-        "passing": {phase: ledger.passing[phase] for phase in PHASES},
-        "kept": kept[PHASES.index("backward")],
+        "transient": {phase: ledger.transient[phase] for phase in PHASES},
+        "activations": kept[PHASES.index("backward")],
         "states": size_of(states),
         "gradients": size_of(trained),
         "gathered": size_of(model.parameters()) - sum(blocks) + 2 * max(blocks, default=0),

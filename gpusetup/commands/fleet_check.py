@@ -27,7 +27,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace, out: Console) -> int:
-    from gpusetup.fleet.node_check import MOST_BYTES, checked, read_profile
+    from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile
     from gpusetup.named_file import read_text
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
     from gpusetup.render.screen import ERROR, GOOD, Row, Screen
@@ -37,7 +37,7 @@ def run(options: Namespace, out: Console) -> int:
     expected = read_profile(read_text(name, MOST_BYTES), name) if name else {}
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
     record = read_node(System(), limit)
-    answer = checked(name_of_node(), record, expected)
+    answer = check_node(name_of_node(), record, expected)
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
     screen = Screen((Row(state, f": {answer.reason}", hang=2),))
     return out.answer(answer, screen, yes=answer.ok)

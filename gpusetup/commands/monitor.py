@@ -102,13 +102,13 @@ def _watch(options: Namespace, out: Console) -> int:
     """The child starts while the rest of us is still being imported."""
     nvml = start_nvml(options.interval, 1 if options.once else 0)
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.nvml import SourceEnded, opened
+    from gpusetup.monitor.nvml import SourceEnded, open_nvml
     from gpusetup.probe.patience import Patience
 
     source: Nvml | None = None
     with ExitStack() as stack:
         try:
-            source = opened(nvml, Patience(patience_of(options), out.talk))
+            source = open_nvml(nvml, Patience(patience_of(options), out.talk))
         except SourceEnded as problem:
             if not options.after:  # no GPU that can be watched is a no
                 kind = Blocked if problem.blocked else Unsatisfiable
@@ -131,24 +131,24 @@ def _until_ended(source: Nvml, options: Namespace, recording: Recording) -> int:
     """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
     import signal
 
-    from gpusetup.monitor.host import running
-    from gpusetup.monitor.session import watching
+    from gpusetup.monitor.host import running_process
+    from gpusetup.monitor.session import watch
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    found = (None, None) if options.pid is None else running(options.pid)
+    found = (None, None) if options.pid is None else running_process(options.pid)
     if found is None:
         raise UsageError(f"No process {options.pid} can be seen", hint="`--pid` names one")
     tree, command = found
     with recording.live(), suppress(KeyboardInterrupt):
         length, late = options.seconds, _late(options)
-        recording.take(watching(source, recording.out.talk, seconds=length, late=late, tree=tree))
+        recording.take(watch(source, recording.out.talk, seconds=length, patience=late, tree=tree))
     recording.finish(source=SOURCE, command=command, aside=False)
     return 0
 
 
 def _command(source: Nvml | None, options: Namespace, recording: Recording) -> int:
     """A command runs whatever can be watched, and its exit code is ours."""
-    from gpusetup.monitor.session import Command, watching
+    from gpusetup.monitor.session import Command, watch
 
     recording.stream()
     argv, aside = tuple(options.after), options.json and not options.output
@@ -157,7 +157,7 @@ def _command(source: Nvml | None, options: Namespace, recording: Recording) -> i
         if source is not None:
             length, late = options.seconds, _late(options)
             recording.take(
-                watching(source, recording.out.talk, seconds=length, late=late, command=command)
+                watch(source, recording.out.talk, seconds=length, patience=late, command=command)
             )
     finally:  # whatever ends the watching, it does not end the command
         code = command.exit_code()
@@ -187,15 +187,15 @@ def _once(source: Nvml, options: Namespace, out: Console) -> int:
 def _replay(options: Namespace, out: Console) -> int:
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.documents import Sample
-    from gpusetup.monitor.record import recorded
+    from gpusetup.monitor.record import read_recording
 
     with Recording(out) as recording, ExitStack() as screen:
         told = None
         if options.demo:
             out.talk("A recording of another machine is shown; nothing is watched here.")
             screen.enter_context(recording.live())
-        read = recorded(options.replay, options.interval)
-        if not read.timed:
+        read = read_recording(options.replay, options.interval)
+        if not read.has_times:
             said = f"{options.replay} tells no time: {options.interval:g} s between its samples"
             out.talk(f"{said} are assumed (`--interval`)")
         for document in read.documents:

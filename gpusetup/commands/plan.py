@@ -17,10 +17,10 @@ from gpusetup.errors import UsageError
 from gpusetup.model.documents import PlanCellsAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.plan import config
-from gpusetup.plan.answer import Asked, answer
+from gpusetup.plan.answer import PlanRequest, answer
 from gpusetup.plan.cells import plans
-from gpusetup.plan.job import DIVIDES
-from gpusetup.plan.place import Place, machine_place, named_gpu, place_of, size
+from gpusetup.plan.job import SHARDED
+from gpusetup.plan.place import Place, machine_place, memory_size, named_gpu, place_of
 from gpusetup.plan.question import Question, job_of, shape_of_question
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.trainers import trainer_named
@@ -125,8 +125,8 @@ def configure(parser: ArgumentParser) -> None:
 def strategy_word(text: str) -> str:
     """A strategy by FSDP's or DeepSpeed's name, too; argparse names the known ones for another."""
     word = strategy_named(text)
-    if word not in DIVIDES:
-        raise ArgumentTypeError(f"{text!r} is none of {', '.join(DIVIDES)}")
+    if word not in SHARDED:
+        raise ArgumentTypeError(f"{text!r} is none of {', '.join(SHARDED)}")
     return word
 
 
@@ -149,7 +149,7 @@ def run_cells(options: Namespace, out: Console) -> int:
     return out.answer(PlanCellsAnswer(cells=found))
 
 
-def asked_of(options: Namespace, out: Console) -> Asked:
+def asked_of(options: Namespace, out: Console) -> PlanRequest:
     """The question, checked before the machine is read, and what its answer is made with."""
     question, found = question_of(options), None
     if options.from_config:
@@ -157,14 +157,14 @@ def asked_of(options: Namespace, out: Console) -> Asked:
         question = found.question
     shape = shape_of_question(question)
     place = _place(options, out)
-    alone = question.how.get("strategy") == "single"
-    several = 1 if alone else place.count or question.inner
+    alone = question.job_fields.get("strategy") == "single"
+    several = 1 if alone else place.count or question.group_size
     gpus = options.gpus or (found.gpus if found else None) or several
     question = config.for_gpus(found, gpus) if found else replace(question, gpus=gpus)
     limits = place.limits(question.sp, predict=options.predict)
     said = question if options.gpus or options.solve != "gpus" else replace(question, gpus=None)
     job = job_of(said, shape, limits)
-    return Asked(
+    return PlanRequest(
         question=said,
         place=place,
         limits=limits,
@@ -181,7 +181,7 @@ def question_of(options: Namespace) -> Question:
         field = "selective" if options.checkpointing == "selective" else "checkpointing"
         how[field] = options.checkpointing != "none"
     said = {name: getattr(options, name) for name in WHAT}
-    return Question(**said, trainer=trainer_named(options.trainer), how=how)
+    return Question(**said, trainer=trainer_named(options.trainer), job_fields=how)
 
 
 def from_config(file: str, said: Question) -> config.FromConfig:
@@ -191,7 +191,9 @@ def from_config(file: str, said: Question) -> config.FromConfig:
     )
     mine = {name: value for name in WHAT if (value := getattr(said, name)) is not None}
     mine |= {said.solve: None} if said.solve in ("context", "batch") else {}
-    question = replace(found.question, **mine, how={**found.question.how, **said.how})
+    question = replace(
+        found.question, **mine, job_fields={**found.question.job_fields, **said.job_fields}
+    )
     if question.model is None:
         lines = [line for line in found.read.assumed if "variable" in line]
         hint = "add `--model NAME` (a hub id, a short name, or a config.json)"
@@ -206,7 +208,7 @@ def from_config(file: str, said: Question) -> config.FromConfig:
 def _place(options: Namespace, out: Console) -> Place:
     """The GPU that was named, or the machine's."""
     if options.gpu_mem:
-        return place_of(None, size(options.gpu_mem))
+        return place_of(None, memory_size(options.gpu_mem))
     catalog = load_catalog()
     if options.gpu:
         return named_gpu(options.gpu, catalog.gpus)

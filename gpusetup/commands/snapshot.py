@@ -40,7 +40,7 @@ def run(options: Namespace, out: Console) -> int:
 
 
 def _diff(words: list[str], out: Console) -> int:
-    from gpusetup.fleet.compare import compared
+    from gpusetup.fleet.compare import compare
     from gpusetup.fleet.folder import named_record
     from gpusetup.render.fleet import compare_screen
 
@@ -53,5 +53,5 @@ def _diff(words: list[str], out: Console) -> int:
     for node in (first, second):
         if node.problem:
             raise BadInput(node.problem, hint="write it again with `gpusetup snapshot --output`")
-    answer = compared(first, second)
+    answer = compare(first, second)
     return out.answer(answer, compare_screen, yes=not answer.matters)

@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Iterator
 
-from gpusetup.configs.settings import Path, Setting, below
+from gpusetup.configs.settings import Path, Setting, child_path
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
 
@@ -47,14 +47,14 @@ class _Walk:
     def body(self, nodes: list[ast.stmt], path: Path) -> Iterator[Setting]:
         for node in nodes:
             if isinstance(node, ast.ClassDef):
-                yield from self.body(node.body, below(path, node.name))
+                yield from self.body(node.body, child_path(path, node.name))
             elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 for target in node.targets if isinstance(node, ast.Assign) else (node.target,):
                     if place := _target(target):
                         yield from self.value(node.value, (*path, *place))
 
     def value(self, node: ast.expr, path: Path) -> Iterator[Setting]:
-        inner = list(_inside(node))
+        inner = list(_children(node))
         kind = "list" if isinstance(node, SEQUENCES) else "scalar"
         kind = "map" if isinstance(node, ast.Dict) or (inner and kind == "scalar") else kind
         start = self._at(node.lineno, node.col_offset)
@@ -62,7 +62,7 @@ class _Walk:
         text = self.text[start:end] if kind == "scalar" else ""
         yield Setting(path=path, kind=kind, text=text, start=start, end=end, line=node.lineno)  # type: ignore[arg-type]
         for key, one in inner:
-            yield from self.value(one, below(path, key))
+            yield from self.value(one, child_path(path, key))
 
     def _at(self, line: int, column: int) -> int:
         """The character at a line's byte."""
@@ -86,7 +86,7 @@ def _target(node: ast.expr) -> Path:
     return ()
 
 
-def _inside(node: ast.expr) -> Iterator[tuple[str | int, ast.expr]]:
+def _children(node: ast.expr) -> Iterator[tuple[str | int, ast.expr]]:
     """The values inside of one that is gone into."""
     if isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):

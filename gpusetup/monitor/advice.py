@@ -192,7 +192,7 @@ MIXED = re.compile(
 )
 
 
-def says(run: Run, what: re.Pattern[str]) -> bool:
+def command_matches(run: Run, what: re.Pattern[str]) -> bool:
     """Whether the command's words say that something is so already."""
     return bool(run.command and what.search(" ".join(run.command)))
 
@@ -213,7 +213,7 @@ ADVICE = (
            STARVED, WORKERS_HELP),
     Advice("mixed precision: torch.amp.autocast in bfloat16 from compute capability 8.0 on, "
            "else float16 with a GradScaler", ("launch-bound",),
-           lambda seen: not says(seen.run, MIXED)),
+           lambda seen: not command_matches(seen.run, MIXED)),
 )  # fmt: skip
 """The order of the acceleration guide for utilisation below half: batch, loader, AMP. Each helps
 work that comes in short pieces too."""
@@ -223,11 +223,11 @@ def ordered_advice(seen: Seen | None, verdict: str | None, cause: str) -> tuple[
     """What helps against this cause, without what is so already, and for a training alone."""
     if seen is None or seen.run.kind not in ("training", ""):
         return ()
-    run, told = seen.run, []
+    run, sentences = seen.run, []
     for row in ADVICE:
         if {verdict, f"{verdict}/{cause}"} & {*row.helps, "bursty/short-pieces"} and row.fits(seen):
-            told.append(sentence(row.text, run))
-    return tuple(told)
+            sentences.append(sentence(row.text, run))
+    return tuple(sentences)
 
 
 # --- sentences ------------------------------------------------------------------------------------
@@ -246,14 +246,14 @@ class _Sentence(Formatter):
 
 def sentence(text: str, run: Run, seen: Seen | None = None) -> str:
     """A text of a table, filled in for this run and the GPU that it is about."""
-    return _Sentence().vformat(text, (), _words(run, seen))
+    return _Sentence().vformat(text, (), _values(run, seen))
 
 
-def _words(run: Run, seen: Seen | None) -> Mapping[str, object]:
+def _values(run: Run, seen: Seen | None) -> Mapping[str, object]:
     pids = [pid for gpu in run.gpus for pid in sorted(gpu.holders)]
     words = run.command or ()
     scripts = [word for word in words if word.endswith(".py")]
-    watched = f"-- {' '.join(map(own_word, words))}" if words else None
+    command = f"-- {' '.join(map(own_word, words))}" if words else None
     return {
         "run": run,
         "seen": seen,
@@ -264,7 +264,7 @@ def _words(run: Run, seen: Seen | None) -> Mapping[str, object]:
         "its_cores": run.cores or run.host_cores or 0,
         "config": config_of(words),
         "script": own_word(scripts[0]) if scripts else None,
-        "watch": watched or (f"--pid {pids[0]}" if pids else None),
+        "watch": command or (f"--pid {pids[0]}" if pids else None),
         "gpus": sum(gpu.lost_at is None for gpu in run.gpus),
         "pid": pids[0] if pids else "PID",
     }

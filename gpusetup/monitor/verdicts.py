@@ -36,9 +36,9 @@ GOOD = (
     "utilisation {work.utilization:.0f} %, memory {gpu.memory.p95:.0f} %, {gpu.heat:.0f} °C: "
     "nothing holds it back"
 )
-BRAKED = (
-    "{seen.brake.words} ({seen.brake.reason}) held the clocks down in {seen.brake_share:.0f} % of "
-    "the work"
+THROTTLED = (
+    "{seen.throttle.words} ({seen.throttle.reason}) held the clocks down in "
+    "{seen.throttle_share:.0f} % of the work"
 )
 CLOCK = "; SM clock at {work.clock_share:.0f} % of its maximum"
 BURSTS = (
@@ -73,7 +73,7 @@ GREW = "memory grew all the time, to {gpu.memory.peak:.0f} %"
 partly = ~s.busy
 main_waits = s.watched & ~s.core_full
 costs_most = ~(s.mostly_waits & s.only_now_and_then)
-"""Where a GPU mostly waits, a brake that is on now and then is not the verdict."""
+"""Where a GPU mostly waits, a throttle that is on now and then is not the verdict."""
 starved = s.watched & partly & ~s.no_loader
 waits = starved & ~s.core_full
 alone_with_its_cpu = starved & ~s.workers
@@ -95,7 +95,7 @@ CASES: tuple[Case, ...] = (
          (s.failed | s.memory_fell) & s.full_at_the_end & ~s.server, MEMORY, margin),
     # held down: unless the GPU mostly waits, which costs more
     *(
-        Case("throttled", cause, s.held_down_by(cause) & costs_most, BRAKED + figures + CLOCK,
+        Case("throttled", cause, s.held_down_by(cause) & costs_most, THROTTLED + figures + CLOCK,
              steps)
         for cause, figures, steps in (
             ("heat", ", at {gpu.heat:.0f} °C", ("cool",)),

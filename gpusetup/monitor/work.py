@@ -100,7 +100,7 @@ class Work:
 
     @property
     def pcie_rate(self) -> float | None:
-        return both(self.pcie_in, self.pcie_out)
+        return sum_of_known(self.pcie_in, self.pcie_out)
 
     @property
     def pcie_one_way_share(self) -> float | None:
@@ -115,7 +115,7 @@ class Work:
     @property
     def link_rate(self) -> float | None:
         """NVLink, both ways, bytes a second."""
-        return both(self.nvlink_in, self.nvlink_out)
+        return sum_of_known(self.nvlink_in, self.nvlink_out)
 
     @property
     def workers(self) -> float:
@@ -149,13 +149,13 @@ def mean(values: Iterable[Any]) -> float | None:
     >>> mean([1, None, 3]), mean([None])
     (2.0, None)
     """
-    told = [value for value in values if value is not None]
-    return sum(told) / len(told) if told else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
-def most(values: Iterable[Any]) -> Any:
+def highest(values: Iterable[Any]) -> Any:
     """
-    >>> most([1, None, 3]), most([None])
+    >>> highest([1, None, 3]), highest([None])
     (3, None)
     """
     return max((value for value in values if value is not None), default=None)
@@ -171,9 +171,9 @@ def percentile(values: Iterable[float], share: float) -> float:
     return order[max(0, -int(-len(order) * share // 100) - 1)]
 
 
-def both(first: float | None, second: float | None) -> float | None:
+def sum_of_known(first: float | None, second: float | None) -> float | None:
     """
-    >>> both(1.0, None), both(None, None)
+    >>> sum_of_known(1.0, None), sum_of_known(None, None)
     (1.0, None)
     """
     return None if first is None and second is None else (first or 0.0) + (second or 0.0)
@@ -206,6 +206,6 @@ def rated_watts(name: str | None) -> float | None:
 
     if "laptop" in tokens(name):
         return None
-    told = {row.tdp_w for row in rows_or_none(name, load_catalog().gpus)}
-    watts = told.pop() if len(told) == 1 else None
+    known = {row.tdp_w for row in rows_or_none(name, load_catalog().gpus)}
+    watts = known.pop() if len(known) == 1 else None
     return None if watts is None else float(watts)

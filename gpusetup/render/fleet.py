@@ -10,7 +10,7 @@ from gpusetup.fleet.compare import CompareAnswer
 from gpusetup.fleet.drift import RATES
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.nodes import Drift, NodeFinding, slurm_list
-from gpusetup.fleet.show import COSTS, Common, Exclude, FleetAnswer, NodeAnswer, Status
+from gpusetup.fleet.show import COST_SPEED, Common, Exclude, FleetAnswer, NodeAnswer, Status
 from gpusetup.fleet.sweep.answer import SweepAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.render.screen import (
@@ -76,7 +76,7 @@ def _node(nodes: Sequence[NodeAnswer], usual: Container[str]) -> Iterator[str]:
     if node.problem:
         yield Row(f"    {node.problem}", hang=4)
     for one in node.findings:
-        shown = one.severity is Severity.WARNING and (one.id not in usual or one.id in COSTS)
+        shown = one.severity is Severity.WARNING and (one.id not in usual or one.id in COST_SPEED)
         if shown or one.severity is Severity.ERROR:
             yield _finding(one)
     yield from map(_drift, node.drift)

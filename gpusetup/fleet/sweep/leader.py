@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpusetup.errors import Blocked
-from gpusetup.fleet.sweep.course import Sweep
-from gpusetup.fleet.sweep.follow import Follower, Message, parsed
-from gpusetup.fleet.sweep.judge import Result, Round, Unit
+from gpusetup.fleet.sweep.follower import Follower, Message, message_in
+from gpusetup.fleet.sweep.rounds import Sweep
+from gpusetup.fleet.sweep.scores import Result, Round, Unit
 from gpusetup.system.processes import Lines
 from gpusetup.verify.ranks.gathering import Heard, Hub, send
 from gpusetup.verify.ranks.launch import Rank
@@ -25,9 +25,9 @@ SLACK_SECONDS = 2.0
 """In addition to a round's limit, for answers that are on their way."""
 MEET_SECONDS = 240.0
 """Until all ranks have come with a torch that computes."""
-BYTES, BYTES_ON_CPU = 1 << 27, 1 << 22
+GPU_BYTES, CPU_BYTES = 1 << 27, 1 << 22
 """How much a pair exchanges."""
-REPEATS, QUARTER = 8, 4
+REPEATS, FASTER_QUARTER = 8, 4
 
 
 class Gathering(Hub):
@@ -57,14 +57,14 @@ class Leader:
         """Ranks whose torch computes, and that have reached the store."""
         self.absent: dict[int, str] = {}
         self.own = Follower(worker, lambda message: self.inbox.put((0, message)))
-        self.place = {"address": rank.address, "port": store_port(self.store, MEET_SECONDS)}
+        self.store_address = {"address": rank.address, "port": store_port(self.store, MEET_SECONDS)}
 
     def meet(self) -> None:
         """Wait until every rank is ready, or its time is over; who is not, is absent."""
-        waited = {*range(self.rank.world)}
+        pending = {*range(self.rank.world)}
         for number, message in self._heard(MEET_SECONDS):
             if message["said"] == "ready":
-                self._send(number, {"do": "join", **self.place})
+                self._send(number, {"do": "join", **self.store_address})
             elif message["said"] == "joined":
                 self.known[number] = Unit(
                     rank=number,
@@ -74,13 +74,13 @@ class Leader:
                 )
             else:
                 self.absent[number] = str(message.get("problem", ""))[:300]
-            waited -= {*self.known, *self.absent}
-            if not waited:
+            pending -= {*self.known, *self.absent}
+            if not pending:
                 break
         gpus = [number for number, unit in self.known.items() if unit.device != "cpu"]
-        blind = self.known.keys() - gpus if gpus else ()
-        self.absent |= dict.fromkeys(waited, f"it was not ready within {MEET_SECONDS:g} s")
-        self.absent |= dict.fromkeys(blind, "its torch sees no GPU, and others do")
+        without_gpu = self.known.keys() - gpus if gpus else ()
+        self.absent |= dict.fromkeys(pending, f"it was not ready within {MEET_SECONDS:g} s")
+        self.absent |= dict.fromkeys(without_gpu, "its torch sees no GPU, and others do")
 
     def _heard(self, seconds: float) -> Iterator[tuple[int, Message]]:
         """What is said within a time."""
@@ -99,37 +99,37 @@ class Leader:
 
     def sweep(self, limit: float) -> Sweep:
         """Measure until nothing is left to ask. `limit`: seconds of one round."""
-        found = Sweep(self.units)
-        for asked in found.rounds():
-            found.results.append(self.measured(asked, limit))
-        return found
+        sweep = Sweep(self.units)
+        for round in sweep.rounds():
+            sweep.results.append(self.measure(round, limit))
+        return sweep
 
-    def measured(self, asked: Round, limit: float) -> Result:
+    def measure(self, round: Round, limit: float) -> Result:
         """Ask a round, and gather what comes within its limit."""
-        size = BYTES_ON_CPU if all(unit.device == "cpu" for unit in self.units) else BYTES
-        for pair in asked.pairs:
+        size = CPU_BYTES if all(unit.device == "cpu" for unit in self.units) else GPU_BYTES
+        for pair in round.pairs:
             question = {
-                "do": "exchange", "round": asked.number, "bytes": size, "repeats": REPEATS,
-                "limit": limit, "group": f"{time.monotonic_ns()}/{pair[0]}", **self.place,
+                "do": "exchange", "round": round.number, "bytes": size, "repeats": REPEATS,
+                "limit": limit, "group": f"{time.monotonic_ns()}/{pair[0]}", **self.store_address,
             }  # fmt: skip
             for place, rank in enumerate(pair):
                 self._send(rank, {**question, "place": place})
-        told, waited, problems = dict[int, Message](), {*asked.asked}, list[str]()
+        answers, pending, problems = dict[int, Message](), {*round.asked}, list[str]()
         for number, message in self._heard(limit + SLACK_SECONDS):
             problems += [str(message["problem"])[:300]] if "problem" in message else []
-            if message.get("round") == asked.number:
-                told[number] = message
-                waited.discard(number)
-            if not waited:
+            if message.get("round") == round.number:
+                answers[number] = message
+                pending.discard(number)
+            if not pending:
                 break
         return Result(
-            round=asked,
+            round=round,
             rates={
-                pair: bus_rate([told[rank].get("seconds") for rank in pair], size)
-                for pair in asked.pairs
-                if waited.isdisjoint(pair)
+                pair: bus_rate([answers[rank].get("seconds") for rank in pair], size)
+                for pair in round.pairs
+                if pending.isdisjoint(pair)
             },
-            silent=tuple(waited),
+            silent=tuple(pending),
             problem="".join(problems[:1]),
         )
 
@@ -148,17 +148,17 @@ class Leader:
 
 def store_port(store: Lines, seconds: float) -> int:
     """Where the store listens. Raises Blocked if it does not come up."""
-    end, said = time.monotonic() + seconds, ""
+    end, problem_text = time.monotonic() + seconds, ""
     try:
         while True:
             line = store.next(end - time.monotonic())
-            message = parsed(line)
+            message = message_in(line)
             if message.get("said") == "store":
                 return int(message["port"])
-            said = str(message.get("problem", "")) or line or said
+            problem_text = str(message.get("problem", "")) or line or problem_text
     except (TimeoutError, EOFError) as problem:
         raise Blocked(
-            f"The store of the sweep did not come up: {said[:300] or problem}",
+            f"The store of the sweep did not come up: {problem_text[:300] or problem}",
             hint="`gpusetup verify` says whether this torch works; `--python` names another",
         ) from problem
 
@@ -174,4 +174,4 @@ def bus_rate(times: Sequence[Any], moved: int) -> float:
     if not all(isinstance(each, list) and each for each in times):
         return 0.0
     repeats: list[float] = sorted(map(min, *times))
-    return moved / repeats[(len(repeats) - 1) // QUARTER]
+    return moved / repeats[(len(repeats) - 1) // FASTER_QUARTER]
