@@ -80,6 +80,16 @@ def test_a_model_that_cannot_fit_says_so_first_with_what_would() -> None:
     assert "bf16: true" in tuned(lora, CARDS[24])[0]
 
 
+def test_a_batch_that_is_too_much_proposes_nothing_else() -> None:
+    text = (
+        "base_model: Qwen/Qwen3-8B\nload_in_4bit: true\nadapter: qlora\nlora_r: 16\nbf16: true\n"
+        "sequence_len: 8192\ngradient_checkpointing: true\n"
+        "micro_batch_size: 2\ngradient_accumulation_steps: 1\ndataloader_num_workers: 0\n"
+    )
+    _, proposal = tuned(text, CARDS[24])
+    assert "a batch of 2 needs" in (proposal.cannot_fit or "") and not proposal.changes
+
+
 def test_a_sample_that_is_too_much_names_what_would_make_it_fit() -> None:
     text = HF.format(size=4, steps=1).replace("1024", "8192").replace("Qwen3-0.6B", "Qwen3-8B")
     text += "use_peft: true\nlora_r: 16\n"

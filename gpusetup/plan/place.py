@@ -11,6 +11,7 @@ from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.units import GIB, MIB
+from gpusetup.model.versions import Capability
 from gpusetup.plan.decide import Limits
 from gpusetup.plan.measured import gpu_of
 
@@ -27,6 +28,7 @@ class Place(Frozen):
     """As `nvidia-smi` prints it, or as given."""
     capacity: float
     """Bytes that CUDA gives."""
+    capability: Capability | None = None
     count: int | None = None
     """GPUs of the machine; None where only a GPU was named."""
     system: System = "linux"
@@ -63,7 +65,8 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     gpu = gpu_described(text, rows)
     if gpu.memory_total_bytes is None:
         raise UsageError(f"{text!r} does not name one memory size", hint=_memory_hint(text, rows))
-    return place_of(gpu.name, gpu.memory_total_bytes)
+    place = place_of(gpu.name, gpu.memory_total_bytes)
+    return replace(place, capability=gpu.compute_capability)
 
 
 def _memory_hint(text: str, rows: Sequence[GpuRow]) -> str:
@@ -98,6 +101,7 @@ def machine_place(snapshot: Snapshot) -> Place:
     system: System = "linux" if os.family in ("linux", None) else "windows"
     return replace(
         place_of(name, least),
+        capability=min(filter(None, (gpu.compute_capability for gpu in gpus)), default=None),
         count=len(gpus),
         system="jetson" if os.jetson else "wsl" if os.wsl else system,
         unified=name in unified,

@@ -72,10 +72,11 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     samples = gpus if question.trainer or not shape.writes_text else 1
     trainer = question.trainer or ("loop" if by_batch else "trinity")
     fields = trainer_defaults(trainer, shape.kind, gpus, given)
-    if question.trainer is None and (
-        given.get("lora") or given.get("quantize") not in (None, "fp8")
-    ):
+    frozen_in_bits = given.get("quantize") not in (None, "fp8")
+    if question.trainer is None and (given.get("lora") or frozen_in_bits):
         fields["dtype"] = "bf16"
+        # PEFT, `prepare_model_for_kbit_training`: checkpointing is on unless told otherwise.
+        fields |= {"checkpointing": True} if frozen_in_bits else {}
     if not (by_batch or limits.linux):
         fields["strategy"] = "ddp" if gpus > 1 else "single"
     fields |= given

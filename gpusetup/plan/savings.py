@@ -88,7 +88,29 @@ def helps(decision: Decision) -> tuple[Help, ...]:
             then_recipe = with_recipe if decision.fits else decide(other, limits).recipe
             enough = str(then_recipe) if then_recipe else None
             saving_steps.append(Help(step=text, saves_gib=round(saved, 2), recipe=enough))
+    if not decision.fits and not any(one.recipe for one in saving_steps):
+        saving_steps += together(decision, same_training(job) | (adapters(job) if job.lora else {}))
     return tuple(sorted(saving_steps, key=lambda one: (one.recipe is None, -one.saves_gib)))
+
+
+def together(decision: Decision, changes: Changes) -> Iterator[Help]:
+    """The fewest changes that are enough if all are made, those that save most first."""
+    job, recipe = decision.job, decision.shown.recipe
+    by_saving = sorted(
+        changes, key=lambda text: memory(replace(job, **changes[text]), recipe).total
+    )
+    for count in range(2, len(by_saving) + 1):
+        steps = by_saving[:count]
+        fields = {name: value for text in steps for name, value in changes[text].items()}
+        changed = decide(replace(job, **fields), decision.limits)
+        if changed.fits:
+            saved = (decision.shown.memory.total - changed.shown.memory.total) / GIB
+            yield Help(
+                step=" and ".join(steps),
+                saves_gib=round(saved, 2),
+                recipe=str(changed.recipe),
+            )
+            return
 
 
 def fitting(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:
@@ -96,7 +118,7 @@ def fitting(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:
     bigger, shorter = gpus_needed(job, limits), max_context(job, limits)
     if bigger.fits and bigger.job.gpus > job.gpus:
         yield f"{bigger.job.gpus} GPUs of this kind", bigger.job
-    if job.length == job.context > 1 and shorter.fits:
+    if job.length == job.context > 1 and shorter.fits and job.shape.tokens is None:
         yield f"{shorter.job.context:,} tokens", shorter.job
     if job.batch is not None and job.batch > job.data_parallel:
         smaller = max_batch(job, limits)

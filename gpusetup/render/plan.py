@@ -188,7 +188,9 @@ def serve_text(plan: ServePlan) -> Screen:
     """The screen of a serving plan."""
     requests, most = plural(plan.sequences, "request"), plural(plan.largest_sequences, "request")
     size, engine = f"{plan.parameters / 1e9:.3g}B parameters", f"{plan.weights}, {plan.engine}"
-    mark, said = (OK, "fits") if plan.fits else (NO, "does not fit")
+    mark, said = (OK, "fits") if plan.command else (BUT, "the memory is enough")
+    if not plan.fits:
+        mark, said = NO, "does not fit"
     told = {
         "longest": f"{plan.largest_context:,} tokens for {requests}",
         "most": f"{most} of {plan.context:,} tokens",

@@ -28,6 +28,7 @@ from gpusetup.plan.place import Place
 from gpusetup.tune.case import (
     MEASURED,
     Case,
+    DoesNotFit,
     Suggestion,
     Why,
     add_key,
@@ -224,7 +225,8 @@ def _split_by_plan(case: Case, split: Split) -> Iterator[Suggestion]:
         if one and card and one.total_gib > one.capacity_gib:
             enough = _how_to_fit(case.config, card, split.effective)
             way = f"Even 1 takes {one.total_gib:.1f} GiB. {enough}"
-        yield f"{split.name}: {current.reason}, and no smaller batch is sure to fit. {way}"
+        problem = f"{split.name}: {current.reason}, and no smaller batch is sure to fit. {way}"
+        yield DoesNotFit(problem)
     elif best != split.size:
         yield from _change_split(case, split, best, f"{BY_PLAN}, clear on this card")
 

@@ -72,6 +72,12 @@ class Proposal(Frozen):
 
 MEASURED = "measured on this machine"
 KeyedSetting = tuple[Setting, Key]
+
+
+class DoesNotFit(str):
+    """Why the run as the config has it is too large for this card: nothing is proposed then."""
+
+
 Suggestion = Proposed | str
 
 

@@ -23,6 +23,7 @@ from gpusetup.tune.batch import batch_fixed_by, cannot_fit, split_batches
 from gpusetup.tune.case import (
     MEASURED,
     Case,
+    DoesNotFit,
     Facts,
     Measured,
     Proposal,
@@ -257,14 +258,21 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
         ]
     edits = [one.edit for one in suggestions if isinstance(one, Proposed)]
     case = replace(case, tuned=edited(config, edits))
-    problem = cannot_fit(case)
+    sample_problem = cannot_fit(case)
     if measured.batch_size or not measured.interrupted:
-        suggestions = [*several_gpus(case), *(() if problem else split_batches(case)), *suggestions]
+        splits = () if sample_problem else split_batches(case)
+        suggestions = [*several_gpus(case), *splits, *suggestions]
+    batch_problem = next((one for one in suggestions if isinstance(one, DoesNotFit)), None)
+    problem = sample_problem or batch_problem
     proposed = [one for one in suggestions if isinstance(one, Proposed) and not problem]
     proposed.sort(key=lambda one: (one.edit.start, one.edit.text))
     return Proposal(
         changes=tuple(one.change for one in proposed),
         edits=tuple(one.edit for one in proposed),
-        words=tuple(dict.fromkeys(one for one in suggestions if isinstance(one, str))),
+        words=tuple(
+            dict.fromkeys(
+                one for one in suggestions if isinstance(one, str) and one != batch_problem
+            )
+        ),
         cannot_fit=problem,
     )
