@@ -379,9 +379,7 @@ def placed(page: str) -> Iterator[tuple[str, str]]:
             yield "/".join(name for _, name in above), value
 
 
-def labelled_values(
-    page: Sequence[tuple[str, str]], place: str, reads: Callable[[str], Any]
-) -> list[Any]:
+def read_at(page: Sequence[tuple[str, str]], place: str, reads: Callable[[str], Any]) -> list[Any]:
     """What stands at a place, as far as it can be read. MIG instances' sections are left out."""
     where = re.compile(rf"(?!MIG Device/)(?:.*/)?(?:{place})", re.I)
     values = (reads(text) for name, text in page if where.fullmatch(name))
@@ -392,11 +390,11 @@ def gpu_of(page: str, bus: str | None = None) -> Gpu:
     lines = tuple(placed(page))
     known: dict[str, Any] = {"pci_bus_id": bus, "lost": says_lost(page) or None}
     for name, place, reads in QUERY_FIELDS:
-        if values := labelled_values(lines, place, reads):
+        if values := read_at(lines, place, reads):
             one = next((value for value in values if value is True), values[0])
             counted = name in ("ecc_uncorrected", "retired_pages")
             known.setdefault(name, sum(values) if counted else one)
-    states = {one: labelled_values(lines, one.replace("_", " "), flag) for _, one in THROTTLE_BITS}
+    states = {one: read_at(lines, one.replace("_", " "), flag) for _, one in THROTTLE_BITS}
     if any(states.values()):
         known["throttle_reasons"] = tuple(one for one in states if True in states[one])
     return Gpu(**{"name": UNNAMED, **known})
