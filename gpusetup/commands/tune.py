@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 SUMMARY = (
     "Proposes changes of a training config for this machine: a diff, with a reason and a source "
-    "for every line. It never writes a change that could alter your results. With --batch-size it "
-    "measures which batch fits."
+    "for every line. The model, the loss, the data and the effective batch stay; mixed precision "
+    "rounds otherwise. With --batch-size it measures which batch fits."
 )
 EXAMPLES = (
     "gpusetup tune train.yaml",
