@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.resolution import FAMILY, Resolution, TorchBuild
+from gpusetup.model.resolution import FAMILY, Resolution, Step, TorchBuild
 
 
 class InstallerOptions(Frozen):

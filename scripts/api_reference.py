@@ -118,8 +118,8 @@ def _errors() -> str:
         f"| `{kind.__name__}` | {code} | {_first(kind)} |\n" for code, kind in CLASSES.items()
     )
     return (
-        "All are `GpuSetupError`, with `message`, `hint` and `exit_code`; a fault of our own is "
-        "one with `exit_code` 5 and its cause beneath.\n\n"
+        "All errors are a `GpuSetupError` with `message`, `hint` and `exit_code`. For a bug of "
+        "gpusetup, `exit_code` is 5 and `__cause__` has the original error.\n\n"
         f"| class | `exit_code` | what |\n| --- | --- | --- |\n{rows}"
     )
 

@@ -22,7 +22,7 @@ from gpusetup import api
 from gpusetup.cli import main
 from gpusetup.commands.calling import option_of
 from gpusetup.commands.parser import parser_of
-from gpusetup.probe.saved import example_machines, machine_named
+from gpusetup.probe.snapshot_files import example_machines, machine_named
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))

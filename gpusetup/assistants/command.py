@@ -11,9 +11,9 @@ from gpusetup.errors import Blocked
 from gpusetup.model.shell import own_line
 from gpusetup.render.console import Console
 
-SUMMARY = """Answer an assistant over the Model Context Protocol on stdin and stdout: diagnose,
-read_report, resolve, plan and explain. The assistant's program starts it; answers are
-redacted and bounded. It changes nothing."""
+SUMMARY = """Answers an AI assistant over the Model Context Protocol on stdin and stdout, with the
+tools diagnose, read_report, resolve, plan and explain. The assistant's program starts this command.
+Answers have no private data and a limited length. It changes nothing."""
 
 EXAMPLES = (
     "gpusetup mcp",

@@ -48,11 +48,11 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace, out: Console) -> int:
     if options.explain:
-        from gpusetup.diagnosis.knowledge import as_known, record
+        from gpusetup.diagnosis.explanations import known_finding, record
         from gpusetup.model.documents import FindingAnswer
         from gpusetup.render.doctor import explained
 
-        known = as_known(record(options.explain))
+        known = known_finding(record(options.explain))
         return out.answer(FindingAnswer(finding=known), explained(known))
     from gpusetup.catalog.file import load_catalog
     from gpusetup.resolver import check_request
@@ -99,13 +99,15 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
     """0 healthy, or a loss of speed; 1 an error, not shown healthy, a failure that is named though
     it lies outside the GPU's stack, torch's `False` in a text, or (strict) a warning."""
     from gpusetup.causes.record import RECORDS
-    from gpusetup.diagnosis.ok import says_false
+    from gpusetup.diagnosis.ok import torch_said_false
 
     gravest = {finding.severity for finding in diagnosis.findings}
     rootless = not any(finding.root for finding in diagnosis.findings)
     told = diagnosis.snapshot.origin == "report"
     failed = told and any(RECORDS[finding.id].failure for finding in diagnosis.findings)
-    unwell = failed or says_false(diagnosis.snapshot) or (rootless and diagnosis.cause != "ok")
+    unwell = (
+        failed or torch_said_false(diagnosis.snapshot) or (rootless and diagnosis.cause != "ok")
+    )
     bad = Severity.ERROR in gravest or unwell
     return int(bad or (strict and Severity.WARNING in gravest))
 

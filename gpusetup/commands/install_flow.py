@@ -48,7 +48,7 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.model.versions import parsed
-from gpusetup.probe.own_files import unfinished
+from gpusetup.probe.own_files import interruptions
 from gpusetup.probe.target import choose_target
 from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
@@ -190,7 +190,7 @@ def _unchanged(
 
 def plan_answer(job: Job, plan: Plan, task: Task, outcome: Outcome | None = None) -> InstallAnswer:
     """A plan that is shown, or that was executed with this outcome."""
-    said = unfinished(task.machine) if outcome is None else ()
+    said = interruptions(task.machine) if outcome is None else ()
     planned = tuple(DoneStep(argv=step.argv) for step in plan.steps)
     answer = InstallAnswer(
         state="planned",

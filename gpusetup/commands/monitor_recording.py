@@ -15,7 +15,7 @@ from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
 from gpusetup.render.console import Console
 from gpusetup.render.screen import can_be_drawn_on
-from gpusetup.system.refused import blocked_by_files
+from gpusetup.system.refusals import blocked_by_files
 
 
 def opened(path: str) -> TextIO:

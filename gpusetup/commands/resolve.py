@@ -9,7 +9,7 @@ from functools import partial
 from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import add_shared, gather, read_listed
-from gpusetup.diagnosis.request import chosen_request, decision_for
+from gpusetup.diagnosis.request import choose_request, decision_for
 from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.packages import requested_packages
@@ -20,7 +20,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch
 from gpusetup.model.resolution import FAMILY, Request, Resolution
 from gpusetup.model.units import architecture_named
-from gpusetup.probe.own_files import unfinished
+from gpusetup.probe.own_files import interruptions
 from gpusetup.render.console import Console
 from gpusetup.render.resolution import family, requirement, resolution_text
 from gpusetup.resolver import check_request, resolve, to_answer
@@ -150,7 +150,7 @@ def _decision(asked: Asked, *, is_described: bool) -> Decision:
     if is_described:
         snapshot = replace(snapshot, torch=Torch(installed=False))
     elif request.torch is None and request.backend == "auto":
-        request = replace(chosen_request(snapshot, catalog)[0], installer=request.installer)
+        request = replace(choose_request(snapshot, catalog)[0], installer=request.installer)
     decision = decision_for(snapshot, catalog, request)
     taken = decision.resolution
     there = {(one.torch, one.backend) for one in (taken.build, *taken.fallbacks) if one}
@@ -163,7 +163,7 @@ def _decision(asked: Asked, *, is_described: bool) -> Decision:
 def _notes(resolution: Resolution, snapshot: Snapshot, root: str) -> tuple[str, ...]:
     hidden = "the index's user and password are left out of what is shown"
     said = (
-        *unfinished(snapshot),
+        *interruptions(snapshot),
         *resolution.notes,
         age_note(resolution.catalog_as_of, date.today().isoformat()),
         hidden if root != without_logins(root) else None,

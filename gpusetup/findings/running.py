@@ -57,10 +57,12 @@ def _measured(message: Event) -> Event:
 
 
 HANGS = Message(
-    title="A model over several GPUs hangs, as where peer access between them does not work",
-    means="NCCL waits without a word where a virtual machine, an IOMMU or ACS on the PCIe bridges "
-    "breaks what the driver promises.",
-    text="See first whether it runs without peer access; then let NCCL's log say where it waits",
+    title="A model on several GPUs hangs; perhaps the GPUs cannot access each other's memory "
+    "(peer access)",
+    means="Virtual machines, an IOMMU or ACS on the PCIe bridges can break peer access. Then NCCL "
+    "waits without an error.",
+    text="Check first whether the program runs without peer access. If not, NCCL's log shows "
+    "where it waits",
     commands=("export NCCL_P2P_DISABLE=1", "export NCCL_DEBUG=INFO"),
     look=("nvidia-smi topo -p2p r",),
 )
@@ -85,9 +87,9 @@ ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed"
 
 UNREACHED = Message(
     title="NCCL cannot reach the rank at {peer}: {how}",
-    plain="NCCL cannot reach another rank through the network interface that it took",
-    text="Let NCCL_SOCKET_IFNAME name the interface of the network that joins the machines (NCCL "
-    "may have taken a bridge or lo), open the ports between them, and see that the other rank runs",
+    plain="NCCL cannot reach another rank (process) through the network interface that it chose",
+    text="Set NCCL_SOCKET_IFNAME to the interface of the network between the machines (NCCL may "
+    "have chosen a bridge or lo). Open the ports between them, and check that the other rank runs",
     commands=("export NCCL_DEBUG=INFO",),
     look=("ip -brief addr",),
 )

@@ -21,8 +21,8 @@ from gpusetup.install.switching.journal import STORE
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.target.layout import Layout
 from gpusetup.install.uv_errors import said_by
-from gpusetup.model.finding import Step
 from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Step
 from gpusetup.model.shell import own_line
 from gpusetup.system.processes import run
 from gpusetup.system.signals import interruptible

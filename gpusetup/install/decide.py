@@ -175,7 +175,7 @@ def what_comes(question: Question, decision: Decision, *, repairs: bool) -> Requ
         if name not in known:
             raise Unsatisfiable(
                 f"No {name} is known for torch {machine.torch.version}",
-                hint="nothing was changed; `gpusetup resolve --explain` says which torch has one",
+                hint="nothing was changed; `gpusetup resolve --explain` shows which torch has one",
             )
     comes = tuple(name for name in FAMILY if name in (*behind, *missing) and name in known)
     held = {n: one for n, one in there.items() if n not in (*comes, *behind)}

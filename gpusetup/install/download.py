@@ -19,7 +19,7 @@ from gpusetup.install.wheels import SUMS, Wheel, noted, size_text
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import parsed
-from gpusetup.system.refused import refused
+from gpusetup.system.refusals import blocked_by
 
 TIMEOUTS = (5.0, 30.0)
 
@@ -51,7 +51,7 @@ def fetch_into_folder(job: Job, plan: Plan) -> str:
         rows = "".join(f"{digest}  {name}\n" for name, digest in known)
         write_safely(folder / SUMS, rows)
     except OSError as problem:
-        raise refused(problem, f"{folder} cannot be filled", "make room there") from problem
+        raise blocked_by(problem, f"{folder} cannot be filled", "make room there") from problem
     return f"{len(came)} wheels are in {folder}; there: `gpusetup install --offline DIR`"
 
 

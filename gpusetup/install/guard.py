@@ -20,7 +20,7 @@ from gpusetup.install.switching.files import write_safely
 from gpusetup.install.uv_settings import PIP, pip_settings
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for
-from gpusetup.system.refused import blocked_by_files
+from gpusetup.system.refusals import blocked_by_files
 
 CONSTRAINTS = "gpusetup-constraints.txt"
 MOST_BYTES = 1 << 18

@@ -11,8 +11,8 @@ from typing import Any
 from gpusetup.install.switching.lock import launched
 from gpusetup.install.wheels import Wheel
 from gpusetup.model.documents import DoneStep
-from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen, Record, replace
+from gpusetup.model.resolution import Step
 from gpusetup.system.processes import Output, run
 
 Progress = Callable[[Sequence[Wheel], Path], AbstractContextManager[None]]

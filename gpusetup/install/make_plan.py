@@ -15,9 +15,8 @@ from gpusetup.install.pylock import Requirements, require_lack, wheels_for
 from gpusetup.install.switching.unpack import switch_step, venv_step
 from gpusetup.install.target.find import Target, check_importable, check_leaving
 from gpusetup.install.wheels import Wheel, size_text, unhashed
-from gpusetup.model.finding import Step
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import FAMILY, Choice
+from gpusetup.model.resolution import FAMILY, Choice, Step
 from gpusetup.resolver.joint import Asked, limits_beside
 
 
@@ -41,8 +40,8 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
     brought = {wheel.name for wheel in wheels if wheel.name not in family} & {*FAMILY}
     if brought:
         raise Unsatisfiable(
-            f"{', '.join(sorted(brought))} would come from your default index, which knows no "
-            "backend",
+            f"{', '.join(sorted(brought))} would come from your default index, which has no "
+            "builds for a chosen backend",
             hint="nothing was changed; name it: `gpusetup install torch`",
         )
     hashed, installed = all(wheel.sha256 for wheel in wheels), target.installed

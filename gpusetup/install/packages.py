@@ -27,7 +27,8 @@ NO_PACKAGES = {
         "torch's wheels bring their own CUDA: `gpusetup install`, or `--backend 12.4` for a version"
     ),
     r"(?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi": (
-        "it is a part of the system: `gpusetup doctor` names the driver, and the commands"
+        "it belongs to the system: `gpusetup doctor` names the driver and the commands to install "
+        "it"
     ),
     r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}": r'did you mean `--gpu "\g<0>"`?',
     r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
@@ -124,7 +125,7 @@ def requested_packages(
             continue
         if asked.url:
             raise UsageError(
-                f"{asked.name} is asked for by an address",
+                f"{asked.name} is given by its address",
                 hint="`gpusetup install` first, then `uv pip install` it; torch's own wheel comes "
                 "by `--torch VERSION`, `--backend`, or a mirror: `--index URL`",
             )
@@ -174,9 +175,9 @@ def words_of_files(
         text = named_file.read_text(path, MOST_BYTES)
         if installs and re.search(r"--(hash|require-hashes)", text):
             raise UsageError(
-                f"{path} names hashes, and what is chosen here may be another file than those",
-                hint="torch first, by `gpusetup install`; then `uv pip install --require-hashes "
-                "-r` with the file as it is",
+                f"{path} names hashes, but gpusetup may choose files with other hashes",
+                hint="install torch first by `gpusetup install`, then run `uv pip install "
+                "--require-hashes -r` with this file",
             )
         for line in lines_of(text):
             said = f"{path}: `{without_logins(line)}` is not taken"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpusetup.install.wheels import Wheel
-from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.resolution import Choice
+from gpusetup.model.resolution import Choice, Step
 
 
 class Plan(Frozen):

@@ -9,7 +9,7 @@ from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.diagnosis.precedence import trouble_elsewhere
+from gpusetup.diagnosis.precedence import blocks_torch
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.request import Question
@@ -27,7 +27,7 @@ def refuse_trouble_elsewhere(
     """Trouble that no torch mends comes first: it ends the command where nothing was asked for."""
     machine, other_host = question.machine, question.request.for_other_host
     findings = diagnose(machine, load_catalog(), other_host=other_host).findings
-    found = trouble_elsewhere(findings, torch_stays=decision.how == "kept")
+    found = blocks_torch(findings, torch_stays=decision.how == "kept")
     if found is None:
         return
     if not is_request:
@@ -95,7 +95,7 @@ def check_described(machine: Snapshot, way: str) -> None:
             hint=own,
         )
     if python.site_writable is False:
-        where = python.site_packages or python.prefix or "Its site-packages"
+        where = python.site_packages or "Its site-packages"
         raise Blocked(f"{where} cannot be written by this user, or is read-only", hint=own)
 
 

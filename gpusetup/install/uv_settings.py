@@ -17,7 +17,7 @@ from typing import Any
 
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.system.processes import run
-from gpusetup.system.refused import blocked_by_files
+from gpusetup.system.refusals import blocked_by_files
 
 LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
 """Seconds and tries while uv is asked, so that a dead host is reported within 15 s."""

@@ -1,8 +1,8 @@
-"""Builds of torch, what is asked of the resolver, and what it answers."""
+"""Builds of torch, a request to the resolver, its answer, and the steps of an installation."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Literal
 
 from gpusetup.model.frozen import Frozen, Text
@@ -143,3 +143,12 @@ class Offer(Frozen):
     backend: str
     index_url: Text = None
     driver_floor: Text = None
+
+
+class Step(Frozen):
+    """One command to run, as data: shown, tested and run from the same value."""
+
+    argv: tuple[str, ...]
+    title: str = ""
+    environment: Mapping[str, str] = {}
+    timeout_seconds: float = 3600.0

@@ -1,4 +1,4 @@
-"""Somebody's text, of whatever kind, becomes a snapshot. Pure; never raises on any input."""
+"""Reads a text of any kind as a snapshot, reader by reader. Pure; never raises on any input."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from gpusetup.messages.search import Text, events_of
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report import (
     cuda_errors,
+    environment,
     failures,
+    field_patterns,
     gpus,
+    hardware,
     installers,
-    machine_tools,
     nvidia_smi,
-    sayings,
-    surroundings,
+    paths,
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
 from gpusetup.report.facts import Facts, Reader
-from gpusetup.report.merge import merged
+from gpusetup.report.merge import merge
 
 
 def messages(text: Text) -> Iterator[Event]:
@@ -27,21 +28,21 @@ def messages(text: Text) -> Iterator[Event]:
 
 
 READERS: tuple[Reader, ...] = (
-    machine_tools.collect_env,
+    hardware.collect_env,
     nvidia_smi.nvidia_smi,
-    sayings.sayings,
+    field_patterns.field_claims,
     gpus.gpus,
-    machine_tools.machine_tools,
+    hardware.pci_devices_and_nodes,
     installers.packages,
-    installers.wanted,
-    surroundings.paths,
-    surroundings.surroundings,
-    gpus.capabilities,
+    installers.request_claims,
+    paths.paths,
+    environment.environment,
+    gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,
     failures.failures,
     failures.complaints,
-    failures.failing,
+    failures.failing_program,
 )
 """One reader a format; each takes the whole text and gives what it finds."""
 
@@ -52,7 +53,7 @@ def read_report(text: str) -> Snapshot:
     >>> read_report("RuntimeError: Found no NVIDIA driver on your system.").events[0].kind
     'no-nvidia-driver'
     """
-    return merged(facts(text_of(text)))
+    return merge(facts(text_of(text)))
 
 
 def facts(text: Text) -> Facts:

@@ -83,7 +83,7 @@ def is_for_this_board(build: TorchBuild, host: Situation) -> str | None:
     if host.gpus and host.driver_cuda:
         return None
     has = jetpack.name if jetpack else "a release that is not known"
-    return f"is a server's wheel, and {host.board} has {has}"
+    return f"is a wheel for servers, but {host.board} has {has}"
 
 
 def driver_knows_every_gpu(build: TorchBuild, host: Situation) -> str | None:

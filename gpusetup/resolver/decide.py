@@ -169,6 +169,9 @@ def nothing_fits(resolution: Resolution) -> Unsatisfiable:
 # --- the document, and what is asked -------------------------------------------------------------
 
 
+OF_A_BUILD = ("torch", "torchvision", "torchaudio", "backend", "driver_floor")
+
+
 def to_answer(
     resolution: Resolution,
     snapshot: Snapshot,
@@ -195,9 +198,8 @@ def to_answer(
             commands[name] = tuple(step.argv for step in steps(resolution, options))
         except Unsatisfiable:
             commands[name] = ()
-    of_build = ("torch", "torchvision", "torchaudio", "backend", "driver_floor")
     same = ("index_url", "served", "fallbacks", "rejections", "advice", "notes", "catalog_as_of")
-    told: dict[str, Any] = {name: getattr(build, name, None) for name in of_build}
+    told: dict[str, Any] = {name: getattr(build, name, None) for name in OF_A_BUILD}
     told |= {name: getattr(resolution, name) for name in same}
     return ResolveAnswer(commands=commands, python=python_tag(snapshot), **told)
 

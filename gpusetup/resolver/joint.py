@@ -147,12 +147,13 @@ def none_beside(asked: Asked, build: TorchBuild) -> str | None:
 
 def _rows(asked: Asked, project: Project) -> tuple[Pair, ...]:
     """The rows that are meant: that of a release that is asked for by its version, else those of a
-    span of releases: one release that was built otherwise says nothing of the others."""
+    span of releases: one release that was built otherwise says nothing of the others. If only the
+    table is asked, all."""
     words = (Requirement(word) for word in asked.words if name_of(word) == project.name)
     exact = (found[1] for word in words if (found := EXACT.fullmatch(str(word.specifier))))
     own = tuple(row for version in exact if (row := row_of(project, version)))
     spans = tuple(row for row in project.rows if not EXACT.fullmatch(row.versions))
-    meant = own or spans or project.rows
+    meant = own or (not asked.alone and spans) or project.rows
     return (asked.alone and tuple(row for row in meant if row.torch)) or meant
 
 

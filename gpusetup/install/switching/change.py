@@ -46,7 +46,7 @@ from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, fil
 from gpusetup.install.uv_errors import complaint
 from gpusetup.install.uv_settings import asking_environment, in_image_build
 from gpusetup.model.frozen import replace
-from gpusetup.system.refused import READ_ONLY, blocked_by_files, refused
+from gpusetup.system.refusals import READ_ONLY, blocked_by, blocked_by_files
 from gpusetup.system.signals import interruptible, uninterrupted
 
 VENV_ENTRIES = (
@@ -278,7 +278,7 @@ class Change:
             self.restore(job)
             if isinstance(problem, OSError):
                 hint = "the previous state was restored" if changed else "nothing was changed"
-                raise refused(problem, "", hint) from problem
+                raise blocked_by(problem, "", hint) from problem
             raise
 
 
@@ -337,8 +337,8 @@ def undo_known(store: Path, layout: Layout) -> Change:
     if undo is None:
         raise Blocked(
             f"{layout.prefix} keeps nothing to undo",
-            hint="one installation is kept, until the next; none in an image build. "
-            "conda itself goes back to a revision: `conda list --revisions`",
+            hint="gpusetup can undo only the last installation, and none in an image build. conda "
+            "goes back by itself: `conda list --revisions`",
         )
     hint = "nothing was changed; `gpusetup install --torch VERSION` installs another"
     installed, change = versions(distributions(layout)), Change(store, undo)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked
 from gpusetup.install.switching.journal import ours, require_lock
-from gpusetup.system.refused import READ_ONLY, blocked_by_files
+from gpusetup.system.refusals import READ_ONLY, blocked_by_files
 
 if TYPE_CHECKING:
     from filelock import FileLock

@@ -34,7 +34,7 @@ from gpusetup.install.target.layout import (
 from gpusetup.install.uv_errors import complaint
 from gpusetup.install.uv_settings import FETCHING, asking_environment, uv_program
 from gpusetup.install.wheels import Wheel
-from gpusetup.model.finding import Step
+from gpusetup.model.resolution import Step
 
 UV_LOCK = ".lock"
 """What uv leaves in a prefix that it has installed into."""

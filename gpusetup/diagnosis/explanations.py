@@ -1,4 +1,4 @@
-"""What each finding means, what proves it, what speaks against it, and where that is known from.
+"""The explanation of each finding: what it means, what proves it, what looks alike.
 
 `gpusetup doctor --explain ID` prints one of these rows; the reference page is made of them.
 """
@@ -23,23 +23,24 @@ VERDICTS = (
         title="nothing to fix for CUDA",
         means="Driver, GPU and torch work together; the failure has another cause.",
         proven_by=(
-            "A GPU, a driver that answers and a torch with kernels for it; torch itself says that "
-            "it sees the GPU; in a text, a healthy nvidia-smi"
+            "There is a GPU, a driver that answers, and a torch with kernels for the GPU. Or "
+            "torch reports that it sees the GPU, or a text shows a healthy nvidia-smi"
         ),
-        not_when="Any error finding; a warning alone (an idle PCIe link, a capability that a later "
-        "minor covers) changes nothing",
+        not_when="If doctor finds an error, the answer is that error. A warning alone changes "
+        "nothing",
         text="Nothing to do",
     ),
     Cause(
         id="unknown",
         severity=Severity.NOTE,
         title="not enough information to tell what is wrong",
-        means="No rule found an error, and nothing shows a working stack.",
-        proven_by="Neither a finding nor a healthy stack",
-        text="`gpusetup doctor` on the machine itself, or the output of `gpusetup snapshot`",
+        means="gpusetup found no error, and nothing shows that GPU, driver and torch work.",
+        proven_by="gpusetup found neither an error nor a working GPU, driver and torch",
+        text="Run `gpusetup doctor` on the machine itself, or post the output of `gpusetup "
+        "snapshot`",
     ),
 )
-"""What the judgement answers where no finding is the root."""
+"""The answers if no finding is the root."""
 
 
 def records() -> tuple[Cause, ...]:
@@ -63,7 +64,7 @@ def record(id: str) -> Cause:
     raise UsageError(f"There is no finding {id!r}", hint=hint)
 
 
-def as_known(row: Cause) -> KnownFinding:
+def known_finding(row: Cause) -> KnownFinding:
     """A row as the public document has it."""
     from gpusetup.model.documents import KnownFinding
 

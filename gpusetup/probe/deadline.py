@@ -1,4 +1,4 @@
-"""How long the driver is waited for: one limit for all that is asked, a word when it is late."""
+"""How long we wait for the driver: calls in the background, and the deadline that they share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOTICE_SECONDS = 3.0
 NOTICE = "waiting for {sources}: up to {limit:g} s"
 
 
-class Beside(Generic[T]):
+class BackgroundCall(Generic[T]):
     """A call that runs in a thread of its own; `result()` waits and returns or raises."""
 
     def __init__(self, call: Callable[..., T], *arguments: Any) -> None:
@@ -43,7 +43,7 @@ class Beside(Generic[T]):
         return self._answer[0]
 
 
-class Patience:
+class Deadline:
     """A deadline that several questions share. `notify` hears once whom we wait for."""
 
     def __init__(self, limit: float = LIMIT_SECONDS, notify: Notify | None = None) -> None:
@@ -53,14 +53,14 @@ class Patience:
         self._pending: list[str] = []
 
     def left(self) -> float:
-        """The seconds that are left; 0 where it is over."""
+        """The seconds that are left; 0 if it is over."""
         return max(0.0, self._until - time.monotonic())
 
     @contextmanager
     def waiting_for(self, source: str) -> Iterator[None]:
-        """Say so where what is asked within takes more than some seconds."""
+        """Say so if what is asked within takes more than some seconds."""
         self._pending.append(source)
-        timer = Timer(NOTICE_SECONDS, self._say)
+        timer = Timer(NOTICE_SECONDS, self._notify_once)
         timer.daemon = True
         timer.start()
         try:
@@ -69,17 +69,17 @@ class Patience:
             timer.cancel()
             self._pending.remove(source)
 
-    def _say(self) -> None:
+    def _notify_once(self) -> None:
         notify, self._notify = self._notify, None
         if notify is not None:
             notify(NOTICE.format(sources=" and ".join(self._pending), limit=self.limit))
 
 
-def place_of(step: Mapping[str, Any] | None) -> str | None:
+def step_in_words(step: Mapping[str, Any] | None) -> str | None:
     """The call at which a child stopped, in words.
 
-    >>> place_of({"step": "nvmlDeviceGetMemoryInfo", "gpu": 1}), place_of({"step": "cuInit"})
-    ('in nvmlDeviceGetMemoryInfo of GPU 1', 'in cuInit')
+    >>> step_in_words({"step": "nvmlDeviceGetMemoryInfo", "gpu": 1})
+    'in nvmlDeviceGetMemoryInfo of GPU 1'
     """
     if not step:
         return None

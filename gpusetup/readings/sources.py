@@ -1,4 +1,4 @@
-"""What one source says about a machine, and how several of them are put together.
+"""The answers of sources about a machine, and how several of them are merged.
 
 Every source answers with the part of a `Snapshot` that it knows. Merging takes each field from the
 first source that has it; the readings of all sources are kept, so a disagreement stays visible.
@@ -13,6 +13,8 @@ from gpusetup.model.frozen import defaults, replace
 from gpusetup.model.machine import Gpu, Reading, Snapshot
 
 T = TypeVar("T")
+Snapshots = Sequence[Snapshot]
+"""The answers of several sources."""
 UNNAMED = "unknown"
 """The name of a GPU that a source knows of without its name."""
 
@@ -33,11 +35,11 @@ def first_known(values: Iterable[T]) -> T:
     if len(known) == 1:
         return known[0]
     answers = {name: _first(known, name, default) for name, default in defaults(known[0])}
-    told = {name: value for name, value in answers.items() if value is not None}
-    return replace(known[0], **told)
+    known_answers = {name: value for name, value in answers.items() if value is not None}
+    return replace(known[0], **known_answers)
 
 
-def merged(parts: Sequence[Snapshot]) -> Snapshot:
+def merged_snapshots(parts: Snapshots) -> Snapshot:
     """One snapshot of several parts, with the events and the readings of all."""
     return replace(
         first_known(parts),
@@ -47,18 +49,18 @@ def merged(parts: Sequence[Snapshot]) -> Snapshot:
 
 
 def _first(known: Sequence[Any], name: str, default: object) -> Any:
-    for one in known:
-        value = getattr(one, name)
+    for answer in known:
+        value = getattr(answer, name)
         if value not in (None, UNNAMED, default, {}):
             return value
     return None
 
 
-def told(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
-    """One reading for each field that a source knows, and none for what it leaves out.
+def readings_of(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
+    """One reading for each field that a source knows.
 
     >>> from gpusetup.model.machine import Driver
-    >>> told("driver", "/proc", Driver(version="580.95.05"))[0].subject
+    >>> readings_of("driver", "/proc", Driver(version="580.95.05"))[0].subject
     'driver.version'
     """
     return tuple(
@@ -68,16 +70,16 @@ def told(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
     )
 
 
-def told_gpus(source: str, gpus: Sequence[Gpu]) -> tuple[Reading, ...]:
+def gpu_readings(source: str, gpus: Sequence[Gpu]) -> tuple[Reading, ...]:
     """How many GPUs a source sees, and one line for each."""
     count = Reading(subject="gpus", source=source, value=str(len(gpus)))
-    return (count, *(Reading(subject="gpus", source=source, value=in_short(gpu)) for gpu in gpus))
+    return (count, *(Reading(subject="gpus", source=source, value=gpu_line(gpu)) for gpu in gpus))
 
 
-def in_short(gpu: Gpu) -> str:
+def gpu_line(gpu: Gpu) -> str:
     """A GPU in one line of evidence.
 
-    >>> in_short(Gpu(name="NVIDIA L40S", nvml_index=0, pci_bus_id="00000000:17:00.0", lost=True))
+    >>> gpu_line(Gpu(name="NVIDIA L40S", nvml_index=0, pci_bus_id="00000000:17:00.0", lost=True))
     '0: NVIDIA L40S, 00000000:17:00.0, lost'
     """
     index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
@@ -105,22 +107,18 @@ def bus_key(bus_id: str | None) -> str | None:
 
 
 def same_gpu(one: Gpu, other: Gpu) -> bool:
-    """By UUID where both know it, else by PCI address, else by NVML's index. MIG instances have a
-    UUID of their own and are told by their GPU's address."""
-    here, there = (
-        (
-            None if (gpu.uuid or "MIG-").startswith("MIG-") else (gpu.uuid or "").lower(),
-            bus_key(gpu.pci_bus_id),
-            gpu.nvml_index,
-        )
-        for gpu in (one, other)
-    )
-    pairs = (pair for pair in zip(here, there, strict=True) if None not in pair)
-    own, others = next(pairs, (0, 1))
-    return own == others
+    """By UUID if both have one, else by PCI address, else by NVML's index."""
+    pairs = zip(_identifiers(one), _identifiers(other), strict=True)
+    return next((own == others for own, others in pairs if None not in (own, others)), False)
 
 
-def united(base: Sequence[Gpu], others: Iterable[Gpu]) -> tuple[Gpu, ...]:
+def _identifiers(gpu: Gpu) -> tuple[str | None, str | None, int | None]:
+    """A MIG instance has a UUID of its own: its GPU's address tells which GPU it is."""
+    uuid = None if (gpu.uuid or "MIG-").startswith("MIG-") else (gpu.uuid or "").lower()
+    return uuid, bus_key(gpu.pci_bus_id), gpu.nvml_index
+
+
+def merged_gpus(base: Sequence[Gpu], others: Iterable[Gpu]) -> tuple[Gpu, ...]:
     """GPUs with what other sources know of the same ones; last, those that only others have."""
     found = list(base)
     for other in others:

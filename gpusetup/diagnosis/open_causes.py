@@ -1,5 +1,8 @@
-"""What a text leaves open of its cause, and the reading that would decide it: both stand in the
-cause's record (`Alike`), and what cannot be on this machine in the records of the others."""
+"""Which other causes a text leaves open, and the reading that would decide between them.
+
+Both stand in the cause's record (`alike`); what cannot be on this machine, in the records of the
+others (`impossible`).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from gpusetup.causes.alike import (
 )
 from gpusetup.causes.lenders import lender_of
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.failing import program_of
+from gpusetup.diagnosis.program import program_of
 from gpusetup.evidence.context import (
     driver_answers,
     events,
@@ -29,9 +32,9 @@ from gpusetup.evidence.context import (
     is_report,
     on,
 )
-from gpusetup.evidence.places import is_beside_torch
+from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.fixes import paste
-from gpusetup.fixes.distributions import distribution_of
+from gpusetup.fixes.extension_packages import distribution_of
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
@@ -41,27 +44,27 @@ if TYPE_CHECKING:
     from gpusetup.model.finding import Finding
 
 
-def left_open(
-    context: RuleContext, about: Finding | None, beside: list[Finding], cause: str
+def open_causes(
+    context: RuleContext, main: Finding | None, unexplained: list[Finding], cause: str
 ) -> tuple[tuple[str, ...], str | None]:
     """The causes that are left: the unexplained errors, then what the message leaves open; and the
-    reading that decides. What is itself only seen is no cause."""
-    if about is None:
+    reading that decides. A symptom is no cause."""
+    if main is None:
         return (), None
-    asks, likewise = _doubt(context, about)
-    causes = [one.id for one in beside]
-    for one in likewise:
-        record = RECORDS.get(one)
+    reading, alike = _open_question(context, main)
+    causes = [error.id for error in unexplained]
+    for id in alike:
+        record = RECORDS.get(id)
         if not record or not any(question(context) for question in record.impossible):
-            causes.append(one)
-    known = (one for one in dict.fromkeys(causes) if one not in (cause, about.id))
-    others = (one for one in known if one not in RECORDS or not RECORDS[one].symptom)
-    return tuple(others), asks
+            causes.append(id)
+    others = (id for id in dict.fromkeys(causes) if id not in (cause, main.id))
+    return tuple(id for id in others if id not in RECORDS or not RECORDS[id].symptom), reading
 
 
-def _doubt(context: RuleContext, about: Finding) -> tuple[str | None, tuple[str, ...]]:
-    """The first reading that a text leaves open, and what may be; none where it shows both."""
-    machine, record = context.snapshot, RECORDS[about.id]
+def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, tuple[str, ...]]:
+    """The first reading of a finding's record that a text does not answer, and the causes that it
+    tells apart; none for a machine."""
+    machine, record = context.snapshot, RECORDS[finding.id]
     if not is_report(context):
         return None, ()
     shown = {
@@ -70,32 +73,33 @@ def _doubt(context: RuleContext, about: Finding) -> tuple[str | None, tuple[str,
         "torch": machine.torch.version or machine.torch.cuda,
         "kernels": machine.torch.kernels,
         "bus": machine.pci_devices,
+        "build": in_an_image_build(context),
         "program": any("said" not in e.values for e in events(context, *record.kinds)),
     }
     others = () if record.symptom else ("program",)
-    for asks, causes in record.alike.items():
-        if not any(shown[name] for name in SETTLES.get(asks, others)):
-            return asks, causes
+    for reading, causes in record.alike.items():
+        if not any(shown[name] for name in SETTLES.get(reading, others)):
+            return reading, causes
     return None, ()
 
 
-def cause_behind(context: RuleContext, symptom: Finding) -> Finding | None:
-    """The likely cause of what a text shows, with the symptom's evidence; None where none is."""
+def likely_cause(context: RuleContext, symptom: Finding) -> Finding | None:
+    """The likely cause of what a text shows, with the symptom's evidence; None if none is."""
     rows = RECORDS[symptom.id].likelier
-    row = next((one for one in rows if one.shown(context)), None)
+    row = next((row for row in rows if row.shown(context)), None)
     if row is None:
         return None
     fix, looks = symptom.fix, symptom.fix.looks if symptom.fix else ()
     if row.way or row.text:
         fix = replace(row.way(context) if row.way else Fix(text=row.text), looks=looks)
     title = f"{symptom.title}: {row.because}"
-    found = RECORDS[row.cause].found(title, detail=symptom.detail, evidence=symptom.evidence)
-    return replace(found, fix=fix)
+    finding = RECORDS[row.cause].found(title, detail=symptom.detail, evidence=symptom.evidence)
+    return replace(finding, fix=fix)
 
 
 ON_A_PC = "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion"
 ON_A_MAC = "system_profiler SPDisplaysDataType"
-INSTALLS = "python -V  # and the installer's command, with its whole output"
+INSTALLER_OUTPUT = "python -V  # and the installer's command, with its whole output"
 ON_WINDOWS = {
     "OLLAMA_DEBUG=1 ollama serve": "$env:OLLAMA_DEBUG=1; ollama serve",
     ON_THE_BUS: ON_A_PC,
@@ -123,60 +127,60 @@ IN_A_NOTEBOOK = dict.fromkeys(
 )
 """A lent machine: its bus and its kernel's log are its lender's."""
 IN_A_CONTAINER: dict[str, str] = {
-    one: f"{one}  # on the host" for one in (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)
+    command: f"{command}  # on the host" for command in (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)
 }
 """What a container's image lacks, or may not read."""
 
 
-def reading_here(context: RuleContext, asks: str | None, *, undecided: bool) -> str | None:
+def reading_command(context: RuleContext, reading: str | None, *, undecided: bool) -> str | None:
     """The command that decides, as this system and this program have it; `undecided`: the cause is
     unknown, or was inferred from a symptom."""
-    if asks is None and undecided and is_report(context):
-        asks = reading_of_unknown(context)
-    if asks is None:
+    if reading is None and undecided and is_report(context):
+        reading = reading_of_unknown(context)
+    if reading is None:
         return None
-    if asks == TORCHS_KERNELS and is_beside_torch(context):
-        asks = BESIDE_TORCH
+    if reading == TORCHS_KERNELS and is_beside_torch(context):
+        reading = BESIDE_TORCH
     if on(context, "windows"):
-        return settings_in_powershell(ON_WINDOWS.get(asks, asks))
+        return settings_in_powershell(ON_WINDOWS.get(reading, reading))
     if lender_of(context):
-        return in_a_cell(IN_A_NOTEBOOK.get(asks, asks))
-    named = ON_MACS if on(context, "macos") else IN_WSL if context.os.wsl else {}
-    return (IN_A_CONTAINER if in_container(context) else named).get(asks, asks)
+        return in_a_cell(IN_A_NOTEBOOK.get(reading, reading))
+    names = ON_MACS if on(context, "macos") else IN_WSL if context.os.wsl else {}
+    return (IN_A_CONTAINER if in_container(context) else names).get(reading, reading)
 
 
 def reading_of_unknown(context: RuleContext) -> str | None:
-    """The command whose answer shows most of the stage that failed; None where only the program's
+    """The command whose answer shows most of the stage that failed; None if only the program's
     whole error does."""
     program, failing = program_of(context), context.snapshot.failing
     if failing.stage == "build":
         # Once more with all that it prints; what lies in this folder, of an unnamed distribution.
-        named = (failing.program or "", *(program.packages if program else ()))
-        name = next(filter(None, map(distribution_of, named)), None)
+        modules = (failing.program or "", *(program.packages if program else ()))
+        name = next(filter(None, map(distribution_of, modules)), None)
         if name or program or not failing.program:
-            apart = () if program and not program.on_torch else ("--no-build-isolation",)
-            return paste.pip(context, "install", "-v", *apart, name or ".")
-        return INSTALLS
+            options = () if program and not program.on_torch else ("--no-build-isolation",)
+            return paste.pip(context, "install", "-v", *options, name or ".")
+        return INSTALLER_OUTPUT
     if program and program.reading:
         return program.reading
     torch = context.torch.version
     if torch or driver_answers(context):
-        shown = torch and context.snapshot.python.version and driver_answers(context)
-        return None if shown else COLLECT_ENV
+        all_shown = torch and context.snapshot.python.version and driver_answers(context)
+        return None if all_shown else COLLECT_ENV
     machine = context.snapshot
     return "nvidia-smi" if failing.program or machine.events or machine.gpus else None
 
 
-def asked_first(context: RuleContext, finding: Finding, reading: str | None) -> Finding:
-    """The finding without looks of its own where the answer names a reading: one command is run
-    first. Where that shows whether there is a GPU, it comes before what is installed for one."""
+def with_reading_first(context: RuleContext, finding: Finding, reading: str | None) -> Finding:
+    """The finding without looks of its own if the answer names a reading: only one command is run
+    first. If that shows whether there is a GPU, it comes before what is installed for one."""
     fix = finding.fix
     if fix is None or reading is None:
         return finding
     fix = replace(fix, looks=())
     if reading == ON_THE_BUS and fix.needs_root and not has_nvidia(context):
         way = paste.other("if it shows an NVIDIA GPU", *fix.commands) if fix.commands else ()
-        text = f"See first whether this machine has an NVIDIA GPU. If it has: {fix.text}"
+        text = f"Check first whether this machine has an NVIDIA GPU. If it has: {fix.text}"
         others = (*way, *fix.alternatives)
         fix = replace(fix, text=text, commands=(ON_THE_BUS,), alternatives=others)
     return replace(finding, fix=fix)

@@ -1,4 +1,4 @@
-"""Which values can be: far beyond what any GPU has, a value is no measurement."""
+"""Which values are plausible: one far beyond what any GPU has is no measurement."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ FORMS = {
 MEMORY = ("memory_used_bytes", "memory_total_bytes")
 
 
-def can_be(field: str, value: Any) -> bool:
+def is_plausible(field: str, value: Any) -> bool:
     """
-    >>> can_be("temperature_celsius", 4294967295), can_be("uuid", ""), can_be("name", "NVIDIA L4")
-    (False, False, True)
-    >>> can_be("driver_version", "abc.def"), can_be("driver_version", "580.95.05")
+    >>> is_plausible("temperature_celsius", 4294967295), is_plausible("uuid", "")
+    (False, False)
+    >>> is_plausible("driver_version", "abc.def"), is_plausible("driver_version", "580.95.05")
     (False, True)
     """
     if value is None:
@@ -52,16 +52,16 @@ def can_be(field: str, value: Any) -> bool:
     return bool(low <= value <= high)
 
 
-def wrong_in(values: Mapping[str, Any]) -> dict[str, str]:
+def implausible(values: Mapping[str, Any]) -> dict[str, str]:
     """The fields whose values cannot be -> what is said of each.
 
-    >>> wrong_in({"memory_used_bytes": 99 << 30, "memory_total_bytes": 80 << 30, "uuid": ""})
+    >>> implausible({"memory_used_bytes": 99 << 30, "memory_total_bytes": 80 << 30, "uuid": ""})
     {'uuid': "not plausible: ''", 'memory_used_bytes': 'not plausible: 99.0 of 80.0 GiB'}
     """
     wrong = {
         field: f"not plausible: {value if isinstance(value, int | float) else repr(value)}"
         for field in (*FORMS, *LIMITS)
-        if not can_be(field, value := values.get(field))
+        if not is_plausible(field, value := values.get(field))
     }
     used, total = (values.get(field) or 0 for field in MEMORY)
     if total and used > total and not set(MEMORY) & wrong.keys():

@@ -1,4 +1,4 @@
-"""Which distribution a compiled module belongs to, and how it is built anew."""
+"""Which distribution a compiled module belongs to, and how it is rebuilt."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from gpusetup.catalog.facts import extension, extension_modules
 from gpusetup.catalog.jetpack import undeclared
+from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, events, on
-from gpusetup.evidence.plausible import is_a_version
 from gpusetup.fixes import paste
 from gpusetup.model.shell import Lines, filled
 
-CALLED_ALIKE = frozenset((
+NAMED_AS_MODULES = frozenset((
     "auto-gptq", "autoawq", "bitsandbytes", "causal-conv1d", "deepspeed", "diffusers",
     "exllamav2", "flash-attn", "gptqmodel", "gsplat", "llama-cpp-python", "lmdeploy",
     "mamba-ssm", "mmcv", "mmcv-full", "natten", "onnxruntime-gpu", "pyg-lib",
@@ -25,7 +25,7 @@ one is not installed: a folder's or a program's name may belong to somebody else
 
 
 def distribution_of(module: str) -> str | None:
-    """The distribution that a compiled module belongs to; None where it is not known.
+    """The distribution that a compiled module belongs to; None if it is not known.
 
     >>> [distribution_of(name) for name in ("flash_attn_2_cuda", "torch_scatter", "ggml-cuda")]
     ['flash-attn', 'torch-scatter', None]
@@ -34,11 +34,11 @@ def distribution_of(module: str) -> str | None:
     if known := extension_modules().get(top):
         return known
     name = top.replace("_", "-").lower()
-    return name if name in CALLED_ALIKE else None
+    return name if name in NAMED_AS_MODULES else None
 
 
-def built_anew(context: RuleContext, module: str | None) -> Lines:
-    """How a compiled module is built beside this torch; none where its distribution is unknown."""
+def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
+    """The commands that build a compiled module for this torch; none for an unknown package."""
     words = ("--no-build-isolation", "--no-deps", "--force-reinstall", "--no-cache-dir")
     source = distribution_of(module or "_")
     if source == "xformers" or (source and extension(source).pins_torch):
@@ -52,17 +52,17 @@ def built_anew(context: RuleContext, module: str | None) -> Lines:
     return (paste.pip(context, "install", *sources, *words, source),) if source else ()
 
 
-def anew(kind: str) -> Callable[[RuleContext], Lines]:
-    """The module of the event that says most, built anew."""
+def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
+    """A way: the module of the event with most values is rebuilt."""
 
     def way(context: RuleContext) -> Lines:
-        said = max(events(context, kind), key=lambda event: len(event.values))
-        return built_anew(context, said.values.get("module"))
+        event = max(events(context, kind), key=lambda one: len(one.values))
+        return rebuild_commands(context, event.values.get("module"))
 
     return way
 
 
-def found_below(context: RuleContext, folder: str) -> Lines:
+def folders_first(context: RuleContext, folder: str) -> Lines:
     """LD_LIBRARY_PATH with folders of site-packages in front."""
     code = (
         "import glob, sysconfig; "
@@ -82,6 +82,7 @@ def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:
     if row is None:
         return ()
     install = paste.pip(context, "install", "--no-deps", *row.by_pip(major))
-    there, below = context.snapshot.python.site_packages, row.below(major)
-    known = there and (paste.first_on(context, "LD_LIBRARY_PATH", f"{there}/{below}"),)
-    return install, *(known or found_below(context, below))
+    site_packages, folder = context.snapshot.python.site_packages, row.below(major)
+    if not site_packages:
+        return install, *folders_first(context, folder)
+    return install, paste.prepending(context, "LD_LIBRARY_PATH", f"{site_packages}/{folder}")

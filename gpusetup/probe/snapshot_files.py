@@ -9,8 +9,8 @@ from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, from_plain, to_json, to_plain
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.hidden_marks import map_texts, without_hidden_marks
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.marks import all_texts, seen
 
 MACHINES = Path(__file__).resolve().parent.parent / "data" / "machines"
 MOST_BYTES = 8 << 20
@@ -56,21 +56,25 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
             found = from_json(text, Snapshot, what=what)
         if text.isascii() and "\\u" not in text:
             return found
-        return from_plain(all_texts(to_plain(found), seen), Snapshot, what="the snapshot")
+        return from_plain(
+            map_texts(to_plain(found), without_hidden_marks), Snapshot, what="the snapshot"
+        )
     except BadInput as problem:
         if "truncated" in problem.message:
-            raise BadInput(f"{what} is cut off after {len(raw)} bytes", hint=_AGAIN) from problem
+            raise BadInput(
+                f"{what} is cut off after {len(raw)} bytes", hint=_SAVE_AGAIN
+            ) from problem
         raise
 
 
-_AGAIN = "write it again with `gpusetup snapshot --output FILE`"
+_SAVE_AGAIN = "write it again with `gpusetup snapshot --output FILE`"
 
 
 def _check_schema(schema: str, what: str) -> None:
     named = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
     found = re.fullmatch(r"gpusetup\.snapshot/(\d+)", schema)
     if found is None:
-        raise BadInput(f"{what} is no snapshot: {named}", hint=_AGAIN)
+        raise BadInput(f"{what} is no snapshot: {named}", hint=_SAVE_AGAIN)
     if int(found[1]) > VERSION:
         raise BadInput(
             f"{what} was written by a newer gpusetup: {named}, "
@@ -80,7 +84,7 @@ def _check_schema(schema: str, what: str) -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """A record's file; `BadInput` where it cannot be one."""
+    """A record's file; `BadInput` if it cannot be one."""
     try:
         if named_file.is_folder(path):
             raise BadInput(f"{path} is a folder, not a snapshot file")
@@ -109,5 +113,5 @@ def machine_named(name_or_path: str) -> Snapshot:
         return load_snapshot(name_or_path)
     raise UsageError(
         f"`--from {name_or_path}` is neither a file nor an example machine",
-        hint=f"the example machines: {', '.join(f'`{one}`' for one in example_machines())}",
+        hint=f"the example machines: {', '.join(f'`{name}`' for name in example_machines())}",
     )

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
-from gpusetup.system.refused import blocked_by_files, refused
+from gpusetup.system.refusals import blocked_by, blocked_by_files
 
 SUFFIX = ".gpusetup-previous"
-"""Of the file in which a change in place keeps what stood there."""
+"""Ends the name of the file that keeps the previous config of a change in place."""
 
 
 def read_bytes(path: str) -> bytes:
@@ -22,7 +22,7 @@ def read_bytes(path: str) -> bytes:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
         raise BadInput(f"{path}: {problem.strerror}") from problem
     except OSError as problem:
-        raise refused(problem, f"Cannot read {path}") from problem
+        raise blocked_by(problem, f"Cannot read {path}") from problem
 
 
 def write_bytes(path: str, raw: bytes) -> None:

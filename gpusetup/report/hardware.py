@@ -1,4 +1,4 @@
-"""What a machine has beside NVIDIA's GPUs: PCI devices, device nodes, other makers' graphics."""
+"""The hardware that a text shows: PCI devices, device nodes, other makers' GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from gpusetup.accelerators.makers import MAKERS
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import HINT, Claim, Facts, is_in_passing
+from gpusetup.report.facts import HINT, Claim, Facts
+from gpusetup.report.mentions import is_only_mentioned
 
 LSPCI = lazy(
     r"(?:^|\s)((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]) "
@@ -19,7 +20,7 @@ VENDORS = tuple((maker.id, maker.listed) for maker in MAKERS if maker.listed)
 NODE = lazy(r"^\s*(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?\s(/dev/(?:nvidia|dxg|nvhost|nvmap)\S*)$")  # fmt: skip
 
 
-def machine_tools(text: Text) -> Facts:
+def pci_devices_and_nodes(text: Text) -> Facts:
     for number, line in enumerate(text.lines):
         if " controller" in line and (found := LSPCI.search(line)):
             after = " ".join(text.lines[number + 1 : number + 8]).split(" controller")[0]
@@ -27,7 +28,7 @@ def machine_tools(text: Text) -> Facts:
             yield pci_device(found[1], found[2], bound[1] if bound else None)
         elif "/dev/" in line and (node := NODE.match(line)):
             yield DeviceNode(path=node[2], mode=node[1])
-    yield from computers(text)
+    yield from other_makers_gpu_events(text)
 
 
 def pci_device(bus: str | None, name: str, driver: str | None) -> PciDevice:
@@ -39,12 +40,12 @@ def pci_device(bus: str | None, name: str, driver: str | None) -> PciDevice:
     return PciDevice(vendor=vendor, bus_id=bus, name=name.partition(" (rev")[0], driver=driver)
 
 
-NVIDIAS = lazy(r"NVIDIA|GeForce|\b(?:RTX|GTX|Tesla)\b")
-NEAR = 120
+NVIDIA_WORD = lazy(r"NVIDIA|GeForce|\b(?:RTX|GTX|Tesla)\b")
+CHARACTERS_NEAR = 120
 """So many letters around a card's number are its sentence."""
-OFFERED = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your )"
+NOT_IN_A_LIST = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your )"
 """A card that is only one of several."""
-COMPUTERS = (
+OTHER_MAKERS = (
     ("amd", ("gfx",), lazy(r"\bgfx(?:9|10|11|12)\d{1,2}[a-f]?\b")),
     (
         "amd",
@@ -53,7 +54,7 @@ COMPUTERS = (
             r"(?=[AR])(?<![Ww]ith )(?:AMD )?Radeon(?:\(TM\))? (?:RX|Pro|VII|Graphics|Instinct|\d{3,4}(?:[MS]| ?XTX?\b))(?: \d{3,4}\w?)?(?: ?(?:XTX?|GRE))?"
             r"|(?=[RrHhM])(?<![\w+.])(?<!no )(?:ROCk module is loaded|rocm-smi|rocBLAS error|HIP error(?=: )|hipErrorNoBinaryForGpu|ROCm error(?=: \w)|hipM(?:alloc|emcpy)\w{0,12}|HSA_STATUS_ERROR\w*|HSA_OVERRIDE_GFX_VERSION ?=|MIOpen(?: Error|: [Ee]rror|\(HIP\)))"
             r"|no ROCm-capable device|Memory access fault by GPU node|(?:fault|SIGSEGV|signal 11|crash\w*)\b.{0,300}?(libamdhip64\.so)|#\d{1,2} .{0,90}?(/opt/rocm\S{0,40}/lib(?:64)?/\S{4,40}\.so)"
-            rf"|(?=[Aa][Mm][Dd])(?<![\w/]){OFFERED}(?<![Nn]o )(?<!uses )[Aa][Mm][Dd] (?:GPU|gpu|i?GPU|APU|RX|[Gg]raphics? card|card|[Ss]etup|[5-9]\d{{3}} ?(?:XTX?|xtx?|GRE))\b"
+            rf"|(?=[Aa][Mm][Dd])(?<![\w/]){NOT_IN_A_LIST}(?<![Nn]o )(?<!uses )[Aa][Mm][Dd] (?:GPU|gpu|i?GPU|APU|RX|[Gg]raphics? card|card|[Ss]etup|[5-9]\d{{3}} ?(?:XTX?|xtx?|GRE))\b"
             r"|(?=[RrVvAaSs])(?i:\b(?:radeon |rx ?)?vega ?(?:56|64|frontier)\b|\b(?:amd |radeon )?r9 (?:2[789]0x?|3[89]0x?|fury|nano)\b|\bstrix halo\b)"
             r"|\b(?:Radeon )?80[56]0S\b|(?<![\w.-])(?:Radeon )?(?:[Pp][Rr][Oo] )?W[67][5689]00\b|(?<![\w.-])MI(?:100|210|250X?|300[AX]|325X|35[05]X)(?! or| and|,|/)\b"
         ),
@@ -70,60 +71,60 @@ COMPUTERS = (
         "intel",
         ("intel arc", "intel(r) arc", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
         lazy(
-            rf"(?=[IiAa])(?<!, ){OFFERED}\b(?:Intel Arc (?:Pro [AB]\d{{2}}|B-[Ss]eries|GPU|[Gg]raphics|[Ii]ntegrated|iGPU)|(?i:(?:Inte[lr](?:\(R\))?|Arc)(?: Arc(?:\(TM\))?)?(?: Pro)? ?(?:a310|a380|a580|a750|a770|b570|b580)m?)\b)"
+            rf"(?=[IiAa])(?<!, ){NOT_IN_A_LIST}\b(?:Intel Arc (?:Pro [AB]\d{{2}}|B-[Ss]eries|GPU|[Gg]raphics|[Ii]ntegrated|iGPU)|(?i:(?:Inte[lr](?:\(R\))?|Arc)(?: Arc(?:\(TM\))?)?(?: Pro)? ?(?:a310|a380|a580|a750|a770|b570|b580)m?)\b)"
             r"|Intel Arc (?:[AB]\d{3}\w?|1\d0[VT])|Intel\(R\) Arc\(TM\) [\w ]{1,24}|dispatch key: XPU"
         ),
     ),
     ("apple", ("apple m",), lazy(r"\bApple M[1-9](?: Pro| Max| Ultra)?\b")),
 )  # fmt: skip
 """The maker, letters, and how programs and people name its graphics."""
-BY_MODEL = r"(?!dispatch)(?:Intel|Arc|rx|\d)"
+MODEL_ALONE = r"(?!dispatch)(?:Intel|Arc|rx|\d)"
 """A card's name alone: beside one of NVIDIA's nothing tells which of them computes."""
 
 
-def computers(text: Text) -> Facts:
+def other_makers_gpu_events(text: Text) -> Facts:
     """Graphics that are not NVIDIA's, by the words of programs that list them."""
-    for vendor, needles, pattern in COMPUTERS:
-        found = pattern.search(text.flat) if any(one in text.low for one in needles) else None
+    for vendor, needles, pattern in OTHER_MAKERS:
+        found = pattern.search(text.flat) if any(needle in text.low for needle in needles) else None
         if found is None:
             continue
-        near = text.flat[max(found.start() - NEAR, 0) : found.end() + NEAR]
-        if re.match(BY_MODEL, found[0], re.I) and NVIDIAS.search(near):
+        near = text.flat[max(found.start() - CHARACTERS_NEAR, 0) : found.end() + CHARACTERS_NEAR]
+        if re.match(MODEL_ALONE, found[0], re.I) and NVIDIA_WORD.search(near):
             continue
-        if vendor == "apple" and is_in_passing("os.family", text.flat, *found.span()):
+        if vendor == "apple" and is_only_mentioned("os.family", text.flat, *found.span()):
             continue
         source = text.source(found.start())
-        yield foreign_gpu(vendor, found[found.lastindex or 0].strip(), source)
+        yield other_makers_gpu(vendor, found[found.lastindex or 0].strip(), source)
         if vendor == "apple":
             for subject, value in (("os.machine", "aarch64"), ("os.family", "macos")):
                 yield Claim(subject, value, source, HINT)
 
 
-SHOWN = lazy(
+LISTED_GPUS = lazy(
     r"GPU models and configuration(?: \(e\.g\.[^)]{0,40}\))?\s?: ?(.{0,4000}?)"
     r"(?= ?[-*]* ?(?:Nvidia driver version|(?:cuDNN|PyTorch|Python|CUDA runtime|Libc|GCC) version|HIP runtime|Is (?:XNNPACK|CUDA|debug)"
     r"|Versions of|Any other|Additional context|(?:CPU|OS):|={8,}|```)|$)",
     re.I,
 )
-FOREIGN = lazy(r"\b(AMD|Radeon|gfx\d{3,4}|Intel|Arc|Apple M\d)", re.I)
-BUILT = lazy(r"CUDA used to build PyTorch: (\S{1,12})")
+OTHER_MAKER = lazy(r"\b(AMD|Radeon|gfx\d{3,4}|Intel|Arc|Apple M\d)", re.I)
+BUILT_WITH = lazy(r"CUDA used to build PyTorch: (\S{1,12})")
 
 
 def collect_env(text: Text) -> Facts:
     """What the lack of NVIDIA GPUs in a collect_env shows."""
-    for found in SHOWN.finditer(text.flat) if "gpu models and" in text.low else ():
+    for found in LISTED_GPUS.finditer(text.flat) if "gpu models and" in text.low else ():
         source, value = text.source(found.start()), found[1].strip(" *-")
         if value.startswith("No CUDA"):
             # Beside a CUDA build: nvidia-smi and nvcc gave nothing, torch has no device.
-            built = BUILT.search(text.flat)
+            built = BUILT_WITH.search(text.flat)
             kind = "smi-not-found" if built and built[1][0].isdigit() else "no-nvidia-gpu"
             line = f"{built[0] if built else ''}, GPU models and configuration: No CUDA"
             yield Event(kind=kind, source=source, text=line)
-        if foreign := FOREIGN.search(value[:200]):
+        if foreign := OTHER_MAKER.search(value[:200]):
             vendor = "intel" if foreign[1].lower() in ("intel", "arc") else "amd"
-            yield foreign_gpu(vendor, value[:80], source)
+            yield other_makers_gpu(vendor, value[:80], source)
 
 
-def foreign_gpu(vendor: str, name: str, source: str) -> Event:
+def other_makers_gpu(vendor: str, name: str, source: str) -> Event:
     values = {"vendor": vendor, "name": name}
     return Event(kind="foreign-gpu", values=values, source=source, text=name)

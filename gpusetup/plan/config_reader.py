@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import NO_MEMORY, key_of
-from gpusetup.configs.settings import FALSE, NOTHING, TRUE, Setting, in_words
+from gpusetup.configs.keys import NO_GPU_MEMORY, key_of
+from gpusetup.configs.settings import EMPTY, FALSE, TRUE, Setting, dotted
 from gpusetup.errors import BadInput
 from gpusetup.model.documents import ConfigKey
 
-ELSEWHERE = frozenset((
+OTHER_MODELS = frozenset((
     "rollout", "rollout_model", "ref", "critic", "reward_model", "auxiliary_models", "teacher",
     "explorer", "inference",
 ))  # fmt: skip
 """A key under one of these is about another model than the one that is trained."""
-SWITCHED = dict.fromkeys(TRUE, True) | dict.fromkeys(FALSE, False)
-MARK = re.compile(r"(?:&\S+\s+)?")
+SWITCH_VALUES = dict.fromkeys(TRUE, True) | dict.fromkeys(FALSE, False)
+ANCHOR = re.compile(r"(?:&\S+\s+)?")
 VARIABLE = re.compile(r"(?:\$\{oc\.decode:\s*)?\$\{oc\.env:\s*([\w.]+)\s*(?:,\s*(.*?)\s*)?\}\}?")
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
@@ -35,7 +35,7 @@ class Reader:
         for one in config.settings:
             self.by_path.setdefault(one.path, one)
             key = key_of(one.path)
-            if key is not None and not ELSEWHERE & set(one.path[:-1]):
+            if key is not None and not OTHER_MODELS & set(one.path[:-1]):
                 self.by_role.setdefault(key.role, []).append(one)
 
     def all(self, role: str) -> Iterator[tuple[Setting, str]]:
@@ -48,12 +48,12 @@ class Reader:
     def word(self, role: str, meaning: Callable[[Setting, str], Any] | None = None) -> Any:
         """The first text of a role that says something, by what it and its setting mean."""
         for setting, text in self.all(role):
-            found = meaning(setting, text) if meaning else text
-            if found is not None:
+            value = meaning(setting, text) if meaning else text
+            if value is not None:
                 for other, same in self.all(role):
                     if same == text:
-                        self.note(other, f"{role}: {found}")
-                return found
+                        self.note(other, f"{role}: {value}")
+                return value
         return None
 
     def number(self, role: str, most: int = 10**6) -> Any:
@@ -72,26 +72,26 @@ class Reader:
 
     def switch(self, role: str) -> Any:
         """The first switch of a role."""
-        return self.word(role, lambda _, text: SWITCHED.get(text))
+        return self.word(role, lambda _, text: SWITCH_VALUES.get(text))
 
     def names(self, role: str) -> frozenset[str]:
         """The words of a list, or of a text with commas."""
-        found: set[str] = set()
+        names: set[str] = set()
         for setting in self.by_role.get(role, ()):
             inner = [one for path, one in self.by_path.items() if path[:-1] == setting.path]
             for one in inner if setting.kind == "list" else [setting]:
                 words = (self.text(one) or "").split(",")
-                found |= {word.strip() for word in words} - {""}
+                names |= {word.strip() for word in words} - {""}
                 self.note(one, role)
-        return frozenset(found)
+        return frozenset(names)
 
     def text(self, setting: Setting) -> str | None:
         """A scalar without quotes and anchors, its variables replaced; None if it is empty, or
         refers to a reference."""
         if setting.kind in ("list", "map"):
             return None
-        bare = MARK.sub("", setting.text, count=1).strip().strip("'\"")
-        if bare in NOTHING or bare in ("auto", "???"):
+        bare = ANCHOR.sub("", setting.text, count=1).strip().strip("'\"")
+        if bare in EMPTY or bare in ("auto", "???"):
             return None
         if variable := VARIABLE.fullmatch(bare):
             return self._variable(setting, variable[1], (variable[2] or "").strip("'\""))
@@ -103,12 +103,11 @@ class Reader:
 
     def _variable(self, setting: Setting, name: str, default: str) -> str | None:
         """OmegaConf's variable of the environment, or its default."""
-        said = self.variables.get(name)
-        value = said or (None if default in NOTHING else default)
-        how = (
-            f"is {'set' if said else 'not set'}: {value or 'it'} was {'' if value else 'not '}read"
-        )
-        self.assumed.append(f"{in_words(setting.path)} takes the variable {name}, which {how}")
+        set_value = self.variables.get(name)
+        value = set_value or (None if default in EMPTY else default)
+        is_set, was = "set" if set_value else "not set", "was" if value else "was not"
+        outcome = f"is {is_set}: {value or 'it'} {was} read"
+        self.assumed.append(f"{dotted(setting.path)} takes the variable {name}, which {outcome}")
         return value
 
     def note(self, setting: Setting, meaning: str) -> None:
@@ -116,18 +115,18 @@ class Reader:
 
     def refused(self, setting: Setting, what: str, hint: str) -> BadInput:
         place = f"{self.config.name}, line {setting.line}"
-        return BadInput(f"{place}: `{in_words(setting.path)}` is {what}", hint=hint)
+        return BadInput(f"{place}: `{dotted(setting.path)}` is {what}", hint=hint)
 
     def not_understood(self) -> Iterator[ConfigKey]:
         """The settings that were not read and may take memory for all that is known."""
         for one in self.config.settings:
-            is_read = one.path in self.used or ELSEWHERE & set(one.path)
+            is_read = one.path in self.used or OTHER_MODELS & set(one.path)
             words = [part for part in one.path if isinstance(part, str)]
-            harmless = any(NO_MEMORY.search(word) for word in words)
+            harmless = any(NO_GPU_MEMORY.search(word) for word in words)
             if not (is_read or harmless) and self.text(one):
                 yield key_read(one, "")
 
 
 def key_read(one: Setting, meaning: str) -> ConfigKey:
     value = "" if one.kind in ("list", "map") else one.text.strip()[:80]
-    return ConfigKey(key=in_words(one.path), line=one.line, value=value, meaning=meaning)
+    return ConfigKey(key=dotted(one.path), line=one.line, value=value, meaning=meaning)

@@ -1,4 +1,4 @@
-"""Who is slower than the others, and who is named: what a second series of rounds shows too. Pure.
+"""The scores of a sweep's ranks, and the faults that a second series of rounds confirms. Pure.
 
 A rank's score is the middle of what it measured, with all of its partners. A rank is slow if its
 score is below the fleet's median by more of the scatter than a healthy fleet shows once in a
@@ -71,12 +71,13 @@ class Scores(Frozen):
     """The ranks of one stage, compared."""
 
     stage: Stage
-    of: Mapping[int, float]
+    by_rank: Mapping[int, float]
     """Rank -> its score."""
     middle: float
+    """The median of all scores, in bytes/s."""
     limit: float
     """A healthy rank reaches it; 0 if too few are compared."""
-    again: Mapping[int, Sequence[float]]
+    rates_again: Mapping[int, Sequence[float]]
     """Rank -> its rates in the second series."""
     partners: Mapping[int, Collection[int]]
     broken: tuple[Pair, ...]
@@ -84,18 +85,18 @@ class Scores(Frozen):
 
     @property
     def slow(self) -> Ranks:
-        return tuple(rank for rank, score in self.of.items() if score < self.limit)
+        return tuple(rank for rank, score in self.by_rank.items() if score < self.limit)
 
     @property
     def dead(self) -> Ranks:
         """Ranks whose exchanges with several partners failed; each costs the whole limit."""
-        return tuple(r for r in self.slow if not self.of[r] and len(self.partners[r]) > 1)
+        return tuple(r for r in self.slow if not self.by_rank[r] and len(self.partners[r]) > 1)
 
     @property
-    def limit_again(self) -> float:
+    def second_limit(self) -> float:
         """The limit, at the speed of the sound ranks in the second series."""
-        ill = {*self.slow, *(rank for pair in self.broken for rank in pair)}
-        now = [max(rates) for rank, rates in self.again.items() if rank not in ill]
+        suspects = {*self.slow, *(rank for pair in self.broken for rank in pair)}
+        now = [max(rates) for rank, rates in self.rates_again.items() if rank not in suspects]
         return self.limit * min(1.0, median(now) / self.middle) if now and self.limit else 0.0
 
 
@@ -120,13 +121,21 @@ def scores_of(results: Iterable[Result], stage: Stage, ranks: Collection[int]) -
             for rank in pair:
                 (again if result.round.again else first)[rank].append(rate)
                 partners[rank].update({*pair} - {rank})
-    of = {rank: median_high(rates) for rank, rates in sorted(first.items())}
-    limit = _limit([*of.values()])
+    scores = {rank: median_high(rates) for rank, rates in sorted(first.items())}
+    limit = _limit([*scores.values()])
     return Scores(
-        stage=stage, of=of, middle=median(of.values()) if of else 0.0, limit=limit,
-        again=again, partners=partners,
-        broken=tuple(p for p, best in pairs.items() if not best and all(of[r] >= limit for r in p)),
-    )  # fmt: skip
+        stage=stage,
+        by_rank=scores,
+        middle=median(scores.values()) if scores else 0.0,
+        limit=limit,
+        rates_again=again,
+        partners=partners,
+        broken=tuple(
+            pair
+            for pair, best in pairs.items()
+            if not best and all(scores[rank] >= limit for rank in pair)
+        ),
+    )
 
 
 def _limit(scores: Sequence[float]) -> float:
@@ -137,7 +146,7 @@ def _limit(scores: Sequence[float]) -> float:
     return least_healthy(scores, LOSS)
 
 
-class Named(Frozen):
+class NamedFault(Frozen):
     """One thing that is wrong."""
 
     fault: Fault
@@ -148,23 +157,23 @@ class Named(Frozen):
     """The median of the others, in the same unit."""
 
 
-def named_in(scores: Scores) -> Iterator[Named]:
+def faults_in(scores: Scores) -> Iterator[NamedFault]:
     """Who is named in one stage: a rank; with a single partner the pair, for neither end can be
     blamed."""
     stage, middle = scores.stage, scores.middle
-    if scores.of and not middle:
-        yield Named(fault="unmeasured", ranks=tuple(scores.of), stage=stage)
+    if scores.by_rank and not middle:
+        yield NamedFault(fault="unmeasured", ranks=tuple(scores.by_rank), stage=stage)
         return
-    level = scores.limit_again
+    level = scores.second_limit
     found: dict[Ranks, float] = dict.fromkeys(scores.broken, 0.0)
     for rank in scores.slow:
-        rates = scores.again.get(rank, ())
+        rates = scores.rates_again.get(rank, ())
         if rates and max(rates) < level:
             partners = scores.partners[rank]
             ranks = (rank,) if len(partners) > 1 else tuple(sorted((rank, *partners)))
-            found[ranks] = max(scores.of[rank], *rates)
+            found[ranks] = max(scores.by_rank[rank], *rates)
     for ranks, rate in found.items():
         link: Fault = "slow-link" if rate else "broken-link"
         path: Fault = "slow-path" if rate else "broken-path"
         fault = link if len(ranks) == 1 else path
-        yield Named(fault=fault, ranks=ranks, stage=stage, rate=rate, middle=middle)
+        yield NamedFault(fault=fault, ranks=ranks, stage=stage, rate=rate, middle=middle)

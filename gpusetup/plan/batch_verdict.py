@@ -9,7 +9,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import for_gpus, question_of
-from gpusetup.plan.decide import CLEAR_ELSEWHERE, decide, doubt
+from gpusetup.plan.decide import CLEAR_UNMEASURED, decide, doubt
 from gpusetup.plan.job import Job, Recipe
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
@@ -32,51 +32,54 @@ def batch_verdict(
     per_gpu: int,
     place: Place,
     *,
-    short: bool = False,
+    any_length: bool = False,
     accumulate: int | None = None,
 ) -> BatchVerdict:
     """Whether so many sequences on each GPU are sure to fit as the config is, with no recipe added.
 
     `clear`: a fifth of the card stays free beyond what the plan says, and such runs are known well
-    enough. `short` takes one token if no length is said; `accumulate` other steps than the config
-    has. UsageError if the config does not say enough for a plan, or fills a budget of tokens.
+    enough. `any_length` takes one token if no length is said; `accumulate` other steps than the
+    config has. UsageError if the config does not say enough for a plan, or fills a budget of
+    tokens.
     """
-    job, recipe = _run(config, per_gpu, place, short=short, accumulate=accumulate)
-    need, have = memory(job, recipe).total / GIB, place.capacity / GIB
+    job, recipe = _run(config, per_gpu, place, any_length=any_length, accumulate=accumulate)
+    needed, capacity = memory(job, recipe).total / GIB, place.capacity / GIB
     verdict: Literal["clear", "close", "too much"] = "close"
-    if need <= have * (1 - CLEAR_ELSEWHERE) and not doubt(job, recipe):
+    if needed <= capacity * (1 - CLEAR_UNMEASURED) and not doubt(job, recipe):
         verdict = "clear"
-    elif need > have * (1 + CLEAR_ELSEWHERE):
+    elif needed > capacity * (1 + CLEAR_UNMEASURED):
         verdict = "too much"
     return BatchVerdict(
         verdict=verdict,
-        total_gib=need,
-        capacity_gib=have,
-        reason=f"a batch of {per_gpu} takes {need:.1f} of {have:.1f} GiB by `gpusetup plan`",
+        total_gib=needed,
+        capacity_gib=capacity,
+        reason=f"by `gpusetup plan` a batch of {per_gpu} needs {needed:.1f} of {capacity:.1f} GiB",
     )
 
 
 def _run(
-    config: Config, per_gpu: int, place: Place, *, short: bool, accumulate: int | None
+    config: Config, per_gpu: int, place: Place, *, any_length: bool, accumulate: int | None
 ) -> tuple[Job, Recipe]:
     """The run as the config has it."""
-    found = question_of(config)
-    if found.per_gpu is None and found.total is None:
-        raise UsageError("The config fills a budget of tokens, it has no batch")
-    gpus = found.gpus or place.count or 1
-    question = for_gpus(replace(found, per_gpu=per_gpu, total=None), gpus)
+    from_config = question_of(config)
+    if from_config.per_gpu is None and from_config.total is None:
+        raise UsageError("The config sets a budget of tokens and no batch")
+    gpus = from_config.gpus or place.count or 1
+    question = for_gpus(replace(from_config, per_gpu=per_gpu, total=None), gpus)
     question = replace(question, accumulate=accumulate or question.accumulate)
     shape = shape_of_question(question)
     if question.context is None and shape.tokens is None and not shape.encoder:
-        if not short:
+        if not any_length:
             raise UsageError("The config does not say how long a sequence is")
         question = replace(question, context=1)
     return job_of(question, shape, place.limits()), Recipe(sp=question.sp or 1)
 
 
-def what_fits(config: Config, place: Place, accumulate: int | None = None) -> tuple[str, ...]:
+def ways_to_fit(config: Config, place: Place, accumulate: int | None = None) -> tuple[str, ...]:
     """What would make one sequence on each GPU fit, by the plan's own answer."""
-    job, _ = _run(config, 1, place, short=True, accumulate=accumulate)
-    found = decide(job, place.limits(predict=True))
-    ways = (one.step for one in helps(found) if one.recipe)
-    return (f"the recipe {found.recipe} of `gpusetup plan`",) if found.recipe else tuple(ways)
+    job, _ = _run(config, 1, place, any_length=True, accumulate=accumulate)
+    decision = decide(job, place.limits(predict=True))
+    steps = (one.step for one in helps(decision) if one.recipe)
+    return (
+        (f"the recipe {decision.recipe} of `gpusetup plan`",) if decision.recipe else tuple(steps)
+    )

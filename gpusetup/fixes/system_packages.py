@@ -24,7 +24,7 @@ COMPILER = {"arch": "gcc", "alpine": "build-base", "ubuntu": "build-essential"}
 """Who packages a C compiler under another name than `gcc`."""
 
 
-NAMED = (
+FAMILIES_BY_NAME = (
     (r"pop|(?:l|k|x)?ubuntu|linux ?mint|zorin|elementary|neon", "ubuntu"),
     (r"debian|kali", "debian"),
     (r"fedora|nobara", "fedora"),
@@ -37,39 +37,41 @@ NAMED = (
 """How os-release's ID begins, or a system's name in a text, which need not hold that ID -> whose
 package commands it takes."""
 
-IMAGES = "silverblue|kinoite|sericea|coreos"
+IMAGE_SYSTEMS = "silverblue|kinoite|sericea|coreos"
 """Words in the names of systems that are images: no package is installed into them."""
 
-KERNELS = ((r"\.fc\d", "fedora"), (r"\.el\d", "rhel"), (r"-arch\d", "arch"))
+FAMILIES_BY_KERNEL = ((r"\.fc\d", "fedora"), (r"\.el\d", "rhel"), (r"-arch\d", "arch"))
 """What the name of a distribution's kernel holds."""
 
 
-def distribution(context: RuleContext) -> str | None:
+def linux_family(context: RuleContext) -> str | None:
     """The family of distributions whose commands this machine takes: by its ID, else by the name of
     the system, else by its kernel's."""
     os = context.os
-    if (not os.id and os.family not in (None, "linux")) or re.search(IMAGES, os.name or "", re.I):
+    if (not os.id and os.family not in (None, "linux")) or re.search(
+        IMAGE_SYSTEMS, os.name or "", re.I
+    ):
         return None
     name, kernel = (os.id or os.name or "").lower(), "" if os.id else os.kernel or ""
-    by_name = (family for form, family in NAMED if re.match(form, name))
-    by_kernel = (family for form, family in KERNELS if re.search(form, kernel))
+    by_name = (family for form, family in FAMILIES_BY_NAME if re.match(form, name))
+    by_kernel = (family for form, family in FAMILIES_BY_KERNEL if re.search(form, kernel))
     return next(by_name, None) or next(by_kernel, None)
 
 
-STILL_SERVED = {"ubuntu": (22, 4), "debian": (12, 0)}
+FIRST_SUPPORTED = {"ubuntu": (22, 4), "debian": (12, 0)}
 """The first releases whose repositories have today's drivers."""
 
 
-def is_past(context: RuleContext) -> bool:
+def is_unsupported_release(context: RuleContext) -> bool:
     """Whether a text names a release whose repositories have no driver of today."""
-    first = STILL_SERVED.get(distribution(context) or "")
+    first = FIRST_SUPPORTED.get(linux_family(context) or "")
     named = None if context.os.id else re.search(r"(\d+)(?:\.(\d+))?", context.os.name or "")
     return bool(first and named and (int(named[1]), int(named[2] or 0)) < first)
 
 
 def system_package(context: RuleContext, name: str) -> Lines:
-    """The command that installs a system package; () where the package tool is not known."""
-    return package_of(distribution(context) or "", name)
+    """The command that installs a system package; () if the package tool is not known."""
+    return package_of(linux_family(context) or "", name)
 
 
 def package_of(family: str, name: str) -> Lines:
@@ -78,4 +80,4 @@ def package_of(family: str, name: str) -> Lines:
 
 
 def compiler(context: RuleContext) -> Lines:
-    return system_package(context, COMPILER.get(distribution(context) or "", "gcc"))
+    return system_package(context, COMPILER.get(linux_family(context) or "", "gcc"))

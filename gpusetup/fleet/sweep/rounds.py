@@ -2,7 +2,7 @@
 
 Each rank exchanges with O(log n) partners, first within its host, then with ranks of the same place
 on other hosts. Whoever was slow meets other partners in a second series of rounds: what is slow in
-both is named (`judge.py`).
+both is named (`scores.py`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from gpusetup.fleet.sweep.judge import (
-    Named,
+from gpusetup.fleet.sweep.scores import (
+    NamedFault,
     Pair,
     Ranks,
     Result,
@@ -19,7 +19,7 @@ from gpusetup.fleet.sweep.judge import (
     Scores,
     Stage,
     Unit,
-    named_in,
+    faults_in,
     scores_of,
 )
 from gpusetup.model.frozen import Frozen
@@ -28,7 +28,7 @@ LEAST_TURNS = 12
 """Rounds of exchanges at least: few ranks meet the same partners several times."""
 MORE_TURNS = 4
 """Matchings in addition to the logarithm of the number of ranks."""
-AGAIN = 4
+SECOND_TURNS = 4
 """How often a slow rank meets other partners."""
 
 
@@ -39,8 +39,8 @@ class Plane(Frozen):
     members: tuple[Ranks, ...]
 
     @property
-    def turns(self) -> int:
-        return max(LEAST_TURNS, *(turns(len(group)) for group in self.members))
+    def turn_count(self) -> int:
+        return max(LEAST_TURNS, *(turn_count(len(group)) for group in self.members))
 
 
 def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
@@ -63,10 +63,10 @@ def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
     return tuple(plane for plane in found if plane.members)
 
 
-def turns(count: int) -> int:
-    """How many matchings are measured among so many ranks: O(log n).
+def turn_count(count: int) -> int:
+    """How many turn_count are measured among so many ranks: O(log n).
 
-    >>> turns(8), turns(64), turns(10_000)
+    >>> turn_count(8), turn_count(64), turn_count(10_000)
     (7, 10, 18)
     """
     return min(count - 1 + count % 2, (count - 1).bit_length() + MORE_TURNS)
@@ -78,7 +78,7 @@ def matching(members: Ranks, turn: int) -> tuple[Pair, ...]:
     >>> matching((0, 1, 2, 3), 0), matching((5, 6, 7), 1)
     (((0, 3), (1, 2)), ((5, 7),))
     """
-    count = turns(len(members))
+    count = turn_count(len(members))
     places = [*members, None] if len(members) % 2 else list(members)
     ring = len(places) - 1
     first = turn % count * ring // count
@@ -99,21 +99,21 @@ class Sweep:
     def rounds(self) -> Iterator[Round]:
         """Every round, in order; the caller appends its result before it asks for the next."""
         for plane in self.planes:
-            for turn in range(plane.turns):
+            for turn in range(plane.turn_count):
                 pairs = (pair for ranks in plane.members for pair in matching(ranks, turn))
-                out = {*self.silent, *self.scores(plane.stage).dead}
-                yield from self._round(plane.stage, filter(out.isdisjoint, pairs))
+                excluded = {*self.silent, *self.scores(plane.stage).dead}
+                yield from self._round(plane.stage, filter(excluded.isdisjoint, pairs))
         for plane in self.planes:
             scores = self.scores(plane.stage)
-            ill = scores.slow or scores.broken or self.silent
-            for turn in range(AGAIN if ill else 0):
+            has_suspects = scores.slow or scores.broken or self.silent
+            for turn in range(SECOND_TURNS if has_suspects else 0):
                 meetings = self._meetings(plane, scores, turn)
                 yield from self._round(plane.stage, meetings, again=True)
 
     def _round(self, stage: Stage, pairs: Iterable[Pair], again: bool = False) -> Iterator[Round]:
-        found = Round(number=len(self.results), stage=stage, again=again, pairs=tuple(pairs))
-        if found.pairs:
-            yield found
+        round = Round(number=len(self.results), stage=stage, again=again, pairs=tuple(pairs))
+        if round.pairs:
+            yield round
 
     @property
     def silent(self) -> set[int]:
@@ -127,13 +127,13 @@ class Sweep:
     def scores(self, stage: Stage) -> Scores:
         return scores_of(self.results, stage, {unit.rank for unit in self.units} - self.silent)
 
-    def named(self) -> tuple[Named, ...]:
+    def faults(self) -> tuple[NamedFault, ...]:
         """What is wrong, the gravest first."""
-        hung = (Named(fault="hung", ranks=(rank,)) for rank in sorted(self.silent))
-        found = [one for plane in self.planes for one in named_in(self.scores(plane.stage))]
-        ends = {one.ranks[0] for one in found if len(one.ranks) == 1}
-        found = [one for one in found if len(one.ranks) != 2 or ends.isdisjoint(one.ranks)]
-        return (*hung, *found)
+        hung = (NamedFault(fault="hung", ranks=(rank,)) for rank in sorted(self.silent))
+        faults = [one for plane in self.planes for one in faults_in(self.scores(plane.stage))]
+        named_ranks = {one.ranks[0] for one in faults if len(one.ranks) == 1}
+        faults = [one for one in faults if len(one.ranks) != 2 or named_ranks.isdisjoint(one.ranks)]
+        return (*hung, *faults)
 
     def _meetings(self, plane: Plane, scores: Scores, turn: int) -> Iterator[Pair]:
         """Slow ranks with others; all the rest among themselves, so that the network carries as
@@ -156,13 +156,13 @@ def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iter
     >>> list(partners((0, 1, 2, 3, 4, 5), {0, 1}, 0)), list(partners((0, 1, 2, 3), {0, 1}, 1))
     ([(0, 5), (1, 2), (3, 4)], [(0, 1), (2, 3)])
     """
-    bad = [rank for rank in ranks if rank in suspects]
+    suspected = [rank for rank in ranks if rank in suspects]
     sound = [rank for rank in ranks if rank not in suspects]
-    far = (ranks.index(bad[0]) if bad else 0) + len(ranks) // 2
-    shift = (far + turn * (len(bad) + 1)) % max(1, len(sound))
-    others = bad[1::2] if turn == 1 else [*sound[shift:], *sound[:shift]]
-    met = [*zip(bad[::2] if turn == 1 else bad, others, strict=False)]
-    left = [rank for rank in ranks if not any(rank in pair for pair in met)]
-    half = len(left) // 2
-    for one, other in (*met, *zip(left[:half], left[half:], strict=False)):
+    far = (ranks.index(suspected[0]) if suspected else 0) + len(ranks) // 2
+    shift = (far + turn * (len(suspected) + 1)) % max(1, len(sound))
+    others = suspected[1::2] if turn == 1 else [*sound[shift:], *sound[:shift]]
+    pairs = [*zip(suspected[::2] if turn == 1 else suspected, others, strict=False)]
+    unpaired = [rank for rank in ranks if not any(rank in pair for pair in pairs)]
+    half = len(unpaired) // 2
+    for one, other in (*pairs, *zip(unpaired[:half], unpaired[half:], strict=False)):
         yield min(one, other), max(one, other)

@@ -1,4 +1,4 @@
-"""The last look at a fix before it is shown: what can be pasted here, and what then holds.
+"""The last change of a fix before it is shown: what can be pasted here, and how long it holds.
 
 A block is shown whole or not at all: without the one command whose value is no plausible one, the
 others would do something else.
@@ -12,40 +12,40 @@ from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.lenders import lender_of
 from gpusetup.evidence.context import RuleContext, in_container, on
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Alternative, Finding, Fix, each_block, typed
+from gpusetup.model.finding import Alternative, Finding, Fix, command_lines, map_blocks
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import (
     Line,
     in_a_cell,
     is_speakable,
-    more,
     sets_a_variable,
+    with_words,
 )
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.resolver.situation import first_drivers
 
 
-def pasted(context: RuleContext, finding: Finding) -> Finding:
+def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
     """The finding with a fix that its reader can paste."""
     fix = finding.fix
     if fix is None:
         return finding
     windows = on(context, "windows")
 
-    def whole(block: Alternative) -> Alternative | None:
-        bad = (
-            one for one in block.commands if not is_speakable(one) or (windows and _of_posix(one))
-        )
-        return None if any(bad) else block
+    def unless_harmful(block: Alternative) -> Alternative | None:
+        for line in block.commands:
+            if not is_speakable(line) or (windows and _is_posix_only(line)):
+                return None
+        return block
 
-    kept = each_block(fix, whole)
-    said = f"{kept.text}{_least_driver(context, kept)}{_holds(context, kept)}"
+    shown = map_blocks(fix, unless_harmful)
+    text = f"{shown.text}{_least_driver(context, shown)}{_how_long_it_holds(context, shown)}"
     # What a container's engine says is read on its host, and mended there.
     if lender_of(context):
-        kept = each_block(kept, _in_cells)
+        shown = map_blocks(shown, _in_cells)
     elif in_container(context) and not finding.id.startswith("container-"):
-        kept = _placed(kept)
-    return replace(finding, fix=replace(kept, text=said))
+        shown = _with_host_commands_apart(shown)
+    return replace(finding, fix=replace(shown, text=text))
 
 
 def _in_cells(block: Alternative) -> Alternative:
@@ -54,7 +54,9 @@ def _in_cells(block: Alternative) -> Alternative:
         block,
         commands=tuple(
             in_a_cell(
-                more(line, ("--yes",), "linux") if line.startswith("gpusetup install") else line
+                with_words(line, ("--yes",), "linux")
+                if line.startswith("gpusetup install")
+                else line
             )
             for line in block.commands
         ),
@@ -67,27 +69,25 @@ INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"
 
 def _least_driver(context: RuleContext, fix: Fix) -> str:
     """The driver that each torch of a fix needs, unless its text says so."""
-    machine, lines = context.snapshot, typed(fix)
+    machine, lines = context.snapshot, command_lines(fix)
     if board_of(machine):
         return ""
     titles = (other.title for other in fix.alternatives)
-    found = re.findall(INSTALLED, "\n".join((fix.text, *titles, *lines)))
-    build = paste.chosen(context)
-    if build is not None and any(map(paste.INSTALL.search, lines)):
-        found.append(build.backend)
+    backends = re.findall(INSTALLED, "\n".join((fix.text, *titles, *lines)))
+    build = paste.chosen_build(context)
+    if build is not None and any(map(paste.INSTALL_LINE.search, lines)):
+        backends.append(build.backend)
     family = "windows" if machine.os.wsl else machine.os.family or "linux"
-    floors = {f"{one} needs NVIDIA driver": _floor(context, one, family) for one in found}
-    firsts = [first for _, first in first_drivers(machine, context.catalog)]
-    least = {what: max((floor, *firsts), key=parsed) for what, floor in floors.items() if floor}
-    lacking = {what: floor for what, floor in least.items() if floor not in fix.text}
+    first_of_gpus = [first for _, first in first_drivers(machine, context.catalog)]
+    needs: dict[str, None] = {}
+    for backend in backends:
+        if floor := context.catalog.driver_floor(cuda_of(backend) or "", family):
+            least = max((floor, *first_of_gpus), key=parsed)
+            if least not in fix.text:
+                needs[f"{backend} needs NVIDIA driver {least} or newer"] = None
     here = machine.driver.version
-    needs = ", ".join(f"{what} {floor} or newer" for what, floor in lacking.items())
     known = f"found: {here}" if here else "`nvidia-smi` shows yours"
-    return f". {needs} ({known})" if needs else ""
-
-
-def _floor(context: RuleContext, backend: str, family: str) -> str | None:
-    return context.catalog.driver_floor(cuda_of(backend) or "", family)
+    return f". {', '.join(needs)} ({known})" if needs else ""
 
 
 ON_THE_HOST = "on the host, not in this container"
@@ -100,15 +100,15 @@ ACTS_ON_THE_HOST = (
 """How a line begins that acts on the kernel, the driver or the services: a container has none."""
 
 
-def _placed(fix: Fix) -> Fix:
-    """The fix of a container, where what acts on its host says so and is no way in here."""
+def _with_host_commands_apart(fix: Fix) -> Fix:
+    """The fix in a container: commands that act on the host say so, and are alternatives only."""
 
     def titled(block: Alternative) -> Alternative:
         if "on the host" in block.title or not any(map(_acts_on_the_host, block.commands)):
             return block
         return replace(block, title=f"on the host: {block.title}")
 
-    shown = each_block(fix, titled)
+    shown = map_blocks(fix, titled)
     if not any(map(_acts_on_the_host, fix.commands)):
         return shown
     way = Alternative(title=ON_THE_HOST, commands=fix.commands)
@@ -124,20 +124,20 @@ def _acts_on_the_host(line: Line) -> bool:
     return bool(re.match(ACTS_ON_THE_HOST, line))
 
 
-OF_POSIX = (
+POSIX_ONLY = (
     r"(?:sudo|export|unset|rm|ls|df|free|ulimit|ldconfig|echo|ip|ss|curl|cd|source|modinfo) "
     r"|.*\| (?:grep|sudo|sed) |.*\"\$\("
 )
 """How a line begins, or goes on, that no PowerShell takes."""
 
 
-def _of_posix(line: Line) -> bool:
+def _is_posix_only(line: Line) -> bool:
     """
     >>> from gpusetup.model.shell import lines
-    >>> [_of_posix(line) for line in lines("sudo reboot", "nvidia-smi -q | grep MIG", "wsl -l")]
+    >>> list(map(_is_posix_only, lines("sudo reboot", "nvidia-smi -q | grep MIG", "wsl -l")))
     [True, True, False]
     """
-    return bool(re.match(OF_POSIX, line))
+    return bool(re.match(POSIX_ONLY, line))
 
 
 FOR_ONE_RUN = (
@@ -154,12 +154,12 @@ PROFILES = {
 }
 
 
-def _holds(context: RuleContext, fix: Fix) -> str:
+def _how_long_it_holds(context: RuleContext, fix: Fix) -> str:
     """How long a changed variable holds, and what makes it last."""
-    lasting = (one for one in fix.commands if not re.search(FOR_ONE_RUN, one))
+    lasting = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
     if fix.needs_reboot or not any(map(sets_a_variable, lasting)):
         return ""
     if lender_of(context):
-        return ". It holds until the session ends; set it before torch is imported"
+        return ". The variable lasts until the session ends; set it before torch is imported"
     where = PROFILES.get(context.os.family, PROFILES["linux"])
     return f". (This shell only. To keep it, set it {where} and open a new shell.)"

@@ -10,33 +10,33 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-TURNING = (
+INVISIBLE = (
     "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e01ef"
 )
 """Format characters, for a class of a pattern: they print nothing, or turn what stands beside."""
-HIDDEN = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{TURNING}]"
+HIDDEN = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{INVISIBLE}]"
 
 
-def seen(text: str) -> str:
+def without_hidden_marks(text: str) -> str:
     """A text with a question mark for each hidden mark; newline and tab stay.
 
-    >>> seen("GeForce \\u202eXTR\\x1b[2J")
+    >>> without_hidden_marks("GeForce \\u202eXTR\\x1b[2J")
     'GeForce ?XTR?[2J'
     """
     return text if text.isascii() and text.isprintable() else re.sub(HIDDEN, "?", text)
 
 
-def all_texts(value: Any, change: Callable[[str], str]) -> Any:
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     """A plain value with all its texts changed, names of fields too; tuples become lists.
 
-    >>> all_texts({"gpus": ("A100", 4)}, str.lower)
+    >>> map_texts({"gpus": ("A100", 4)}, str.lower)
     {'gpus': ['a100', 4]}
     """
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {change(key): all_texts(inner, change) for key, inner in value.items()}
+        return {change(key): map_texts(inner, change) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [all_texts(inner, change) for inner in value]
+        return [map_texts(inner, change) for inner in value]
     return value

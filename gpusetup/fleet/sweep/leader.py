@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpusetup.errors import Blocked
-from gpusetup.fleet.sweep.course import Sweep
-from gpusetup.fleet.sweep.follow import Follower, Message, parsed
-from gpusetup.fleet.sweep.judge import Result, Round, Unit
-from gpusetup.system.processes import Lines
+from gpusetup.fleet.sweep.follower import Follower, Message, message_in
+from gpusetup.fleet.sweep.rounds import Sweep
+from gpusetup.fleet.sweep.scores import Result, Round, Unit
+from gpusetup.system.processes import StreamingChild
 from gpusetup.verify.ranks.gathering import Heard, Hub, send
 from gpusetup.verify.ranks.launch import Rank
 
@@ -25,9 +25,9 @@ SLACK_SECONDS = 2.0
 """In addition to a round's limit, for answers that are on their way."""
 MEET_SECONDS = 240.0
 """Until all ranks have come with a torch that computes."""
-BYTES, BYTES_ON_CPU = 1 << 27, 1 << 22
-"""How much a pair exchanges."""
-REPEATS, QUARTER = 8, 4
+GPU_BYTES, CPU_BYTES = 1 << 27, 1 << 22
+"""Bytes that a pair exchanges."""
+REPEATS, FASTER_QUARTER = 8, 4
 
 
 class Gathering(Hub):
@@ -40,9 +40,9 @@ class Gathering(Hub):
     def _hear(self, known: Heard, message: Message) -> None:
         super()._hear(known, message)
         number = next(rank for rank, each in self.heard.items() if each is known)
-        told = message.get("told")
-        if isinstance(told, dict) and isinstance(told.get("said"), str):
-            self.inbox.put((number, told))
+        worker_message = message.get("told")
+        if isinstance(worker_message, dict) and isinstance(worker_message.get("said"), str):
+            self.inbox.put((number, worker_message))
 
 
 class Leader:
@@ -50,21 +50,21 @@ class Leader:
 
     def __init__(self, rank: Rank, worker: Sequence[str], store: Sequence[str]) -> None:
         """`store`: the command of the store where pairs meet."""
-        self.rank, self.store = rank, Lines(store)
+        self.rank, self.store = rank, StreamingChild(store)
         self.inbox: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
         self.others = Gathering(rank, self.inbox)
         self.known: dict[int, Unit] = {}
         """Ranks whose torch computes, and that have reached the store."""
         self.absent: dict[int, str] = {}
         self.own = Follower(worker, lambda message: self.inbox.put((0, message)))
-        self.place = {"address": rank.address, "port": store_port(self.store, MEET_SECONDS)}
+        self.store_address = {"address": rank.address, "port": store_port(self.store, MEET_SECONDS)}
 
     def meet(self) -> None:
         """Wait until every rank is ready, or its time is over; who is not, is absent."""
-        waited = {*range(self.rank.world)}
+        pending = {*range(self.rank.world)}
         for number, message in self._heard(MEET_SECONDS):
             if message["said"] == "ready":
-                self._send(number, {"do": "join", **self.place})
+                self._send(number, {"do": "join", **self.store_address})
             elif message["said"] == "joined":
                 self.known[number] = Unit(
                     rank=number,
@@ -74,16 +74,16 @@ class Leader:
                 )
             else:
                 self.absent[number] = str(message.get("problem", ""))[:300]
-            waited -= {*self.known, *self.absent}
-            if not waited:
+            pending -= {*self.known, *self.absent}
+            if not pending:
                 break
         gpus = [number for number, unit in self.known.items() if unit.device != "cpu"]
-        blind = self.known.keys() - gpus if gpus else ()
-        self.absent |= dict.fromkeys(waited, f"it was not ready within {MEET_SECONDS:g} s")
-        self.absent |= dict.fromkeys(blind, "its torch sees no GPU, and others do")
+        without_gpu = self.known.keys() - gpus if gpus else ()
+        self.absent |= dict.fromkeys(pending, f"it was not ready within {MEET_SECONDS:g} s")
+        self.absent |= dict.fromkeys(without_gpu, "its torch sees no GPU, but other ranks see one")
 
     def _heard(self, seconds: float) -> Iterator[tuple[int, Message]]:
-        """What is said within a time."""
+        """(Rank, message) of all that come within so many seconds."""
         end = time.monotonic() + seconds
         with contextlib.suppress(queue.Empty):
             while True:
@@ -99,37 +99,37 @@ class Leader:
 
     def sweep(self, limit: float) -> Sweep:
         """Measure until nothing is left to ask. `limit`: seconds of one round."""
-        found = Sweep(self.units)
-        for asked in found.rounds():
-            found.results.append(self.measured(asked, limit))
-        return found
+        sweep = Sweep(self.units)
+        for round in sweep.rounds():
+            sweep.results.append(self.measure(round, limit))
+        return sweep
 
-    def measured(self, asked: Round, limit: float) -> Result:
+    def measure(self, round: Round, limit: float) -> Result:
         """Ask a round, and gather what comes within its limit."""
-        size = BYTES_ON_CPU if all(unit.device == "cpu" for unit in self.units) else BYTES
-        for pair in asked.pairs:
+        size = CPU_BYTES if all(unit.device == "cpu" for unit in self.units) else GPU_BYTES
+        for pair in round.pairs:
             question = {
-                "do": "exchange", "round": asked.number, "bytes": size, "repeats": REPEATS,
-                "limit": limit, "group": f"{time.monotonic_ns()}/{pair[0]}", **self.place,
+                "do": "exchange", "round": round.number, "bytes": size, "repeats": REPEATS,
+                "limit": limit, "group": f"{time.monotonic_ns()}/{pair[0]}", **self.store_address,
             }  # fmt: skip
             for place, rank in enumerate(pair):
                 self._send(rank, {**question, "place": place})
-        told, waited, problems = dict[int, Message](), {*asked.asked}, list[str]()
+        answers, pending, problems = dict[int, Message](), {*round.asked}, list[str]()
         for number, message in self._heard(limit + SLACK_SECONDS):
             problems += [str(message["problem"])[:300]] if "problem" in message else []
-            if message.get("round") == asked.number:
-                told[number] = message
-                waited.discard(number)
-            if not waited:
+            if message.get("round") == round.number:
+                answers[number] = message
+                pending.discard(number)
+            if not pending:
                 break
         return Result(
-            round=asked,
+            round=round,
             rates={
-                pair: bus_rate([told[rank].get("seconds") for rank in pair], size)
-                for pair in asked.pairs
-                if waited.isdisjoint(pair)
+                pair: bus_rate([answers[rank].get("seconds") for rank in pair], size)
+                for pair in round.pairs
+                if pending.isdisjoint(pair)
             },
-            silent=tuple(waited),
+            silent=tuple(pending),
             problem="".join(problems[:1]),
         )
 
@@ -146,19 +146,20 @@ class Leader:
         self.others.settle(code)
 
 
-def store_port(store: Lines, seconds: float) -> int:
-    """Where the store listens. Raises Blocked if it does not come up."""
-    end, said = time.monotonic() + seconds, ""
+def store_port(store: StreamingChild, seconds: float) -> int:
+    """The port at which the store listens. Raises Blocked if it does not come up."""
+    end, problem_text = time.monotonic() + seconds, ""
     try:
         while True:
             line = store.next(end - time.monotonic())
-            message = parsed(line)
+            message = message_in(line)
             if message.get("said") == "store":
                 return int(message["port"])
-            said = str(message.get("problem", "")) or line or said
+            problem_text = str(message.get("problem", "")) or line or problem_text
     except (TimeoutError, EOFError) as problem:
         raise Blocked(
-            f"The store of the sweep did not come up: {said[:300] or problem}",
+            "The sweep could not start its store, through which the ranks talk: "
+            f"{problem_text[:300] or problem}",
             hint="`gpusetup verify` says whether this torch works; `--python` names another",
         ) from problem
 
@@ -174,4 +175,4 @@ def bus_rate(times: Sequence[Any], moved: int) -> float:
     if not all(isinstance(each, list) and each for each in times):
         return 0.0
     repeats: list[float] = sorted(map(min, *times))
-    return moved / repeats[(len(repeats) - 1) // QUARTER]
+    return moved / repeats[(len(repeats) - 1) // FASTER_QUARTER]

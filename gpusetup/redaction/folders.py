@@ -1,4 +1,4 @@
-"""Folders: a home becomes `~`, and of the ways below a private place only known words stay.
+"""Folders: a home becomes `~`, and of the paths below a private folder only known words stay.
 
 `/home/N`, `/Users/N`, `C:\\Users\\N`, `/data/users/N`, `/scratch/N`, `/afs/.../N`, `~N`: sites lay out
 homes as they like, so this is an allow-list. Below a system's own folders (`/usr`, `C:\\Windows`)
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from gpusetup.redaction.rules import Found, Rule, applied, compiled, vocabulary
+from gpusetup.redaction.rules import Found, Rule, apply, compiled, vocabulary
 
 SOMEONE = "someone"
 _NAME = r"[^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+"
@@ -22,32 +22,32 @@ _INITIAL = r"(?:(?P<first>[a-z0-9])[\\/](?:(?P=first)[a-z0-9][\\/])?(?=(?P=first
 _SEP = r"(?:\\{1,4}|/{1,2})"
 _START = r"(?:(?<![A-Za-z0-9])[A-Za-z]:|(?<![\w.~>-]))"
 """A drive, or the beginning of a way: the `b:` in `/usr/lib:/home` is neither."""
-_UPWARDS = rf"(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?"
+_FOLDERS_ABOVE = rf"(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?"
 
 _HOMES = (
-    rf"(?i){_START}{_UPWARDS}{_SEP}(?:Users|Documents and Settings){_SEP}(?!Public\b|Default\b|All Users\b){_WHO}",
-    rf"(?i){_START}{_UPWARDS}{_SEP}homes?\d{{0,3}}\$?{_SEP}{_INITIAL}{_WHO}",
-    rf"{_START}{_UPWARDS}{_SEP}(?:users?|people|staff|students?|faculty|members|accounts|u|uhome|usr\d+|profiles?\$?){_SEP}{_INITIAL}{_WHO}",
+    rf"(?i){_START}{_FOLDERS_ABOVE}{_SEP}(?:Users|Documents and Settings){_SEP}(?!Public\b|Default\b|All Users\b){_WHO}",
+    rf"(?i){_START}{_FOLDERS_ABOVE}{_SEP}homes?\d{{0,3}}\$?{_SEP}{_INITIAL}{_WHO}",
+    rf"{_START}{_FOLDERS_ABOVE}{_SEP}(?:users?|people|staff|students?|faculty|members|accounts|u|uhome|usr\d+|profiles?\$?){_SEP}{_INITIAL}{_WHO}",
     r"(?<![\w./~-])/(?P<who>root)(?![\w-])",
     r"(?<![\w./\\~-])~(?P<who>[A-Za-z_][\w.-]*)(?=[\\/\s:;,)\"']|$)",
 )  # fmt: skip
 """Home folders of anybody; the name is the group `who`."""
 
-_OF_PEOPLE = (rf"(?P<way>(?<![\w.~>-])(?:/[\w.$@-]{{1,80}}){{0,12}}?/(?:\w*scratch[\w-]*|nobackup|work\d*|projects?|groups?|gpfs[\w-]*|lustre[\w-]*|beegfs|ceph\w*|nfs[\w-]*|fsx"
+_FOLDERS_OF_PEOPLE = (rf"(?P<way>(?<![\w.~>-])(?:/[\w.$@-]{{1,80}}){{0,12}}?/(?:\w*scratch[\w-]*|nobackup|work\d*|projects?|groups?|gpfs[\w-]*|lustre[\w-]*|beegfs|ceph\w*|nfs[\w-]*|fsx"
     rf"|netapp|media|run/media|Volumes|mnt|data\d*|storage|vast|weka|efs|shared|team|teams|research|spool/cron(?:/crontabs)?|(?:spool|var)/mail|jupyterhub)/{_INITIAL})(?!<|home|users?/){_WHO}")  # fmt: skip
 """Where sites keep what belongs to people beside their homes; the name is the group `who`."""
 
-# --- ways -----------------------------------------------------------------------------------------
+# --- paths -----------------------------------------------------------------------------------------
 
 SYSTEM_ROOTS = frozenset(
     "usr lib lib64 lib32 bin sbin etc proc sys dev boot snap nix gnu cvmfs system library "  # noqa: SIM905
     "applications builddir pytorch".split()
 )
-PUBLIC_OF_THEM = ("/dev/shm/", "/usr/local/")
+SHARED_ROOTS = ("/dev/shm/", "/usr/local/")
 """Below these anybody makes folders, whatever stands above."""
 WINDOWS_ROOTS = r"(?i)[A-Z]:(?:\\\\|[\\/])(?:windows|program files(?: \(x86\))?|python\d*)(?:[\\/]|$)"  # fmt: skip
 
-KNOWN = frozenset(
+KNOWN_FOLDERS = frozenset(
     "someone project projects src source code dev work repo repos git workspace env envs venv venvs .venv "  # noqa: SIM905
     ".env .virtualenvs virtualenvs miniconda miniconda3 anaconda anaconda3 miniforge3 mambaforge "
     "micromamba mamba conda .conda .mamba .pixi pixi default pkgs .cache cache caches .local local "
@@ -70,14 +70,14 @@ KNOWN = frozenset(
     "homebrew linuxbrew cellar resources contents lib-dynload whl simple encodings importlib multiprocessing asyncio ".split()
 )
 """Names of folders that say nothing of a person or a project."""
-_SHAPED = (r"(?i)(?:python|py|cp|pypy|cpython|cuda|cudnn|torch|driver|nvidia|v|r|rocm|gcc|g)?-?\d[\d.x_-]*t?(?:-(?:linux|macos|windows)[\w.-]*)?"
+_KNOWN_FORM = (r"(?i)(?:python|py|cp|pypy|cpython|cuda|cudnn|torch|driver|nvidia|v|r|rocm|gcc|g)?-?\d[\d.x_-]*t?(?:-(?:linux|macos|windows)[\w.-]*)?"
     r"|(?:cu|sm_|rocm|dir-)\d+|~|\.{1,2}|<[\w-]+>|\*|[0-9a-f]{1,3}"
     r"|[\w.+-]+\.(?:so(?:\.[\d.]+)?|py[cdiox]?|dll|dylib|exe|whl|egg|egg-link|dist-info|egg-info|pth|json|toml|ya?ml|txt|cfg|ini|log|cu|cuh|c|cc|cpp|h|hpp|hip|sh|bat|ps1|lock|md|tar\.gz|zip|conda|a|lib|bin|safetensors|pt|ckpt|ipynb|html|metadata)")  # fmt: skip
 
 _PART = r"(?:<[\w-]+>|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+)"
-_SLASHED = rf"(?<![\w.>/~}}\\-])(?<!:(?=//))(?:~|[A-Za-z]:(?=/))?(?:/+{_PART})+/?|(?<![\w.>/~}}\\-])~(?:/+{_PART})+"
-_WORDED = r"(?:<[\w-]+>|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+(?: [^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+){0,3}(?=\\)|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+)"
-_BACKED = rf"(?<![\w>/\\])(?:~|[A-Za-z]:)(?:\\{{1,2}}{_WORDED})+\\?|(?<![\w>:\\])\\\\(?:<[\w-]+>|[\w.$-]+)(?:\\{_WORDED})+"  # fmt: skip
+_POSIX_PATH = rf"(?<![\w.>/~}}\\-])(?<!:(?=//))(?:~|[A-Za-z]:(?=/))?(?:/+{_PART})+/?|(?<![\w.>/~}}\\-])~(?:/+{_PART})+"
+_WINDOWS_PART = r"(?:<[\w-]+>|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+(?: [^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+){0,3}(?=\\)|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+)"
+_WINDOWS_PATH = rf"(?<![\w>/\\])(?:~|[A-Za-z]:)(?:\\{{1,2}}{_WINDOWS_PART})+\\?|(?<![\w>:\\])\\\\(?:<[\w-]+>|[\w.$-]+)(?:\\{_WINDOWS_PART})+"  # fmt: skip
 
 Alias = Callable[[str], str]
 """The name of a folder -> what stands for it."""
@@ -89,7 +89,9 @@ def people_in(text: str) -> Iterator[str]:
         yield from (match["who"] for match in compiled(pattern).finditer(text))
         # `/home/user/project`: the folder `user` is no second home
         text = compiled(pattern).sub("~", text)
-    yield from (m["who"] for m in compiled(_OF_PEOPLE).finditer(text) if not is_known(m["who"]))
+    yield from (
+        m["who"] for m in compiled(_FOLDERS_OF_PEOPLE).finditer(text) if not is_known(m["who"])
+    )
 
 
 def hide_homes(text: str) -> str:
@@ -98,14 +100,17 @@ def hide_homes(text: str) -> str:
     >>> hide_homes("/data/users/alice/x C:\\\\Users\\\\Jane Doe\\\\x /scratch/alice/y /mnt/data/x")
     '~/x ~\\\\x /scratch/someone/y /mnt/data/x'
     """
-    return applied(HOMES, text)
+    return apply(HOMES, text)
 
 
-def _of_somebody(match: Found) -> str:
+def _hide_person(match: Found) -> str:
     return match[0] if is_known(match["who"]) else f"{match['way']}{SOMEONE}"
 
 
-HOMES: tuple[Rule, ...] = (*((pattern, "~") for pattern in _HOMES), (_OF_PEOPLE, _of_somebody))
+HOMES: tuple[Rule, ...] = (
+    *((pattern, "~") for pattern in _HOMES),
+    (_FOLDERS_OF_PEOPLE, _hide_person),
+)
 
 
 def is_known(name: str) -> bool:
@@ -115,29 +120,36 @@ def is_known(name: str) -> bool:
     (True, True, False)
     """
     low = name.lower()
-    return low in KNOWN or low in vocabulary() or compiled(_SHAPED).fullmatch(name) is not None
+    return (
+        low in KNOWN_FOLDERS
+        or low in vocabulary()
+        or compiled(_KNOWN_FORM).fullmatch(name) is not None
+    )
 
 
-def folders(alias: Alias) -> tuple[Rule, ...]:
-    """In private ways every unknown folder has an alias.
+def folder_rules(alias: Alias) -> tuple[Rule, ...]:
+    """In private paths every unknown folder has an alias.
 
-    >>> rules = folders(lambda name: "dir-1")
-    >>> applied(rules, "~/acme/.venv/bin/python /usr/lib/acme /data/acme/torch")
+    >>> rules = folder_rules(lambda name: "dir-1")
+    >>> apply(rules, "~/acme/.venv/bin/python /usr/lib/acme /data/acme/torch")
     '~/dir-1/.venv/bin/python /usr/lib/acme /data/dir-1/torch'
     """
-    return tuple((way, lambda found: _hidden(found[0], alias)) for way in (_SLASHED, _BACKED))
+    return tuple(
+        (path, lambda found: _hide_folders(found[0], alias))
+        for path in (_POSIX_PATH, _WINDOWS_PATH)
+    )
 
 
 PACKAGES = ("site-packages", "dist-packages")
 """Below these stand packages that everybody may have."""
 
 
-def _hidden(way: str, alias: Alias) -> str:
-    parts = re.split(r"(/|\\+)", way)
+def _hide_folders(path: str, alias: Alias) -> str:
+    parts = re.split(r"(/|\\+)", path)
     names = [part.lower() for part in parts if part.strip("/\\")]
-    system = names[:1] and names[0] in SYSTEM_ROOTS and not way.startswith(PUBLIC_OF_THEM)
-    if re.match(WINDOWS_ROOTS, way) or (way[0] == "/" and (system or way.count("/") < 2)):
-        return way
+    system = names[:1] and names[0] in SYSTEM_ROOTS and not path.startswith(SHARED_ROOTS)
+    if re.match(WINDOWS_ROOTS, path) or (path[0] == "/" and (system or path.count("/") < 2)):
+        return path
     inside, found = "nvidia" in names[:2], []
     for part in parts:
         plain = inside or not part.strip("/\\") or re.fullmatch(r"[A-Za-z]:", part)

@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpusetup.system.processes import Lines
+from gpusetup.system.processes import StreamingChild
 from gpusetup.verify.ranks.gathering import Spoke
 
 SCRIPT = Path(__file__).resolve().parents[2] / "child_scripts" / "exchange.py"
 ENDLESS_SECONDS = 1e7
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 """What a library printed may wait in a buffer: it would come after the worker's last words."""
-ASIDE = re.compile(
+LIBRARY_NOISE = re.compile(
     r"\s|$|(?:\[rank\d+\]: ?)?(?:\[[WI]\d*[] ]|[WI]\d{4} )|(?:.*\W)?(?i:\w*warn(?:ing)?)\b"
 )
 """A library's warning, or a line of its source: not why a worker died."""
@@ -34,7 +34,7 @@ class Follower:
 
     def __init__(self, worker: Sequence[str], tell: Callable[[Message], None]) -> None:
         self.tell = tell
-        self.lines = Lines(worker, environment={**os.environ, **UNBUFFERED})
+        self.lines = StreamingChild(worker, environment={**os.environ, **UNBUFFERED})
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -42,9 +42,9 @@ class Follower:
         try:
             while True:
                 line = self.lines.next(ENDLESS_SECONDS)
-                if message := parsed(line):
+                if message := message_in(line):
                     self.tell(message)
-                elif ASIDE.match(last) or not ASIDE.match(line):
+                elif LIBRARY_NOISE.match(last) or not LIBRARY_NOISE.match(line):
                     last = line
         except EOFError as end:
             self.tell({"said": "died", "problem": f"{end}: {last[:300]}".rstrip(": ")})
@@ -56,11 +56,12 @@ class Follower:
         self.lines.end()
 
 
-def parsed(line: str) -> Message:
+def message_in(line: str) -> Message:
     """A worker's message; what a library printed is none.
 
-    >>> parsed('{"said": "here", "round": 1}'), parsed("[W] a warning"), parsed('{"said": 3}')
-    ({'said': 'here', 'round': 1}, {}, {})
+    >>> lines = ('{"said": "here", "round": 1}', "[W] a warning", '{"said": 3}')
+    >>> [*map(message_in, lines)]
+    [{'said': 'here', 'round': 1}, {}, {}]
     """
     with contextlib.suppress(ValueError):
         message = json.loads(line) if line.startswith("{") else None
