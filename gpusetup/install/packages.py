@@ -36,6 +36,10 @@ NO_PACKAGES = {
     r"[^@]*\.(?:whl|tar\.gz|zip)": (
         "`gpusetup install --offline DIR` installs from a folder of wheels"
     ),
+    r"\[[\w.-]+\]": (
+        "a project is no list of requirements: `uv pip compile pyproject.toml -o requirements.txt` "
+        "writes one"
+    ),
     r"[^@]*\.(?:txt|in)": "did you mean `gpusetup install -r WORD`?",
     r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*": (
         "`gpusetup install` first, then `uv pip install WORD`"
