@@ -216,7 +216,16 @@ def gpu_init_failed(context: RuleContext) -> Findings:
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     """The loaded driver does not know the GPU: dropped as legacy, too new, or the wrong flavour."""
+    from gpusetup.resolver.situation import left_behind, too_new
+
     said, driver = events(context, "gpu-not-supported-by-driver"), context.driver
+    computes = context.torch.cuda_available
+    behind = () if computes else left_behind(context.snapshot, context.catalog)
+    # A GPU that a driver listed is not among these.
+    behind_it = tuple(
+        shown(context, "driver.version", too_new(driver.version, name, last))
+        for name, last in behind
+    )
     opened, want = driver.open_module, drivers.wanted_driver(context)
     wrong = (want.only_open and opened is False) or (opened and not want.is_open)
     # No order: that no GPU is listed is proven live only; a text may leave the list out.
@@ -227,7 +236,8 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     # Beside mere words the name of a GPU is no list of the driver's.
     words = all(event.values.get("said") for event in said)
     listed = any(not words or g.uuid or g.pci_bus_id for g in answering(context))
-    if said and not listed:
+    if behind_it or (said and not listed):
+        said = (*said, *behind_it)
         yield finding(context, "gpu-not-supported-by-driver", said, gpus=which.names(context))
 
 

@@ -85,7 +85,7 @@ class Choice(Frozen):
 class Advice(Frozen):
     """The single change that would help most."""
 
-    change: Literal["driver", "python", "gpu", "torch", "os", "backend"]
+    change: Literal["driver", "driver branch", "python", "gpu", "torch", "os", "backend"]
     to: str
     gives: str
 
