@@ -196,7 +196,7 @@ CAUSES = (
             says("uncorrectable nvlink", what="nvlink"),
             says("cuda_error_nvlink_uncorrectable", what="nvlink"),
             "gpu requires reset",
-            says(r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="smi"),
+            says(r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="nvidia-smi cannot read it (ERR!)"),
             says(rf"{GPU}: FAULTY", what="test"),
             says(
                 r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)",

@@ -200,12 +200,6 @@ CAUSES = (
                 "names and of the program that belong together",
             ),
             Message(
-                having={"own": "", "exception": "Error|Exception"},
-                title="{program} failed by itself: {said}",
-                text="Fix what the message names: look at the line of your code that the "
-                "traceback names last",
-            ),
-            Message(
                 having={"own": ""},
                 title="{program} failed by itself: {said}",
                 text="Fix what the message names; if it still fails, report it to the program's "

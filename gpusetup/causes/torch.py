@@ -10,7 +10,7 @@ from gpusetup.evidence.places import (
     in_a_container_without,
     in_a_hosted_notebook,
     lists_none_in_wsl,
-    torch_was_not_shown_on_windows,
+    torch_shows_no_cuda_on_windows,
 )
 from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
@@ -299,7 +299,7 @@ CAUSES = (
             ),
             Likelier(
                 cause="torch-cpu-build",
-                shown=torch_was_not_shown_on_windows,
+                shown=torch_shows_no_cuda_on_windows,
                 because="the driver works, and on Windows `pip install torch` brings the build without "
                 "CUDA",
                 text="If its version ends in +cpu, replace it with a CUDA build (`gpusetup install`)",

@@ -15,7 +15,7 @@ from gpusetup.evidence.context import (
     is_report,
     on,
 )
-from gpusetup.model.machine import Events
+from gpusetup.model.machine import Event, Events
 
 Question = Callable[[RuleContext], bool]
 
@@ -61,16 +61,18 @@ def lists_none_in_wsl(context: RuleContext) -> bool:
     )
 
 
-def torch_was_not_shown_on_windows(context: RuleContext) -> bool:
+def torch_shows_no_cuda_on_windows(context: RuleContext) -> bool:
     """A driver that answers on Windows, where pip's own torch is the one without CUDA."""
     torch = context.torch
-    return ON_WINDOWS(context) and not (torch.version or torch.cuda) and driver_answers(context)
+    shown = torch.cuda or "+" in (torch.version or "")
+    return ON_WINDOWS(context) and not shown and driver_answers(context)
 
 
 def in_a_container_without(context: RuleContext) -> bool:
     """Nothing shows that the container was given a GPU."""
     listed = any(gpu.nvml_index is not None or gpu.uuid for gpu in gpus(context))
-    given = context.snapshot.container.nvidia_requested or listed or driver_answers(context)
+    asked = context.snapshot.container.nvidia_requested
+    given = asked or (asked is None and (listed or driver_answers(context)))
     return in_container(context) and not given
 
 
@@ -106,7 +108,9 @@ def is_beside_torch(context: RuleContext) -> bool:
     return program is not None and not program.on_torch
 
 
-NONE_GIVEN = ("", "nodevfiles")
+NO_FILES = "NoDevFiles"
+"""Slurm's own word, which nobody else sets."""
+NONE_GIVEN = ("", NO_FILES.lower())
 """What Slurm sets CUDA_VISIBLE_DEVICES to in a job without a GPU (its gres plugin)."""
 SAYS_NONE = "no cuda gpus are available"
 
@@ -114,10 +118,13 @@ SAYS_NONE = "no cuda gpus are available"
 def not_asked_for(context: RuleContext) -> Events:
     """What shows a Slurm job that asked for no GPU and sees none; else nothing."""
     job = events(context, "slurm-job")
+    value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
+    if value == NO_FILES and not any(e.values.get("gpus") == "asked for" for e in job):
+        text = f"CUDA_VISIBLE_DEVICES={value}"
+        return (*job[:1], Event(kind="shown", source="environment", text=text))
     if not job or any(e.values.get("gpus") for e in job) or gpus(context):
         return ()
     blind = events(context, "no-devices-found", "cuda-unavailable")
     said = [e for e in blind if e.kind == "no-devices-found" or SAYS_NONE in (e.text or "").lower()]
-    value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
     none_given = value is not None and value.strip().lower() in NONE_GIVEN
     return (*job[:1], *said) if said or none_given else ()

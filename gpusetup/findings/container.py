@@ -7,6 +7,7 @@ import re
 from gpusetup.causes.windows import WSL_LIBRARIES
 from gpusetup.evidence.context import (
     RuleContext,
+    answering,
     asked_for_cuda,
     driver_answers,
     events,
@@ -33,7 +34,11 @@ def wsl_driver(context: RuleContext) -> Findings:
     no_bridge = nodes is not None and not any(node.path == "/dev/dxg" for node in nodes)
     silent = machine.driver.library_found is False or machine.driver.nvml_code
     blind = silent or no_bridge or _text_without_driver(context)
-    unreached = machine.os.wsl and blind and not driver_answers(context)
+    # No order: a text's driver may be Windows' own, which nothing in WSL reached.
+    reached = (
+        answering(context) if events(context, "driver-not-loaded") else driver_answers(context)
+    )
+    unreached = machine.os.wsl and blind and not reached
     if (said or unreached) and not context.other_host:
         here = shown(context, "os.wsl", f"WSL, kernel {machine.os.kernel or 'unknown'}")
         yield finding(context, "wsl-driver", (*said, *events(context, *NO_DRIVER_IN_WSL), here))

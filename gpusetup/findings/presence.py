@@ -9,6 +9,7 @@ from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.causes.lenders import lender_of
 from gpusetup.evidence.context import (
     RuleContext,
+    answering,
     asked_for_cuda,
     cuda_errors,
     cuda_needed,
@@ -95,9 +96,9 @@ def says_only_no_smi(context: RuleContext) -> bool:
     """A text that says that nvidia-smi is not found and shows nothing else of the machine's stack:
     somebody asks for it."""
     machine = context.snapshot
-    shown = machine.torch.version or machine.driver.version or machine.gpus or machine.packages
+    stack = (machine.torch.version, machine.driver.version, answering(context), machine.packages)
     kinds = {event.kind for event in machine.events}
-    return is_report(context) and kinds == {"smi-not-found"} and not shown
+    return is_report(context) and kinds == {"smi-not-found"} and not any(stack)
 
 
 FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")

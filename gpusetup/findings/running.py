@@ -46,6 +46,8 @@ def _measured(message: Event) -> Event:
         whole_number(message.values.get(f"{name}_bytes"))
         for name in ("asked", "total", "free", "held")
     )
+    if asked and total and asked > total:
+        return replace(message, values={**message.values, "alone": gib(asked)})
     if asked is None or total is None or free is None or held is None:
         return message
     values = {"asked": gib(asked), "total": gib(total)}
@@ -84,10 +86,12 @@ ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed"
 
 
 UNREACHED = Message(
-    title="NCCL cannot reach the rank at {peer}: {how}",
+    title="The rank at {peer} cannot be reached: {how}",
     plain="NCCL cannot reach another rank through the network interface that it took",
-    text="Let NCCL_SOCKET_IFNAME name the interface of the network that joins the machines (NCCL "
-    "may have taken a bridge or lo), open the ports between them, and see that the other rank runs",
+    means="A firewall, a wrong address or a network of its own lies between the two machines.",
+    text="See that the rendezvous names an address of the other machine, open the ports between "
+    "them, and see that the other rank runs; let NCCL_SOCKET_IFNAME name the interface of the "
+    "network that joins them (NCCL may have taken a bridge or lo)",
     commands=("export NCCL_DEBUG=INFO",),
     look=("ip -brief addr",),
 )
@@ -103,7 +107,8 @@ def of_programs(context: RuleContext) -> Findings:
 
 
 OF_A_PROGRAM = Message(
-    title="{library} cannot be loaded: {program} runs on the CPU", way=programs_own
+    title="{library} cannot be loaded: {program} runs on the CPU",
+    way=lambda context, _: programs_own(context, ""),
 )
 
 

@@ -130,6 +130,7 @@ ROWS = (
         rf"NCCL \w{{4}} Call to connect (?:to \S{{3,60}} )?(?:returned|failed:?) {HOW}",
         rf"Net ?: Call to (?:recv from|send to) (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
         "gloo connectfullmesh failed",
+        r"client socket has failed to connect to \[?(?P<peer>[\w.:%-]{3,80}?)\]?:\d{1,5} \(errno: \d{1,3} - (?P<how>No route to host|Network is unreachable|Connection timed out)",
         r"client socket has (?P<how>timed out) after \d{1,9}(?:ms|s) while trying to connect to \(?(?P<peer>[\w.:%\[\]-]{3,80}, \d{1,5})",
     ),
     row(

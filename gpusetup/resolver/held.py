@@ -86,7 +86,11 @@ def held_build(machine: Snapshot, host: Situation) -> TorchBuild | None:
         torchvision=own.torchvision if own else None,
         torchaudio=own.torchaudio if own else None,
     )
-    codes = readable(torch.kernels) if torch.kernels else (*build.kernels, *build.ptx)
+    own_codes = (*build.kernels, *build.ptx)
+    codes = readable(torch.kernels) if torch.kernels else own_codes
+    if row and not machine.os.family:
+        # The catalog tells of an unknown system what any has: what serves here, all have.
+        codes = tuple(code for code in codes if code in own_codes)
     return replace(
         build,
         kernels=tuple(code for code in codes if code.startswith("sm_")),

@@ -47,8 +47,8 @@ def _without_a_build(conda: TorchBuild | None, host: Situation) -> Iterator[str]
         )
     releases = [row.torch for row in host.catalog.releases]
     if not any(map(host.takes, releases)):
-        known = f"the catalog of {host.catalog.as_of} knows {releases[0]} to {releases[-1]}"
-        yield f"no torch is {host.torch}: {known}"
+        known = f"that of {host.catalog.as_of} knows {releases[0]} to {releases[-1]}"
+        yield f"the catalog has no torch {host.torch}: {known}"
         return
     wheels = [row for row in host.catalog.builds if row.channel == "pytorch"]
     with_torch = dict.fromkeys(row.backend for row in wheels if host.takes(row.torch))

@@ -137,9 +137,7 @@ def _unlisted(snapshot: Snapshot, catalog: Catalog) -> list[Gpu]:
     numbered apart."""
     served = () if board_of(snapshot) else gpus_to_serve(snapshot, catalog)
     return [
-        gpu
-        for gpu in served
-        if not gpu.uuid and gpu.nvml_index is None and gpu.cuda_index is None
+        gpu for gpu in served if not gpu.uuid and gpu.nvml_index is None and gpu.cuda_index is None
     ]
 
 
