@@ -71,9 +71,11 @@ def torch_shows_no_cuda_on_windows(context: RuleContext) -> bool:
 def in_a_container_without(context: RuleContext) -> bool:
     """Nothing shows that the container was given a GPU."""
     listed = any(gpu.nvml_index is not None or gpu.uuid for gpu in gpus(context))
-    asked = context.snapshot.container.nvidia_requested
-    given = asked or (asked is None and (listed or driver_answers(context)))
-    return in_container(context) and not given
+    container = context.snapshot.container
+    # apptainer gives a GPU by --nv alone; docker may by its default runtime.
+    none = container.nvidia_requested is False and container.kind == "singularity"
+    given = container.nvidia_requested or listed or driver_answers(context)
+    return in_container(context) and (none or not given)
 
 
 def started_without_a_gpu(context: RuleContext) -> bool:

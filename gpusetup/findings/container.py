@@ -35,9 +35,8 @@ def wsl_driver(context: RuleContext) -> Findings:
     silent = machine.driver.library_found is False or machine.driver.nvml_code
     blind = silent or no_bridge or _text_without_driver(context)
     # No order: a text's driver may be Windows' own, which nothing in WSL reached.
-    reached = (
-        answering(context) if events(context, "driver-not-loaded") else driver_answers(context)
-    )
+    fails = events(context, "driver-not-loaded")
+    reached = answering(context) if fails else driver_answers(context)
     unreached = machine.os.wsl and blind and not reached
     if (said or unreached) and not context.other_host:
         here = shown(context, "os.wsl", f"WSL, kernel {machine.os.kernel or 'unknown'}")
@@ -93,7 +92,9 @@ def _given_none(context: RuleContext) -> bool:
     """A container without a driver, whose host has a GPU or that was meant to have one."""
     machine = context.snapshot
     given = driver_answers(context) or machine.container.nvidia_requested
-    blind = events(context, *BLIND)
+    # An engine brings nvidia-smi with the devices; into LXC it is installed by hand.
+    by_hand = ("driver-not-loaded",) if machine.container.kind == "lxc" else ()
+    blind = events(context, *BLIND, *by_hand)
     # The toolkit asked the host's driver: that is what is missing.
     at_the_host = any(event.values.get("place") == "host" for event in blind)
     if not in_container(context) or given or at_the_host:

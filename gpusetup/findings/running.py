@@ -88,7 +88,7 @@ ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed"
 UNREACHED = Message(
     title="The rank at {peer} cannot be reached: {how}",
     plain="NCCL cannot reach another rank through the network interface that it took",
-    means="A firewall, a wrong address or a network of its own lies between the two machines.",
+    means="A firewall, a wrong address or another network lies between the two machines.",
     text="See that the rendezvous names an address of the other machine, open the ports between "
     "them, and see that the other rank runs; let NCCL_SOCKET_IFNAME name the interface of the "
     "network that joins them (NCCL may have taken a bridge or lo)",

@@ -257,7 +257,7 @@ def _nothing_fits(context: RuleContext) -> Fix:
     if advice.change == "driver":
         from gpusetup.fixes import drivers
 
-        return drivers.driver(context, f"{text}. Update it to {advice.to} or newer", advice.to)
+        return drivers.driver(context, f"{text}. Update it to {advice.driver}", advice.to)
     if advice.change != "python":
         return Fix(text=text)
     return with_python(context, advice.to, f"{text}. Make an environment with that Python")

@@ -85,9 +85,14 @@ class Choice(Frozen):
 class Advice(Frozen):
     """The single change that would help most."""
 
-    change: Literal["driver", "driver branch", "python", "gpu", "torch", "os", "backend"]
+    change: Literal["driver", "python", "gpu", "torch", "os", "backend"]
     to: str
     gives: str
+
+    @property
+    def driver(self) -> str:
+        """Which drivers: a floor has more numbers than one, the last branch for a GPU has not."""
+        return f"{self.to} or newer" if "." in self.to else f"branch {self.to}"
 
 
 class Resolution(Frozen):

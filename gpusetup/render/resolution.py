@@ -106,8 +106,7 @@ def _members(packages: Sequence[JointPackage]) -> Iterable[str]:
 
 def _advice(advice: Advice) -> str:
     words = {
-        "driver": f"update the NVIDIA driver to {advice.to} or newer",
-        "driver branch": f"install NVIDIA driver branch {advice.to}",
+        "driver": f"update the NVIDIA driver to {advice.driver}",
         "python": f"use Python {advice.to}",
         "gpu": f"run {advice.to} (CUDA_VISIBLE_DEVICES)",
         "torch": f"ask for torch {advice.to}",

@@ -152,7 +152,7 @@ def _best_change(host: Situation, chosen: TorchBuild | None) -> Advice | None:
     return max(found, key=lambda row: row[0])[1] if found else None
 
 
-Kind = Literal["driver", "driver branch", "python", "gpu", "torch", "backend"]
+Kind = Literal["driver", "python", "gpu", "torch", "backend"]
 
 
 def _changes(host: Situation) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
@@ -170,7 +170,7 @@ def _changes(host: Situation) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
         branch = str(last)
         cuda = host.catalog.driver_cuda(branch)
         older = {**known, "driver": branch, "driver_cuda": cuda, "left_behind": ()}
-        yield "driver branch", branch, older
+        yield "driver", branch, older
     if host.python_bits == 32:
         yield "python", f"{host.python} (64-bit)", {"python_bits": 64}
     pythons = {one for build in builds for one in build.pythons if not one.endswith("t")}
