@@ -214,7 +214,8 @@ def with_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
 
 def _torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
     """The installed torch with the backend that its label names, and with the kernels of its build:
-    if the platform is unknown, all that it has on any. conda's builds have others than the wheels.
+    if the system is unknown, those for Linux, as the resolver takes it. conda's builds have others
+    than the wheels.
     """
     torch, on = snapshot.torch, snapshot.os
     public, _, label = (torch.version or "").partition("+")
@@ -225,7 +226,7 @@ def _torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
     rows = [
         row
         for row in _builds_of(catalog, public, torch.backend)
-        if on.family in (None, row.os) and on.machine in (None, row.machine)
+        if row.os == (on.family or "linux") and on.machine in (None, row.machine)
     ]
     wheels = [row for row in rows if row.channel == "pytorch"]
     conda = [row for row in rows if row not in wheels] if torch.installer == "conda" else []

@@ -76,7 +76,7 @@ CAUSES = (
         title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
         means="The first invalid entry ends the list; an empty value leaves none. Slurm and Ray empty "
         "it for a job or a task that asked for no GPU.",
-        text="Remove what sets CUDA_VISIBLE_DEVICES: a shell profile, a service, or the program itself (os.environ), where `unset` changes nothing. It may name the GPUs' numbers, from 0 on, or their UUIDs. If a scheduler sets it, ask that for a GPU",
+        text="Remove what sets CUDA_VISIBLE_DEVICES: a shell profile, a service, or the program itself (os.environ: change that line). It may name the GPUs' numbers, from 0 on, or their UUIDs. If a scheduler sets it, ask that for a GPU",
         proven_by="The variable leaves no GPU visible",
         # Source: CUDA C++ Programming Guide, environment variables.
         explains=(

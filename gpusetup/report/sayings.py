@@ -137,7 +137,7 @@ ROWS = (
     Saying("driver.open_module", "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
     Saying("driver.version", "driver", rf"{ASKED_FOR}|(?=[duirmw])(?:\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}(?:version )?|\b(?:updated|upgraded|installed|downgraded|rolled back|reverted|moved|went)\b[^.\n]{{0,24}}?\bdrivers?\b[^.\d\n]{{0,16}}?\b(?:to|version) (?:version )?)v?{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
     Saying("driver.version", "driver", rf"{ASKED_FOR}|(?:(?=[ngmwto])\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?|^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}})((?!450|525|528|580)[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
-    Saying("driver.version", "nvidia", rf"(?=[nsu])(?:\bnvidia(?:-\w+)*,? \(?\d{{3}}[\w.:~-]* ?(?:->|→) ?|\b(?:Setting up|Unpacking) nvidia-(?:driver|dkms|utils|kernel)\S* \()({DRIVER_VERSION}|[3-9]\d\d\b)(?!\.\d)", HINT),
+    Saying("driver.version", "nvidia", rf"(?=[nsu])(?:\bnvidia(?:-\w+)*,? \(?(?:\d:)?\d{{3}}[\w.:~-]* ?(?:->|→) ?(?:\d:)?|\b(?:Setting up|Unpacking) nvidia-(?:driver|dkms|utils|kernel)\S* \()({DRIVER_VERSION}|[3-9]\d\d\b)(?!\.\d)", HINT),
     Saying("driver.version", "was detected", rf"but\s+version {DRIVER} was detected", HINT),
     Saying("driver.cuda", "found version", r"found version (\d{4,6})\)", SURE),
     Saying("driver.cuda", "cuda version: driver", r"unsupported CUDA version: driver (\d{1,2}\.\d)", USUAL),

@@ -86,11 +86,7 @@ def held_build(machine: Snapshot, host: Situation) -> TorchBuild | None:
         torchvision=own.torchvision if own else None,
         torchaudio=own.torchaudio if own else None,
     )
-    own_codes = (*build.kernels, *build.ptx)
-    codes = readable(torch.kernels) if torch.kernels else own_codes
-    if row and not machine.os.family:
-        # The catalog tells of an unknown system what any has: what serves here, all have.
-        codes = tuple(code for code in codes if code in own_codes)
+    codes = readable(torch.kernels) if torch.kernels else (*build.kernels, *build.ptx)
     return replace(
         build,
         kernels=tuple(code for code in codes if code.startswith("sm_")),
