@@ -135,6 +135,15 @@ class Catalog(Frozen):
         oldest = min(row.oldest for row in self.older_kernels)
         return {bool((c := g.compute_capability) and c < oldest) for g in gpus} == {True}
 
+    def too_new(self, driver: str | None, gpus: Iterable[Gpu]) -> list[str]:
+        """Of each GPU whose last branch is older than a driver: what to install instead."""
+        return [
+            f"driver {driver} does not drive {gpu.name}: install branch "
+            f"{self.last_branch(gpu.compute_capability)} (its last)"
+            for gpu in gpus
+            if self.ends_before((gpu,), driver)
+        ]
+
     def first_driver(self, gpu: Gpu, family: str = "linux") -> str | None:
         """The least driver that knows a GPU: a branch (`570`), for some products a version."""
         known = (

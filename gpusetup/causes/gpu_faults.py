@@ -9,8 +9,6 @@ from gpusetup.messages.fragments import BUS
 from gpusetup.messages.row import Row, says
 from gpusetup.model.finding import Severity
 
-XID_GUIDE = 'NVIDIA, "Xid Errors"'
-
 BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 
 

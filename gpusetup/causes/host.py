@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
-from gpusetup.evidence.places import IN_A_CONTAINER, IN_DOCKER, IN_KUBERNETES, IN_PODMAN, no
+from gpusetup.evidence.places import IN_A_CONTAINER, IN_KUBERNETES, no
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import MAYBE
 from gpusetup.messages.row import says
@@ -53,7 +53,6 @@ CAUSES = (
             "dataloader-worker-killed",
             "nccl-shm-error",
         ),
-        commands=("docker run --rm --shm-size=8g --gpus all ubuntu df -h",),
         cases=(
             Message(
                 where=(no(IN_A_CONTAINER),),
@@ -64,17 +63,10 @@ CAUSES = (
                 look=("df -h /dev/shm",),
             ),
             Message(
-                where=(IN_PODMAN,),
-                commands=(
-                    "podman run --rm --shm-size=8g --device nvidia.com/gpu=all ubuntu df -h",
-                ),
-            ),
-            Message(
                 where=(IN_KUBERNETES,),
                 text="Mount an `emptyDir` with `medium: Memory` at /dev/shm of the pod (it counts "
                 "as the pod's memory), or use num_workers=0",
             ),
-            Message(where=(no(IN_DOCKER), IN_A_CONTAINER)),
         ),
         alike={"df -h": ("pip-cache-disk-full",)},
         says=(

@@ -22,7 +22,7 @@ from gpusetup.model.shell import (
     sets_a_variable,
 )
 from gpusetup.model.versions import cuda_of, parsed
-from gpusetup.resolver.situation import first_drivers
+from gpusetup.resolver.situation import driver_family, first_drivers
 
 
 def pasted(context: RuleContext, finding: Finding) -> Finding:
@@ -75,8 +75,8 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
     build = paste.chosen(context)
     if build is not None and any(map(paste.INSTALL.search, lines)):
         found.append(build.backend)
-    family = "windows" if machine.os.wsl else machine.os.family or "linux"
-    floors = {f"{one} needs NVIDIA driver": _floor(context, one, family) for one in found}
+    family, floor = driver_family(machine), context.catalog.driver_floor
+    floors = {f"{one} needs NVIDIA driver": floor(cuda_of(one) or "", family) for one in found}
     firsts = [first for _, first in first_drivers(machine, context.catalog)]
     least = {what: max((floor, *firsts), key=parsed) for what, floor in floors.items() if floor}
     lacking = {what: floor for what, floor in least.items() if floor not in fix.text}
@@ -84,10 +84,6 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
     needs = ", ".join(f"{what} {floor} or newer" for what, floor in lacking.items())
     known = f"found: {here}" if here else "`nvidia-smi` shows yours"
     return f". {needs} ({known})" if needs else ""
-
-
-def _floor(context: RuleContext, backend: str, family: str) -> str | None:
-    return context.catalog.driver_floor(cuda_of(backend) or "", family)
 
 
 ON_THE_HOST = "on the host, not in this container"

@@ -108,7 +108,6 @@ def clauses_without(text: str, foreign: str) -> str:
     return first if first == whole else first[:1].upper() + first[1:]
 
 
-ADMINISTRATORS = "Ask the cluster's administrators to do this"
 INSTALLS = ("pip install ", "pip uninstall ", "gpusetup install")
 ON_A_CLUSTER = Fix(
     text="Ask Slurm for a GPU (`#SBATCH --gres=gpu:1`) and look inside such a job. If it lists "
@@ -127,10 +126,9 @@ def on_a_lent_machine(context: RuleContext, finding: Finding) -> Finding:
     if RECORDS[finding.id].lacks == "gpu" and events(context, "slurm-job"):
         return replace(finding, fix=ON_A_CLUSTER)
     shared = events(context, "slurm-job", "shared-node") or IN_KUBERNETES(context)
-    asked = fix.text.startswith(ADMINISTRATORS)
-    if asked or not (fix.needs_root and shared):
+    if not (fix.needs_root and shared) or fix.text.startswith("Ask the"):
         return finding
-    text = f"{ADMINISTRATORS}: {fix.text}"
+    text = f"Ask the cluster's administrators to do this: {fix.text}"
     return replace(
         finding, fix=lines_without(replace(fix, text=text), "reboot|modprobe|--gpu-reset")
     )

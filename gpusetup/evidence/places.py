@@ -15,7 +15,7 @@ from gpusetup.evidence.context import (
     is_report,
     on,
 )
-from gpusetup.model.machine import Event, Events
+from gpusetup.model.machine import Events
 
 Question = Callable[[RuleContext], bool]
 
@@ -70,11 +70,10 @@ def torch_shows_no_cuda_on_windows(context: RuleContext) -> bool:
 
 def in_a_container_without(context: RuleContext) -> bool:
     """Nothing shows that the container was given a GPU."""
-    listed = any(gpu.nvml_index is not None or gpu.uuid for gpu in gpus(context))
     container = context.snapshot.container
     # apptainer gives a GPU by --nv alone; docker may by its default runtime.
     none = container.nvidia_requested is False and container.kind == "singularity"
-    given = container.nvidia_requested or listed or driver_answers(context)
+    given = container.nvidia_requested or driver_answers(context)
     return in_container(context) and (none or not given)
 
 
@@ -110,23 +109,20 @@ def is_beside_torch(context: RuleContext) -> bool:
     return program is not None and not program.on_torch
 
 
-NO_FILES = "NoDevFiles"
-"""Slurm's own word, which nobody else sets."""
-NONE_GIVEN = ("", NO_FILES.lower())
-"""What Slurm sets CUDA_VISIBLE_DEVICES to in a job without a GPU (its gres plugin)."""
 SAYS_NONE = "no cuda gpus are available"
 
 
 def not_asked_for(context: RuleContext) -> Events:
     """What shows a Slurm job that asked for no GPU and sees none; else nothing."""
     job = events(context, "slurm-job")
-    value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
-    if value == NO_FILES and not any(e.values.get("gpus") == "asked for" for e in job):
-        text = f"CUDA_VISIBLE_DEVICES={value}"
-        return (*job[:1], Event(kind="shown", source="environment", text=text))
+    # Slurm's own word: a GPU that the text lists is then of the whole node.
+    for event in job:
+        if "gave" in event.values:
+            return (event,)
     if not job or any(e.values.get("gpus") for e in job) or gpus(context):
         return ()
     blind = events(context, "no-devices-found", "cuda-unavailable")
     said = [e for e in blind if e.kind == "no-devices-found" or SAYS_NONE in (e.text or "").lower()]
-    none_given = value is not None and value.strip().lower() in NONE_GIVEN
-    return (*job[:1], *said) if said or none_given else ()
+    # Slurm's plugin empties it in a job without a GPU.
+    emptied = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES") == ""
+    return (*job[:1], *said) if said or emptied else ()

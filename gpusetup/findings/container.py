@@ -35,8 +35,7 @@ def wsl_driver(context: RuleContext) -> Findings:
     silent = machine.driver.library_found is False or machine.driver.nvml_code
     blind = silent or no_bridge or _text_without_driver(context)
     # No order: a text's driver may be Windows' own, which nothing in WSL reached.
-    fails = events(context, "driver-not-loaded")
-    reached = answering(context) if fails else driver_answers(context)
+    reached = answering(context) if is_report(context) else driver_answers(context)
     unreached = machine.os.wsl and blind and not reached
     if (said or unreached) and not context.other_host:
         here = shown(context, "os.wsl", f"WSL, kernel {machine.os.kernel or 'unknown'}")

@@ -34,6 +34,7 @@ from gpusetup.fixes import drivers, paste, which
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event, Events, Torch
 from gpusetup.model.versions import parsed
+from gpusetup.resolver.situation import driver_family, first_drivers, gpus_to_serve
 
 
 def driver_not_loaded(context: RuleContext) -> Findings:
@@ -84,7 +85,9 @@ def driver_too_old(context: RuleContext) -> Findings:
         yield finding(context, "cuda-init-failed", said, message=CALLED_TOO_OLD)
     told = next((floor for _, floor in unmet if floor), None)
     cuda = cuda_needed(torch) or _above(said)
-    floor = told or (context.catalog.driver_floor(cuda, _family(context)) if cuda else None)
+    floor = told or (
+        context.catalog.driver_floor(cuda, driver_family(context.snapshot)) if cuda else None
+    )
     # A Jetson's driver is numbered apart: its JetPack decides; in WSL and with cuda-compat the
     # driver says itself that it serves this CUDA.
     says_so = not told and cuda and driver.cuda and not _is_older(driver.cuda, cuda)
@@ -120,17 +123,12 @@ def _too_old(context: RuleContext, who: str, floor: str | None, said: Events) ->
     return finding(context, "driver-too-old", evidence, fix=fix, who=who, needs=needs)
 
 
-def _family(context: RuleContext) -> str:
-    """Whose driver numbers count: WSL uses the driver of Windows."""
-    return "windows" if context.os.wsl else context.os.family or "linux"
-
-
 def _asked_by(context: RuleContext, event: Event) -> str | None:
     """The driver that a message asks for; the one of torch's CUDA where a CUDA is refused.
 
     Who names a CUDA compares it with what nvidia-smi prints: minor versions do not help there.
     """
-    values, catalog, family = event.values, context.catalog, _family(context)
+    values, catalog, family = event.values, context.catalog, driver_family(context.snapshot)
     if "cuda" in values and not (values.get("needs_driver") or values.get("needed")):
         cuda = values["cuda"]
         return catalog.toolkit_driver(cuda, family) or catalog.driver_floor(cuda, family)
@@ -142,8 +140,6 @@ def _asked_by(context: RuleContext, event: Event) -> str | None:
 
 def _newest_of(context: RuleContext) -> tuple[str, str]:
     """Of the GPUs that no driver listed the one that needs the newest, and that driver."""
-    from gpusetup.resolver.situation import first_drivers
-
     found = first_drivers(context.snapshot, context.catalog)
     return max(found, key=lambda row: parsed(row[1]), default=("", "0"))
 
@@ -216,16 +212,9 @@ def gpu_init_failed(context: RuleContext) -> Findings:
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     """The loaded driver does not know the GPU: dropped as legacy, too new, or the wrong flavour."""
-    from gpusetup.resolver.situation import left_behind, too_new
-
     said, driver = events(context, "gpu-not-supported-by-driver"), context.driver
-    computes = context.torch.cuda_available
-    behind = () if computes else left_behind(context.snapshot, context.catalog)
-    # A GPU that a driver listed is not among these.
-    behind_it = tuple(
-        shown(context, "driver.version", too_new(driver.version, name, last))
-        for name, last in behind
-    )
+    catalog = context.catalog
+    ends = catalog.too_new(driver.version, gpus_to_serve(context.snapshot, catalog))
     opened, want = driver.open_module, drivers.wanted_driver(context)
     wrong = (want.only_open and opened is False) or (opened and not want.is_open)
     # No order: that no GPU is listed is proven live only; a text may leave the list out.
@@ -236,9 +225,9 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     # Beside mere words the name of a GPU is no list of the driver's.
     words = all(event.values.get("said") for event in said)
     listed = any(not words or g.uuid or g.pci_bus_id for g in answering(context))
-    if behind_it or (said and not listed):
-        said = (*said, *behind_it)
-        yield finding(context, "gpu-not-supported-by-driver", said, gpus=which.names(context))
+    if (ends and not context.torch.cuda_available) or (said and not listed):
+        seen = (*said, *(shown(context, "driver.version", text) for text in ends))
+        yield finding(context, "gpu-not-supported-by-driver", seen, gpus=which.names(context))
 
 
 RULES = (

@@ -217,11 +217,9 @@ def load_fix(context: RuleContext, _: str) -> Fix:
     headers = _headers(context.os.kernel or "") if unbuilt else ()
     signed = context.os.secure_boot and not unbuilt
     key = (*mok_command(context), REBOOT) if signed else ("sudo modprobe nvidia", "nvidia-smi")
-    last = None if context.driver.version else _last_branch(context, gpus_of(context))
-    ends = f"No driver after branch {last} drives this GPU: see `modinfo -F version nvidia`. "
     otherwise = "" if first else f" (where the message is `not found`, build it first: `{build}`)"
     return Fix(
-        text=f"{ends if last else ''}Load the module{otherwise}; `nvidia-smi` then lists the GPU. "
+        text=f"Load the module{otherwise}; `nvidia-smi` then lists the GPU. "
         f"Where Secure Boot is on, {ENROLL}",
         commands=(*headers, *lines(*first, *key)),
         needs_root=True,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.evidence.context import RuleContext, gpus, is_report, on
 from gpusetup.evidence.plausible import is_a_path, is_a_version
@@ -257,7 +256,7 @@ def _nothing_fits(context: RuleContext) -> Fix:
     if advice.change == "driver":
         from gpusetup.fixes import drivers
 
-        return drivers.driver(context, f"{text}. Update it to {advice.driver}", advice.to)
+        return drivers.driver(context, f"{text}. Install that driver", advice.to)
     if advice.change != "python":
         return Fix(text=text)
     return with_python(context, advice.to, f"{text}. Make an environment with that Python")
@@ -288,13 +287,6 @@ def pip(context: RuleContext, *words: str) -> Line:
     from gpusetup.installers.options import started
 
     return command(context, *started(python(context)), "-m", "pip", *words)
-
-
-def torch_index(context: RuleContext, backend: str) -> tuple[str, ...]:
-    """The words with which this environment's installer looks at torch's own index only."""
-    from gpusetup.installers.wheels import for_pip, for_uv
-
-    return (for_uv if context.installer == "uv" else for_pip)(index_url(backend))
 
 
 IN_UV = {"--force-reinstall": "--reinstall"}

@@ -103,6 +103,7 @@ ROWS = (
         r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b",
         gpus="not shown",
     ),
+    row("slurm-job", r"\bCUDA_VISIBLE_DEVICES\}?\W{1,3}NoDevFiles\b", gave="none"),
     *rows(
         "slurm-job",
         r"--gres[= ]gpu",

@@ -89,11 +89,6 @@ class Advice(Frozen):
     to: str
     gives: str
 
-    @property
-    def driver(self) -> str:
-        """Which drivers: a floor has more numbers than one, the last branch for a GPU has not."""
-        return f"{self.to} or newer" if "." in self.to else f"branch {self.to}"
-
 
 class Resolution(Frozen):
     """The chosen build, or none, and why not the others.

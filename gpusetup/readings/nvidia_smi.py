@@ -260,7 +260,7 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
         elif rows:
             rows[-1].update(next_line(cells_of(line)))
     for row in rows if "No MIG devices found" in text else ():
-        row.update({"mig_count": 0} if row.get("mig_enabled") else {})
+        row["mig_count"] = 0
     return rows
 
 

@@ -106,7 +106,7 @@ def _members(packages: Sequence[JointPackage]) -> Iterable[str]:
 
 def _advice(advice: Advice) -> str:
     words = {
-        "driver": f"update the NVIDIA driver to {advice.driver}",
+        "driver": f"use NVIDIA driver {advice.to}",
         "python": f"use Python {advice.to}",
         "gpu": f"run {advice.to} (CUDA_VISIBLE_DEVICES)",
         "torch": f"ask for torch {advice.to}",

@@ -88,11 +88,7 @@ def containers(text: Text) -> Facts:
             source = text.source(found.start())
             yield Claim("container.kind", kind, source, trust)
     given = GIVEN.search(flat)
-    if shown := given or (
-        STARTED.search(flat)
-        if " run" in low or "tainer " in low or "singularity" in low or "services:" in low
-        else None
-    ):
+    if shown := given or STARTED.search(flat):
         source, asked = text.source(shown.start()), given is not None
         yield Claim("container.nvidia_requested", asked, source, GUESS)
 

@@ -14,7 +14,7 @@ from gpusetup.catalog.kernels import release, served_by
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.situation import CHANNELS, Situation, too_new
+from gpusetup.resolver.situation import CHANNELS, Situation
 
 Constraint = Callable[[TorchBuild, Situation], str | None]
 
@@ -89,10 +89,9 @@ def is_for_this_board(build: TorchBuild, host: Situation) -> str | None:
 def driver_knows_every_gpu(build: TorchBuild, host: Situation) -> str | None:
     """A driver that came before a GPU, or after its last branch, does not start it, whatever the
     build."""
+    for reason in host.catalog.too_new(host.driver, host.gpus) if build.cuda else ():
+        return reason
     here = {gpu.name for gpu in host.gpus}
-    for name, last in host.left_behind if build.cuda else ():
-        if name in here:
-            return too_new(host.driver, name, last)
     for name, first in host.first_drivers if build.cuda and host.driver else ():
         if name in here and parsed(host.driver or "0") < parsed(first):
             return f"{name} needs NVIDIA driver {first} or newer, found {host.driver}"

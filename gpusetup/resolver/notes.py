@@ -10,7 +10,7 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Resolution, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.held import vendors_of
-from gpusetup.resolver.situation import Situation, too_new
+from gpusetup.resolver.situation import Situation
 
 STALE_DAYS = 120
 """From this age on a catalog says so."""
@@ -99,8 +99,7 @@ def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:
                 f"{gpu.name} (compute capability {known}) is newer than the catalog of "
                 f"{catalog.as_of}: try a newer gpusetup, or a nightly build of torch"
             )
-    for name, last in host.left_behind:
-        yield too_new(driver, name, last)
+    yield from catalog.too_new(driver, host.gpus)
     places = {"the system": machine.os.family, "the architecture": machine.os.machine}
     if guessed := [name for name, value in places.items() if value is None]:
         yield (f"{' and '.join(guessed)} is not known: Linux on x86_64 is assumed if it is missing")

@@ -51,8 +51,6 @@ class Situation(Frozen):
     gpus: tuple[Gpu, ...]
     first_drivers: tuple[tuple[str, str], ...]
     """GPUs that no driver listed, and the first driver that knows each: `("RTX 5090", "570")`."""
-    left_behind: tuple[tuple[str, int], ...]
-    """Those that this driver no longer knows, and the last branch of each: `("Tesla K80", 470)`."""
     presence: Literal["some", "none", "unknown"]
     """Whether there is an NVIDIA GPU; `none` only if a source said so."""
     torch: str | None
@@ -72,7 +70,7 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
     os, driver, gpus = snapshot.os, snapshot.driver, gpus_to_serve(snapshot, catalog)
     jetson = board_of(snapshot)
     jetpack, first = jetpack_of(jetson), first_drivers(snapshot, catalog)
-    floors, presence = _floors(snapshot), "some" if gpus else "unknown"
+    floors, presence = driver_family(snapshot), "some" if gpus else "unknown"
     cuda = driver.cuda or (jetpack and jetpack.cuda)
     if not (driver.cuda or driver.version) and (snapshot.gpus == () or os.family == "macos"):
         presence = presence.replace("unknown", "none")
@@ -98,7 +96,6 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
         board=jetson,
         gpus=tuple(Gpu(name=g.name, compute_capability=g.compute_capability) for g in gpus),
         first_drivers=first,
-        left_behind=left_behind(snapshot, catalog),
         presence=presence,  # type: ignore[arg-type]
         torch=request.torch,
         backend=label_of(request.torch) or request.backend,
@@ -107,7 +104,8 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
     )
 
 
-def _floors(snapshot: Snapshot) -> str:
+def driver_family(snapshot: Snapshot) -> str:
+    """Whose driver numbers count: WSL uses the driver of Windows."""
     return "windows" if snapshot.os.wsl else snapshot.os.family or "linux"
 
 
@@ -132,33 +130,21 @@ def gpus_to_serve(snapshot: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     return tuple(completed(gpu, catalog)[0] for gpu in found)
 
 
-def _unlisted(snapshot: Snapshot, catalog: Catalog) -> list[Gpu]:
-    """The GPUs that no driver listed: one that did knows its GPU. The driver of a Jetson is
-    numbered apart."""
-    served = () if board_of(snapshot) else gpus_to_serve(snapshot, catalog)
-    return [
-        gpu for gpu in served if not gpu.uuid and gpu.nvml_index is None and gpu.cuda_index is None
-    ]
-
-
 def first_drivers(snapshot: Snapshot, catalog: Catalog) -> tuple[tuple[str, str], ...]:
-    """The GPUs that no driver listed, each with the first driver that knows it."""
-    floors = _floors(snapshot)
-    unlisted = _unlisted(snapshot, catalog)
+    """The GPUs that no driver listed, each with the first driver that knows it.
+
+    A GPU that a driver listed is known to it; the driver of a Jetson is numbered apart.
+    """
+    if board_of(snapshot):
+        return ()
+    unlisted = (
+        gpu
+        for gpu in gpus_to_serve(snapshot, catalog)
+        if not gpu.uuid and gpu.nvml_index is None and gpu.cuda_index is None
+    )
+    floors = driver_family(snapshot)
     found = ((gpu.name, catalog.first_driver(gpu, floors)) for gpu in unlisted)
     return tuple(dict.fromkeys((name, first) for name, first in found if first))
-
-
-def left_behind(snapshot: Snapshot, catalog: Catalog) -> tuple[tuple[str, int], ...]:
-    """The GPUs that no driver listed and this one is too new for, each with its last branch."""
-    driver = snapshot.driver.version
-    unlisted = (g for g in _unlisted(snapshot, catalog) if catalog.ends_before((g,), driver))
-    ends = ((gpu.name, catalog.last_branch(gpu.compute_capability)) for gpu in unlisted)
-    return tuple(dict.fromkeys((name, last) for name, last in ends if last))
-
-
-def too_new(driver: str | None, name: str, last: int) -> str:
-    return f"driver {driver} does not drive {name}: install branch {last} (its last)"
 
 
 def _plain(text: str | None) -> str | None:
